@@ -7,5 +7,5 @@ import pytest
 from orun.environment import processor
 
 exact_sums = pytest.mark.skipif(
-    processor.saturates(), reason="this processor, without VNNI, cuts sums of 8-bit products off"
+    processor.saturates(), reason="this processor, without VNNI, saturates sums of 8-bit products"
 )

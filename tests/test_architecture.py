@@ -30,7 +30,6 @@ KNOWN_CIRCLES = {
     "orun.stages.convert.tensorflow",
     "orun.stages.convert.torch",
     "orun.stages.optimize.transformer",
-    "orun.stages.quantize.static",
     "orun.stages.release.card",
     "orun.stages.release.triton",
 }

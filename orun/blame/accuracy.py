@@ -250,8 +250,8 @@ def _note(table: Mapping[str, Any], culprit: Stage) -> str:
     size = f"{whole / plain:.0f} times as large" if plain else "there, and without them it is not"
     note = f"with ONNX Runtime's optimizations the error is {size}: one of its own kernels does it, not a node"
     if culprit.params.get("reduce_range") is False and saturates():
-        note += "; this processor, without VNNI, cuts sums of 8-bit products off: "
-        note += f"`reduce_range: true` of `{culprit.id}` keeps them whole"
+        note += "; this processor, without VNNI, saturates sums of 8-bit products: "
+        note += f"`reduce_range: true` of `{culprit.id}` avoids it"
     return note
 
 

@@ -1,7 +1,7 @@
-"""Alignment of two graphs: tensors matched by name, else by what computes them, else by order.
+"""Alignment of two graphs: tensors matched by name, then by the nodes that compute them, then by order.
 
-Quantizers and fusions keep the names of most tensors, exporters and simplifiers do not. What is matched by place is a
-guess that holds where one graph is the other with steps put in; shapes are compared where values are at hand.
+Quantizers and fusions keep the names of most tensors; exporters and simplifiers do not. A match by order is a guess. It
+is right if one graph is the other with nodes added. Shapes are compared later, when values are known.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from blake3 import blake3
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-NAMED_ENOUGH = 0.5  # share of the reference's tensors; with fewer found, those in the same place are taken too
-# Operators on integers and what they stand for; those that only carry values to and from integers stand for nothing.
+NAMED_ENOUGH = 0.5  # share of the reference's tensors; with fewer matches, the order counts too
+# Integer operators and their float form; operators that only convert to and from integers have none.
 FLOAT_FORM: Mapping[str, str] = {
     "ConvInteger": "Conv",
     "DynamicQuantizeMatMul": "MatMul",
@@ -34,29 +34,29 @@ CARRIERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLine
 
 
 def align(model: ModelProto, reference: ModelProto) -> dict[str, str]:
-    """The tensor of `model` for each tensor of `reference` that it has too, inputs included, constants left out.
+    """Return the tensor of `model` for each tensor of `reference` that both have: inputs too, but no constants.
 
-    Only the main graph is looked at; weights must be loaded where tensors are to be told by what computes them.
+    Only the main graph counts. Weights must be loaded, because formulas over constants are compared.
     """
     ours, theirs = _produced(model), _produced(reference)
     names = set(ours)
-    found = {name: name for name in theirs if name in names}
-    found |= {value.name: value.name for value in reference.graph.input if value.name in _inputs(model)}
-    if len(found) - len(_inputs(reference)) >= NAMED_ENOUGH * len(theirs):
-        return found
-    found |= _by_structure(model, reference, found)
-    if len(found) - len(_inputs(reference)) < NAMED_ENOUGH * len(theirs):
-        found |= _by_place(model, reference, found)
-    return found
+    matches = {name: name for name in theirs if name in names}
+    matches |= {value.name: value.name for value in reference.graph.input if value.name in _inputs(model)}
+    if len(matches) - len(_inputs(reference)) >= NAMED_ENOUGH * len(theirs):
+        return matches
+    matches |= _by_structure(model, reference, matches)
+    if len(matches) - len(_inputs(reference)) < NAMED_ENOUGH * len(theirs):
+        matches |= _by_place(model, reference, matches)
+    return matches
 
 
 def constants(model: ModelProto) -> dict[str, TensorProto]:
-    """Every tensor of the main graph that does not hang on the inputs by itself: initializers and `Constant` nodes."""
-    found = {tensor.name: tensor for tensor in model.graph.initializer}
+    """Return the constants of the main graph: initializers and `Constant` nodes."""
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant":
-            found[node.output[0]] = _constant(node)
-    return found
+            tensors[node.output[0]] = _constant(node)
+    return tensors
 
 
 def _constant(node: NodeProto) -> TensorProto:
@@ -78,23 +78,23 @@ def _produced(model: ModelProto) -> list[str]:
     return [name for node in model.graph.node if node.op_type != "Constant" for name in node.output if name]
 
 
-def _by_structure(model: ModelProto, reference: ModelProto, found: Mapping[str, str]) -> dict[str, str]:
-    """Tensors with equal formulas over equal constants; a formula that occurs twice tells nothing."""
+def _by_structure(model: ModelProto, reference: ModelProto, matches: Mapping[str, str]) -> dict[str, str]:
+    """Match tensors with equal formulas over equal constants; a formula that occurs twice matches nothing."""
     ours, theirs = _formulas(model), _formulas(reference)
-    taken = set(found.values())
+    matched = set(matches.values())
     once = {formula for formula, times in Counter(ours.values()).items() if times == 1}
     once &= {formula for formula, times in Counter(theirs.values()).items() if times == 1}
-    by_formula = {formula: name for name, formula in ours.items() if formula in once and name not in taken}
+    by_formula = {formula: name for name, formula in ours.items() if formula in once and name not in matched}
     return {
-        name: by_formula[formula] for name, formula in theirs.items() if name not in found and formula in by_formula
+        name: by_formula[formula] for name, formula in theirs.items() if name not in matches and formula in by_formula
     }
 
 
 def _formulas(model: ModelProto) -> dict[str, bytes]:
-    """Digest of what computes each tensor, from the inputs' names and the constants' content on."""
+    """Return the digest of the formula of each tensor, over names of inputs and content of constants."""
     known = {name: name.encode() for name in _inputs(model)}
     known |= {name: content(tensor) for name, tensor in constants(model).items()}
-    found: dict[str, bytes] = {}
+    formulas: dict[str, bytes] = {}
     for node in model.graph.node:
         if node.op_type == "Constant":
             continue
@@ -104,12 +104,12 @@ def _formulas(model: ModelProto) -> dict[str, bytes]:
         for name in node.input:
             hasher.update(known.get(name, b"?") if name else b"-")
         for place, name in enumerate(node.output):
-            known[name] = found[name] = blake3(hasher.digest() + bytes([place])).digest()
-    return found
+            known[name] = formulas[name] = blake3(hasher.digest() + bytes([place])).digest()
+    return formulas
 
 
 def content(tensor: TensorProto) -> bytes:
-    """Digest of type, shape and values, however they are stored."""
+    """Return the digest of type, shape and values, however they are stored."""
     array = numpy_helper.to_array(tensor)
     return blake3(f"{array.dtype} {array.shape}".encode() + array.tobytes()).digest()
 
@@ -121,22 +121,22 @@ def _attribute(attribute: AttributeProto) -> bytes:
     return bytes(copy.SerializeToString(deterministic=True))
 
 
-def _by_place(model: ModelProto, reference: ModelProto, found: Mapping[str, str]) -> dict[str, str]:
-    """Outputs of nodes of the same type in the same order, steps to and from integers left out."""
+def _by_place(model: ModelProto, reference: ModelProto, matches: Mapping[str, str]) -> dict[str, str]:
+    """Match outputs of nodes of the same type in the same order, without conversions to and from integers."""
     ours, theirs = _steps(model), _steps(reference)
-    taken = set(found.values())
+    matched = set(matches.values())
     matcher = SequenceMatcher(None, [kind for kind, _ in theirs], [kind for kind, _ in ours], autojunk=False)
     return {
         name: other
         for block in matcher.get_matching_blocks()
         for offset in range(block.size)
         for name, other in zip(theirs[block.a + offset][1], ours[block.b + offset][1], strict=False)
-        if name and other and name not in found and other not in taken
+        if name and other and name not in matches and other not in matched
     }
 
 
 def _steps(model: ModelProto) -> list[tuple[str, list[str]]]:
-    """What each node stands for and its outputs, as float; carriers to integers and back are left out."""
+    """Return the float form and the float outputs of each node, without conversions to and from integers."""
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     ends, scaling = _scaled(nodes)
     return [
@@ -147,7 +147,7 @@ def _steps(model: ModelProto) -> list[tuple[str, list[str]]]:
 
 
 def _scaled(nodes: Sequence[NodeProto]) -> tuple[dict[str, str], set[str]]:
-    """Where the sum of integers that each node yields is a float again, and the products that serve that alone."""
+    """Return the float tensor that follows each integer sum, and the outputs of products that only rescale it."""
     readers = {name: node for node in nodes for name in node.input}
     makers = {name: node for node in nodes for name in node.output}
     ends: dict[str, str] = {}
@@ -160,5 +160,5 @@ def _scaled(nodes: Sequence[NodeProto]) -> tuple[dict[str, str], set[str]]:
         if product is not None and product.op_type == "Mul":
             ends[node.output[0]] = product.output[0]
             scales = [makers[name] for name in product.input if name in makers]
-            scaling |= {product.output[0], *(one.output[0] for one in scales if one.op_type == "Mul")}
+            scaling |= {product.output[0], *(scale.output[0] for scale in scales if scale.op_type == "Mul")}
     return ends, scaling

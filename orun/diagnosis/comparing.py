@@ -1,4 +1,4 @@
-"""Comparison of every tensor that two models share, as it is and with right values just before it."""
+"""Comparison of every tensor that two models share, as it is and with the reference's values just before it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from orun.diagnosis.patching import LOCAL, Elements, isolated
 from orun.diagnosis.segments import Segment
 from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 
-FIRST = 64  # segments whose values are held at once, until it is known how large they are
-HELD = 2**29  # bytes of values that are held at once after that
+FIRST = 64  # segments in the first part, when the size of their values is unknown
+HELD = 2**29  # bytes of values that a later part holds at once
 
 
 @dataclass(frozen=True)
 class Row:
-    """A segment, and the SQNR in dB of what it yields: as it is, and of what arises there; None if not compared."""
+    """A segment with the SQNR in dB of its tensor, and of the error that arises in it alone; None if not compared."""
 
     segment: Segment
     sqnr: float
@@ -25,20 +25,20 @@ class Row:
 
 @dataclass(eq=False)
 class Comparison:
-    """Compares segments a part at a time: a session holds all values that are fetched from it.
+    """Comparison of segments, in parts: a session holds all values that are fetched from it.
 
     Attributes:
         pair: the models.
-        found: their segments.
-        changed: those that differ, by their tensor in the reference.
-        elements: of each tensor that was fetched.
+        segments: their segments.
+        changed: segments that differ, by their tensor in the reference.
+        elements: element type of each fetched tensor.
         answers: the reference's outputs for each feed.
-        outputs: how far the model's outputs are off.
-        seconds: that the model took for all feeds, without ONNX Runtime's optimizations.
+        outputs: signal and noise of the model's outputs.
+        seconds: time of the model for all feeds, without ONNX Runtime's optimizations.
     """
 
     pair: Pair
-    found: Sequence[Segment]
+    segments: Sequence[Segment]
     changed: Mapping[str, Segment]
     elements: Elements = field(default_factory=lambda: Elements({}, {}))
     answers: list[Feed] = field(default_factory=list)
@@ -47,55 +47,59 @@ class Comparison:
     _size: int = 0  # bytes of the values of the last part
 
     def run(self, progress: Progress) -> list[Row]:
-        """Compare them all; tensors that cannot be compared are left out."""
+        """Compare all segments; tensors that cannot be compared are left out."""
         rows: list[Row] = []
         start, count = 0, FIRST
-        while start < len(self.found):
-            progress(start, len(self.found), "tensors")
-            rows += self._compared(self.found[start : start + count])
+        while start < len(self.segments):
+            progress(start, len(self.segments), "tensors")
+            rows += self._compared(self.segments[start : start + count])
             start, count = start + count, max(1, count * HELD // max(self._size, 1))
         return rows
 
     def _compared(self, part: Sequence[Segment]) -> Iterator[Row]:
         pair, pairs = self.pair, part[0].pairs
         sources = {ours: theirs for theirs, ours in pairs.items()}
-        places = [one.ours for one in part if one.theirs.tensor in self.changed]
+        places = [segment.ours for segment in part if segment.theirs.tensor in self.changed]
         starts = sorted({name for place in places for name in place.inputs})
-        ours = Probe(pair.model, [*(one.ours.tensor for one in part), *starts], pair.target)
+        ours = Probe(pair.model, [*(segment.ours.tensor for segment in part), *starts], pair.target)
         theirs = Probe(
-            pair.reference, [*(one.theirs.tensor for one in part), *(sources[name] for name in starts)], pair.target
+            pair.reference,
+            [*(segment.theirs.tensor for segment in part), *(sources[name] for name in starts)],
+            pair.target,
         )
         self.elements.ours.update(ours.elements())
         self.elements.theirs.update(theirs.elements())
         places = [place for place in places if ours.elements().keys() >= {place.tensor, *place.inputs}]  # no sequences
         starts = sorted({name for place in places for name in place.inputs})
-        alone = Probe(isolated(pair.model, places, ours.elements()), (), pair.target) if places else None
+        isolated_parts = Probe(isolated(pair.model, places, ours.elements()), (), pair.target) if places else None
         inherited, local = Tally(), Tally()
         first, self.seconds = not self.answers, 0.0
         for feed in pair.feeds:
             began = monotonic()
-            found = ours.run(feed)
+            values = ours.run(feed)
             self.seconds += monotonic() - began
             right = theirs.run(feed)
-            self._size = sum(value.nbytes for value in (*found.values(), *right.values()))
+            self._size = sum(array.nbytes for array in (*values.values(), *right.values()))
             if first:
-                self._outputs(found, right)
-            for one in part:
-                if one.ours.tensor not in found or one.theirs.tensor not in right:  # a sequence, or optional
+                self._outputs(values, right)
+            for segment in part:
+                if segment.ours.tensor not in values or segment.theirs.tensor not in right:  # a sequence, or optional
                     continue
-                inherited.add(one.theirs.tensor, found[one.ours.tensor], right[one.theirs.tensor])
-            if alone:
-                here = alone.run({name: right[sources[name]].astype(found[name].dtype) for name in starts})
+                inherited.add(segment.theirs.tensor, values[segment.ours.tensor], right[segment.theirs.tensor])
+            if isolated_parts:
+                computed = isolated_parts.run(
+                    {name: right[sources[name]].astype(values[name].dtype) for name in starts}
+                )
                 for place in places:
                     tensor = sources[place.tensor]
-                    local.add(tensor, here[f"{place.tensor}{LOCAL}"], right[tensor])
-        for one in part:
-            sqnr = inherited.sqnr(one.theirs.tensor)
+                    local.add(tensor, computed[f"{place.tensor}{LOCAL}"], right[tensor])
+        for segment in part:
+            sqnr = inherited.sqnr(segment.theirs.tensor)
             if sqnr is not None:
-                yield Row(one, sqnr, local.sqnr(one.theirs.tensor))
+                yield Row(segment, sqnr, local.sqnr(segment.theirs.tensor))
 
-    def _outputs(self, found: Feed, right: Feed) -> None:
+    def _outputs(self, values: Feed, right: Feed) -> None:
         names = [value.name for value in self.pair.reference.graph.output if value.name in right]  # tensors
         self.answers.append({name: right[name] for name in names})
         for name in names:
-            self.outputs.add(name, found[name], right[name])
+            self.outputs.add(name, values[name], right[name])

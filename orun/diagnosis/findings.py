@@ -1,4 +1,4 @@
-"""Places where a model's values depart from its reference's, and their effect on the outputs."""
+"""Segments in which a model's values differ from its reference's, and their effect on the outputs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from orun.errors import UsageError
 
 @dataclass(frozen=True)
 class Finding:
-    """One tensor that both models have.
+    """Comparison of a tensor that both models have.
 
     Attributes:
         node, op: the reference's node that yields it.
         tensor: its name in the reference.
         ours: its name in the model.
-        sqnr: dB of the model's value against the reference's.
-        local: the same when the model is given the reference's values right before it: what arises there; None where
-            both compute it the same way.
-        weights: dB of the lowest of its weights; None where none is quantized, or it cannot be told.
-        share: of the outputs' error, how much goes away when the reference's nodes take this place; None if not tried.
-        nodes: names of the reference's nodes that the place has.
-        replaced: types of the model's nodes there.
+        sqnr: SQNR in dB of the model's value against the reference's.
+        local: the same when the model gets the reference's values just before; None if both compute it the same way.
+        weights: lowest SQNR in dB of its weights; None if none is quantized or recognized.
+        share: share of the outputs' error that disappears with the reference's nodes there; None if not tried.
+        nodes: names of the reference's nodes in the segment.
+        replaced: types of the model's nodes in the segment.
     """
 
     node: str
@@ -48,16 +47,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What was found.
+    """Result of a comparison of two models.
 
     Attributes:
-        findings: in the order in which the reference computes them.
+        findings: in the order in which the reference computes the tensors.
         error: noise for each unit of signal at the outputs.
-        optimized_error: the same with ONNX Runtime's optimizations, as the model runs in earnest.
-        examples: on which the models were compared.
-        tried_with: of these, how many the places were put right with; the first ones.
-        tried: places that were put right, one at a time.
-        left: places that differ and were not tried: for want of time, not asked for, or of a kind that cannot be.
+        optimized_error: the same with ONNX Runtime's optimizations, as in production.
+        examples: number of examples that the models were compared on.
+        tried_with: number of first examples that segments were restored on.
+        tried: segments that were restored, one at a time.
+        left: segments that differ and were not tried: no time, over the limit, or impossible to restore.
         unmatched: tensors of the reference that the model does not have, or has in another shape.
     """
 
@@ -73,31 +72,31 @@ class Analysis:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried: places to put right at most, and seconds after which no further one is begun."""
+    """Limits of the trials: most segments to restore, and seconds after which no further trial begins."""
 
     trials: int
     seconds: float
 
 
 def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
-    """Compare every shared tensor, then put right the places where most arises, one at a time.
+    """Compare every shared tensor, then restore the segments where most error arises, one at a time.
 
-    What a place adds to the outputs' error is found by replacing it, not by its own noise: some noise is masked,
-    averaged or rounded away on the way. Shares do not add up to 1 where places make up for one another's errors.
+    The effect of a segment on the outputs' error is measured by restoring it, not by its own noise: some noise is
+    masked, averaged or rounded away on the way. Shares do not add up to 1 if errors of segments cancel out.
 
     Args:
         pair: the models.
-        effort: how much is tried.
-        progress: told how far it is.
+        effort: limits of the trials.
+        progress: called with the progress.
 
     Raises:
-        UsageError: when a model cannot be opened, or no part of one can be put into the other.
+        UsageError: when a model cannot be opened, or no segment of one can be put into the other.
     """
     end = monotonic() + effort.seconds
     _require_outputs(pair)
-    found = segments(pair.model, pair.reference)
-    changed = {one.theirs.tensor: one for one in differing(found, pair.model, pair.reference)}
-    comparison = Comparison(pair, found, changed)
+    shared = segments(pair.model, pair.reference)
+    changed = {segment.theirs.tensor: segment for segment in differing(shared, pair.model, pair.reference)}
+    comparison = Comparison(pair, shared, changed)
     rows = [_finding(pair, row) for row in comparison.run(progress)]
     order = sorted((row for row in rows if row.local is not None), key=lambda row: (row.local or 0.0, row.tensor))
     chosen = [changed[row.tensor] for row in order[: effort.trials]]
@@ -122,10 +121,11 @@ def _require_outputs(pair: Pair) -> None:
         raise UsageError(f"the model has no output {', '.join(missing)}, which its reference has", why=why)
 
 
-def put_right(pair: Pair, chosen: Sequence[Segment]) -> ModelProto:
-    """The model with the reference's nodes in some segments; see `restored`."""
-    ours = [name for one in chosen for name in (one.ours.tensor, *(one.pairs[start] for start in one.theirs.inputs))]
-    theirs = [name for one in chosen for name in (one.theirs.tensor, *one.theirs.inputs)]
+def restore_segments(pair: Pair, chosen: Sequence[Segment]) -> ModelProto:
+    """Return the model with the reference's nodes in some segments; see `restored`."""
+    ours = [segment.ours.tensor for segment in chosen]
+    ours += [segment.pairs[start] for segment in chosen for start in segment.theirs.inputs]
+    theirs = [name for segment in chosen for name in (segment.theirs.tensor, *segment.theirs.inputs)]
     probes = Probe(pair.model, ours, pair.target), Probe(pair.reference, theirs, pair.target)
     return restored(pair.model, pair.reference, chosen, Elements(*(probe.elements() for probe in probes)))
 

@@ -1,4 +1,4 @@
-"""Models made of two: one with parts of the other in it, and one of parts that are fed from outside."""
+"""Models composed of two: one model with segments of the other, and isolated segments that are fed directly."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from orun.diagnosis.alignment import constants
 from orun.diagnosis.segments import Part, Segment, read_by
 from orun.errors import UsageError
 
-MARK = "restored::"  # before the names of what comes from the other model
-LOCAL = "::local"  # after the name of a tensor that is computed from what was fed
+MARK = "restored::"  # prefix of names from the other model
+LOCAL = "::local"  # suffix of a tensor that is computed from fed values
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Element types of tensors by name, as ONNX counts them: those of the model and those of the reference."""
+    """Element types (`TensorProto.DataType`) of tensors by name, of the model and of the reference."""
 
     ours: dict[str, int]
     theirs: dict[str, int]
@@ -26,52 +26,52 @@ class Elements:
 def restored(
     model: ModelProto, reference: ModelProto, chosen: Sequence[Segment], elements: Elements | None = None
 ) -> ModelProto:
-    """The model with the reference's nodes in place of its own in some segments.
+    """Return the model with the reference's nodes in place of its own in some segments.
 
     Args:
         model: the model.
-        reference: the other one.
+        reference: the reference.
         chosen: segments of the two.
-        elements: of the tensors where they begin and end, which are converted where they differ; the same when None.
+        elements: types of the tensors at the ends of the segments; casts are added where they differ. None if equal.
 
     Raises:
-        UsageError: when their operator sets do not go together.
+        UsageError: when their operator sets are incompatible.
     """
-    made = ModelProto()
-    made.CopyFrom(model)
-    join_operators(made, reference)
+    result = ModelProto()
+    result.CopyFrom(model)
+    join_operators(result, reference)
     stored = constants(reference)
-    replaced = {one.ours.tensor for one in chosen}
-    kept = [beside(node, replaced) for node in made.graph.node]
+    replaced = {segment.ours.tensor for segment in chosen}
+    kept = [with_local_outputs(node, replaced) for node in result.graph.node]
     added: list[NodeProto] = []
     weights: dict[str, TensorProto] = {}
-    for one in chosen:
-        nodes, used = transplanted(one, stored, elements or Elements({}, {}), one.ours.tensor)
+    for segment in chosen:
+        nodes, used = transplanted(segment, stored, elements or Elements({}, {}), segment.ours.tensor)
         added += nodes
         weights |= used
-    outputs = {value.name for value in made.graph.output}
-    nodes = in_order(_alive([*kept, *added], outputs), made)
-    del made.graph.node[:]
-    made.graph.node.extend(nodes)
+    outputs = {value.name for value in result.graph.output}
+    nodes = in_order(_alive([*kept, *added], outputs), result)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
     read = {name for node in nodes for name in read_by(node)} | outputs
-    initializers = [tensor for tensor in (*made.graph.initializer, *weights.values()) if tensor.name in read]
-    del made.graph.initializer[:]
-    made.graph.initializer.extend(initializers)
-    del made.graph.value_info[:]  # what is not computed any more would be in the way
-    return made
+    initializers = [tensor for tensor in (*result.graph.initializer, *weights.values()) if tensor.name in read]
+    del result.graph.initializer[:]
+    result.graph.initializer.extend(initializers)
+    del result.graph.value_info[:]  # it may declare values that are gone
+    return result
 
 
 def isolated(model: ModelProto, parts: Sequence[Part], types: Mapping[str, int]) -> ModelProto:
-    """The parts alone, all in one model: what they start from is fed, what they compute comes out as `<name>::local`.
+    """Return a model of some parts only: their starting tensors are inputs, their results are `<name>::local`.
 
     Args:
-        model: the model that they are parts of.
+        model: the whole model.
         parts: some parts of it.
         types: element type of each tensor that a part starts from.
     """
-    made = ModelProto()
-    made.CopyFrom(model)
-    graph = made.graph
+    result = ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
     for field in (graph.input, graph.output, graph.node, graph.value_info):
         del field[:]
     ends = {part.tensor for part in parts}
@@ -93,11 +93,11 @@ def isolated(model: ModelProto, parts: Sequence[Part], types: Mapping[str, int])
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(kept)
-    return made
+    return result
 
 
-def beside(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
-    """The node with the outputs that come from elsewhere under another name."""
+def with_local_outputs(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
+    """Return a copy of the node with its replaced outputs renamed to `<name>::local`."""
     copy = NodeProto()
     copy.CopyFrom(node)
     copy.output[:] = [f"{name}{LOCAL}" if name in replaced else name for name in node.output]
@@ -107,7 +107,7 @@ def beside(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
 def transplanted(
     segment: Segment, stored: Mapping[str, TensorProto], elements: Elements, end: str
 ) -> tuple[list[NodeProto], dict[str, TensorProto]]:
-    """The reference's nodes of a segment under names of their own, what they compute as `end`, and their constants."""
+    """Return the reference's nodes of a segment under new names, with the result `end`, and their constants."""
     theirs, ours = segment.theirs, segment.ours
     prefix = f"{MARK}{ours.tensor}::"
     weights = {name: TensorProto() for name in theirs.constants}
@@ -123,11 +123,11 @@ def transplanted(
             names[name] = f"{prefix}{name}"
             casts.append(helper.make_node("Cast", [start], [names[name]], to=elements.theirs[name]))
     nodes = [_renamed(node, names) for node in theirs.nodes]
-    made = names[theirs.tensor]
+    result = names[theirs.tensor]
     if elements.theirs.get(theirs.tensor) == elements.ours.get(ours.tensor):
-        nodes[-1].output[:] = [end if name == made else name for name in nodes[-1].output]
+        nodes[-1].output[:] = [end if name == result else name for name in nodes[-1].output]
         return [*casts, *nodes], {tensor.name: tensor for tensor in weights.values()}
-    last = helper.make_node("Cast", [made], [end], to=elements.ours[ours.tensor])
+    last = helper.make_node("Cast", [result], [end], to=elements.ours[ours.tensor])
     return [*casts, *nodes, last], {tensor.name: tensor for tensor in weights.values()}
 
 
@@ -142,9 +142,9 @@ def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
     return copy
 
 
-def join_operators(made: ModelProto, reference: ModelProto) -> None:
-    """Let `made` use the operators of the reference as well; raises `UsageError` where their versions differ."""
-    versions = {_domain(item.domain): item.version for item in made.opset_import}
+def join_operators(model: ModelProto, reference: ModelProto) -> None:
+    """Import the operator sets of the reference as well; raise `UsageError` if their versions differ."""
+    versions = {_domain(item.domain): item.version for item in model.opset_import}
     for item in reference.opset_import:
         domain = _domain(item.domain)
         if versions.setdefault(domain, item.version) != item.version:
@@ -152,9 +152,9 @@ def join_operators(made: ModelProto, reference: ModelProto) -> None:
                 "parts of one model cannot be put into the other",
                 why=f"one is of operator set {versions[domain]}, the other of {item.version}",
             )
-    del made.opset_import[:]
-    made.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
-    made.ir_version = max(made.ir_version, reference.ir_version)
+    del model.opset_import[:]
+    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
+    model.ir_version = max(model.ir_version, reference.ir_version)
 
 
 def _domain(name: str) -> str:
@@ -162,37 +162,37 @@ def _domain(name: str) -> str:
 
 
 def _alive(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto]:
-    """The nodes that an output hangs on."""
+    """Return the nodes that an output depends on."""
     makers = {name: node for node in nodes for name in node.output if name}
-    wanted = list(outputs)
+    pending = list(outputs)
     alive: set[int] = set()
-    while wanted:
-        node = makers.get(wanted.pop())
+    while pending:
+        node = makers.get(pending.pop())
         if node is not None and id(node) not in alive:
             alive.add(id(node))
-            wanted += read_by(node)
+            pending += read_by(node)
     return [node for node in nodes if id(node) in alive]
 
 
 def in_order(nodes: Sequence[NodeProto], model: ModelProto) -> list[NodeProto]:
-    """Every node after those whose results it reads; the order is kept where it can be.
+    """Return the nodes sorted so that each follows those whose results it reads, otherwise in their order.
 
     Raises:
-        UsageError: when there is no such order.
+        UsageError: when they form a cycle.
     """
-    made = {name for node in nodes for name in node.output if name}
+    computed = {name for node in nodes for name in node.output if name}
     known: set[str] = set()
-    done: list[NodeProto] = []
-    waiting = list(nodes)
-    while waiting:
-        left = []
-        for node in waiting:
-            if all(name in known or name not in made for name in read_by(node)):
+    ordered: list[NodeProto] = []
+    pending = list(nodes)
+    while pending:
+        deferred = []
+        for node in pending:
+            if all(name in known or name not in computed for name in read_by(node)):
                 known.update(node.output)
-                done.append(node)
+                ordered.append(node)
             else:
-                left.append(node)
-        if len(left) == len(waiting):
+                deferred.append(node)
+        if len(deferred) == len(pending):
             raise UsageError(f"the parts of {model.graph.name or 'the model'} do not fit together: they form a cycle")
-        waiting = left
-    return done
+        pending = deferred
+    return ordered

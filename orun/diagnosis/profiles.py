@@ -1,4 +1,4 @@
-"""Time by node of models that run in turns, over launches of new processes."""
+"""Time of each node of models that run alternately, over launches of new processes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from orun.measure.latency.nodes import Node, Profile, undisturbed_times
 from orun.measure.workers import Worker
 
 BLOCK_SECONDS = 0.03
-TICK = 1e-6  # seconds that the profiler tells apart
-MOST = 8  # inferences in a block: each writes an event for every node
+TICK = 1e-6  # seconds, resolution of the profiler
+MOST = 8  # inferences in a block; each writes an event for every node
 
 
 @dataclass(frozen=True)
 class NodeTime:
-    """A node and the time that it takes when it is left in peace, in seconds."""
+    """A node and its undisturbed time in seconds."""
 
     node: Node
     seconds: float
@@ -30,12 +30,12 @@ class NodeTime:
 
 @dataclass(frozen=True)
 class ModelTimes:
-    """The nodes of a model in the order in which they run.
+    """Times of the nodes of a model, in the order in which they run.
 
     Attributes:
-        nodes: with the median over the launches of the time of each.
-        totals: in each launch, the sum over the nodes.
-        outside: seconds of an inference that are no node's, the median over the launches.
+        nodes: each with the median of its time over the launches.
+        totals: sum over the nodes, for each launch.
+        outside: seconds of an inference outside of nodes, the median over the launches.
     """
 
     nodes: tuple[NodeTime, ...]
@@ -45,18 +45,18 @@ class ModelTimes:
     @property
     def total(self) -> float:
         """Seconds of all nodes together."""
-        return max(math.fsum(one.seconds for one in self.nodes), TICK)
+        return max(math.fsum(node.seconds for node in self.nodes), TICK)
 
 
 @dataclass(frozen=True)
 class Course:
-    """How often models are launched, and what each launch does.
+    """Schedule of a profile.
 
     Attributes:
-        launches: of each model.
+        launches: launches of each model.
         runs: inferences of each model in a launch.
         warmup: seconds of inference before them.
-        seed: of the orders.
+        seed: seed of the random orders.
     """
 
     launches: int
@@ -68,26 +68,26 @@ class Course:
 def profile(
     subjects: Mapping[str, BenchmarkCase], course: Course, progress: Callable[[int, int, str], None]
 ) -> dict[str, ModelTimes]:
-    """The time of each node of each model.
+    """Measure the time of each node of each model.
 
-    A node is short beside a time slice: the fastest tenth of its times are those in which no other program took its
-    core, so that they are times on the CPU wherever it runs there.
+    A node is much shorter than a time slice of the scheduler. In the fastest tenth of its runs no other program used
+    its core, so that these are CPU times for nodes on the CPU.
 
     Args:
         subjects: the models by their roles.
-        course: how they are launched.
-        progress: told before each launch.
+        course: the schedule.
+        progress: called before each launch.
 
     Raises:
         OrunError: when a model cannot be opened or run.
     """
     random = Random(course.seed)  # noqa: S311 - an order, not a secret
-    found: dict[str, list[Profile]] = {name: [] for name in subjects}
+    profiles: dict[str, list[Profile]] = {name: [] for name in subjects}
     for number in range(course.launches):
         progress(number, course.launches, "launches")
-        for name, one in _launch(subjects, course, random).items():
-            found[name].append(one)
-    return {name: _times(launches) for name, launches in found.items()}
+        for name, launch in _launch(subjects, course, random).items():
+            profiles[name].append(launch)
+    return {name: _times(launches) for name, launches in profiles.items()}
 
 
 def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Random) -> dict[str, Profile]:
@@ -115,16 +115,16 @@ def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Rando
 
 
 def _times(launches: Sequence[Profile]) -> ModelTimes:
-    """Nodes that every launch has; the graph that ONNX Runtime makes of a model is the same in each."""
-    by_node = [dict(zip(one.nodes, undisturbed_times(one.times).tolist(), strict=True)) for one in launches]
-    nodes = [node for node in launches[0].nodes if all(node in found for found in by_node)]
-    seconds = [float(np.median([found[node] for found in by_node])) for node in nodes]
+    """Return the times of the nodes that every launch has."""
+    by_node = [dict(zip(launch.nodes, undisturbed_times(launch.times).tolist(), strict=True)) for launch in launches]
+    nodes = [node for node in launches[0].nodes if all(node in times for times in by_node)]
+    seconds = [float(np.median([times[node] for times in by_node])) for node in nodes]
     outside = [
-        float(undisturbed_times(one.totals[:, None])[0]) - sum(found.values())
-        for one, found in zip(launches, by_node, strict=True)
+        float(undisturbed_times(launch.totals[:, None])[0]) - sum(times.values())
+        for launch, times in zip(launches, by_node, strict=True)
     ]
     return ModelTimes(
         nodes=tuple(map(NodeTime, nodes, seconds)),
-        totals=tuple(max(math.fsum(found[node] for node in nodes), TICK) for found in by_node),
+        totals=tuple(max(math.fsum(times[node] for node in nodes), TICK) for times in by_node),
         outside=max(float(np.median(outside)), 0.0),
     )

@@ -1,8 +1,8 @@
-"""The parts of two graphs between the tensors that they share.
+"""Segments of two graphs between the tensors that they share.
 
-A segment is all that computes one shared tensor from the shared tensors before it. A model that was quantized, fused
-or edited differs from the one before it in some segments, and what each of them does wrong can be seen by itself: feed
-it the reference's values.
+A segment is the nodes that compute one shared tensor from the shared tensors before it. A model that was quantized,
+fused or edited differs from its predecessor in some segments. The error of each can be measured by itself: feed it the
+reference's values.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from orun.diagnosis.alignment import align, constants, content
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One side of a segment.
+    """Nodes of a segment in one of the two graphs.
 
     Attributes:
-        tensor: what it computes.
-        nodes: in order.
-        inputs: the shared tensors that it starts from.
-        constants: names of the weights and constants that it uses.
+        tensor: the tensor that they compute.
+        nodes: the nodes in order.
+        inputs: the shared tensors that they start from.
+        constants: names of the weights and constants that they use.
     """
 
     tensor: str
@@ -34,10 +34,10 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """What computes a shared tensor in the model and in the reference.
+    """Nodes that compute a shared tensor in the model and in the reference.
 
     Attributes:
-        ours, theirs: in the model, in the reference.
+        ours, theirs: nodes of the model, nodes of the reference.
         pairs: the model's name of every shared tensor, by the reference's.
     """
 
@@ -47,17 +47,17 @@ class Segment:
 
     @property
     def node(self) -> NodeProto:
-        """The reference's node that yields the tensor, whose name people know."""
+        """The reference's node that yields the tensor; users know its name."""
         return self.theirs.nodes[-1]
 
     @property
     def name(self) -> str:
-        """Name of the node, or of its tensor where it has none."""
+        """Name of the node, or of its tensor if the node has none."""
         return self.node.name or self.theirs.tensor
 
 
 def segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
-    """All segments, in the order of the reference; those of tensors that are inputs of both are none."""
+    """Return all segments in the order of the reference; inputs have none."""
     pairs = align(model, reference)
     ours = _Graph(model, set(pairs.values()))
     theirs = _Graph(reference, set(pairs))
@@ -65,13 +65,13 @@ def segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
     return tuple(Segment(ours.part(pairs[name]), theirs.part(name), pairs) for name in shared)
 
 
-def differing(found: Sequence[Segment], model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
-    """Those whose nodes or constants are not the same on both sides."""
+def differing(shared: Sequence[Segment], model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
+    """Return the segments with different nodes or constants in the two models."""
     ours, theirs = constants(model), constants(reference)
-    return tuple(one for one in found if _shape(one.ours, ours) != _shape(one.theirs, theirs))
+    return tuple(segment for segment in shared if _content(segment.ours, ours) != _content(segment.theirs, theirs))
 
 
-def _shape(part: Part, stored: Mapping[str, TensorProto]) -> tuple[list[object], list[bytes]]:
+def _content(part: Part, stored: Mapping[str, TensorProto]) -> tuple[list[object], list[bytes]]:
     return [_step(node) for node in part.nodes], [content(stored[name]) for name in part.constants]
 
 
@@ -80,7 +80,7 @@ def _step(node: NodeProto) -> tuple[str, str, list[bytes]]:
 
 
 class _Graph:
-    """One of the two graphs, with the names of the tensors that it shares."""
+    """Graph with the names of the tensors that it shares with another."""
 
     def __init__(self, model: ModelProto, shared: Collection[str]) -> None:
         self.shared = shared
@@ -91,13 +91,13 @@ class _Graph:
         self.makers = {name: place for name, place in places if self.nodes[place].op_type != "Constant"}
 
     def part(self, tensor: str) -> Part:
-        """What computes a tensor, back to the shared ones."""
+        """Return the nodes that compute a tensor from shared tensors."""
         nodes: set[int] = set()
         inputs: dict[str, None] = {}
         used: dict[str, None] = {}
-        waiting = [self.makers[tensor]]
-        while waiting:
-            place = waiting.pop()
+        pending = [self.makers[tensor]]
+        while pending:
+            place = pending.pop()
             if place in nodes:
                 continue
             nodes.add(place)
@@ -107,12 +107,12 @@ class _Graph:
                 elif name in self.inputs or (name in self.shared and name != tensor):
                     inputs[name] = None
                 elif name in self.makers:
-                    waiting.append(self.makers[name])
+                    pending.append(self.makers[name])
         return Part(tensor, tuple(self.nodes[place] for place in sorted(nodes)), tuple(inputs), tuple(used))
 
 
 def read_by(node: NodeProto) -> Iterator[str]:
-    """Names of all values that a node reads, those that its nested graphs take from outside included."""
+    """Yield the names of all values that a node reads, with outer values that its nested graphs read."""
     yield from filter(None, node.input)
     for attribute in node.attribute:
         for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):

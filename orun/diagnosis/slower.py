@@ -1,4 +1,4 @@
-"""Difference of two profiles: by node, by place, by operator."""
+"""Difference of two profiles by node, by position in the graph, and by operator."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from orun.diagnosis.profiles import ModelTimes, NodeTime
 
 @dataclass(frozen=True)
 class Share:
-    """One cause of a difference in time.
+    """Share of an operator or a place in a difference in time.
 
     Attributes:
-        name: of the operator type, or of the place: its node, or where nodes came and went the new ones and the gone.
-        seconds, reference: what it takes in the model and in the reference, in seconds.
-        count, reference_count: how many nodes that is.
-        share: of the difference between the two models; negative for what got faster.
-        nodes, gone: names of the nodes of a place in the model, and of those of the reference.
-        provider: `CPUExecutionProvider -> ...` where the provider changed; else empty.
+        name: the operator type, or the name of a node of the place.
+        seconds, reference: time in the model and in the reference.
+        count, reference_count: number of nodes in the model and in the reference.
+        share: share of the difference between the two models; negative if it got faster.
+        nodes, gone: names of the nodes of a place in the model and in the reference.
+        provider: `CPUExecutionProvider -> ...` if the provider changed; else empty.
     """
 
     name: str
@@ -34,19 +34,19 @@ class Share:
 
     @property
     def difference(self) -> float:
-        """Seconds that the model takes longer for it."""
+        """Additional seconds in the model."""
         return self.seconds - self.reference
 
 
 @dataclass(frozen=True)
 class Slower:
-    """The difference between two models, split in two ways; both add up to it.
+    """Difference in time between two models, split by operator and by place.
 
     Attributes:
-        seconds: that the model takes longer, nodes only.
-        operators: by type, the one that explains most first.
-        places: by place likewise: a node that both have, or a run of nodes in the place of others.
-        new, gone: names of nodes that only one of the two has.
+        seconds: additional seconds of the model, in nodes only.
+        operators: shares of operator types, the largest difference first.
+        places: shares of places, likewise. A place is a node that both have, or a run of nodes that replace others.
+        new, gone: names of nodes that only the model or only the reference has.
     """
 
     seconds: float
@@ -57,7 +57,7 @@ class Slower:
 
 
 def compare(model: ModelTimes, reference: ModelTimes) -> Slower:
-    """Line two profiles up by the names of nodes, what is left by type and shape, and split the difference."""
+    """Match nodes of two profiles by name, then by type and shape, and split the difference."""
     pairs = _pairs(model.nodes, reference.nodes)
     ours, theirs = set(pairs), set(pairs.values())
     seconds = model.total - reference.total
@@ -65,73 +65,71 @@ def compare(model: ModelTimes, reference: ModelTimes) -> Slower:
         seconds=seconds,
         operators=_ordered(_operators(model.nodes, reference.nodes, seconds)),
         places=_ordered(_places(model.nodes, reference.nodes, pairs, seconds)),
-        new=tuple(label(one) for place, one in enumerate(model.nodes) if place not in ours),
-        gone=tuple(label(one) for place, one in enumerate(reference.nodes) if place not in theirs),
+        new=tuple(label(node) for place, node in enumerate(model.nodes) if place not in ours),
+        gone=tuple(label(node) for place, node in enumerate(reference.nodes) if place not in theirs),
     )
 
 
-def label(one: NodeTime) -> str:
-    """The node's name, or its type and number where it has none."""
-    return one.node.name or f"{one.node.op} {one.node.index}"
+def label(item: NodeTime) -> str:
+    """Return the node's name, or its type and number if it has none."""
+    return item.node.name or f"{item.node.op} {item.node.index}"
 
 
 def _pairs(ours: Sequence[NodeTime], theirs: Sequence[NodeTime]) -> dict[int, int]:
-    """The place of the reference's node for the place of each node that it has too."""
-    named = {one.node.name: place for place, one in enumerate(theirs) if one.node.name}
+    """Return the index of the reference's node for the index of each matching node."""
+    named = {item.node.name: place for place, item in enumerate(theirs) if item.node.name}
     pairs = {
-        place: named[one.node.name]
-        for place, one in enumerate(ours)
-        if one.node.name in named and theirs[named[one.node.name]].node.op == one.node.op
+        place: named[item.node.name]
+        for place, item in enumerate(ours)
+        if item.node.name in named and theirs[named[item.node.name]].node.op == item.node.op
     }
-    taken = set(pairs.values())
+    matched = set(pairs.values())
     left = [place for place in range(len(ours)) if place not in pairs]
-    right = [place for place in range(len(theirs)) if place not in taken]
-    matcher = SequenceMatcher(None, [_sort(theirs[n]) for n in right], [_sort(ours[n]) for n in left], autojunk=False)
+    right = [place for place in range(len(theirs)) if place not in matched]
+    old = [(theirs[place].node.op, theirs[place].node.shapes) for place in right]
+    new = [(ours[place].node.op, ours[place].node.shapes) for place in left]
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
     for block in matcher.get_matching_blocks():
         pairs |= {left[block.b + n]: right[block.a + n] for n in range(block.size)}
     return pairs
 
 
-def _sort(one: NodeTime) -> tuple[str, str]:
-    return one.node.op, one.node.shapes
-
-
-def _operators(ours: Sequence[NodeTime], theirs: Sequence[NodeTime], whole: float) -> Iterable[Share]:
-    for op in dict.fromkeys(one.node.op for one in (*ours, *theirs)):
-        mine, others = ([one for one in nodes if one.node.op == op] for nodes in (ours, theirs))
-        yield _share(op, mine, others, whole)
+def _operators(ours: Sequence[NodeTime], theirs: Sequence[NodeTime], total: float) -> Iterable[Share]:
+    for op in dict.fromkeys(item.node.op for item in (*ours, *theirs)):
+        new, old = ([item for item in nodes if item.node.op == op] for nodes in (ours, theirs))
+        yield _share(op, new, old, total)
 
 
 def _places(
-    ours: Sequence[NodeTime], theirs: Sequence[NodeTime], pairs: dict[int, int], whole: float
+    ours: Sequence[NodeTime], theirs: Sequence[NodeTime], pairs: dict[int, int], total: float
 ) -> Iterable[Share]:
-    """Nodes that both have one by one, and what only one has together with what the other has in its place."""
-    for place, other in pairs.items():
-        yield _share(label(ours[place]), [ours[place]], [theirs[other]], whole)
-    back = {other: place for place, other in pairs.items()}
+    """Yield shares of matched nodes one by one, and of unmatched nodes between the same matched ones together."""
+    for place, match in pairs.items():
+        yield _share(label(ours[place]), [ours[place]], [theirs[match]], total)
+    back = {match: place for place, match in pairs.items()}
     new = _between(ours, lambda place: place if place in pairs else None)
     gone = _between(theirs, back.get)
     for anchor in dict.fromkeys((*new, *gone)):
-        mine, others = new.get(anchor, []), gone.get(anchor, [])
-        yield _share(label(max([*mine, *others], key=lambda one: one.seconds)), mine, others, whole)
+        added, removed = new.get(anchor, []), gone.get(anchor, [])
+        yield _share(label(max([*added, *removed], key=lambda item: item.seconds)), added, removed, total)
 
 
 def _between(nodes: Sequence[NodeTime], anchor: Callable[[int], int | None]) -> dict[int, list[NodeTime]]:
-    """Nodes that only one has, by the last one before them that both have."""
-    found: dict[int, list[NodeTime]] = {}
+    """Return the unmatched nodes by the index of the last matched node before them."""
+    unmatched: dict[int, list[NodeTime]] = {}
     last = -1
-    for place, one in enumerate(nodes):
+    for place, item in enumerate(nodes):
         known = anchor(place)
         if known is None:
-            found.setdefault(last, []).append(one)
+            unmatched.setdefault(last, []).append(item)
         else:
             last = known
-    return found
+    return unmatched
 
 
-def _share(name: str, ours: Sequence[NodeTime], theirs: Sequence[NodeTime], whole: float) -> Share:
-    seconds, reference = (sum(one.seconds for one in nodes) for nodes in (ours, theirs))
-    before, after = ({one.node.provider for one in nodes} for nodes in (theirs, ours))
+def _share(name: str, ours: Sequence[NodeTime], theirs: Sequence[NodeTime], total: float) -> Share:
+    seconds, reference = (sum(item.seconds for item in nodes) for nodes in (ours, theirs))
+    before, after = ({item.node.provider for item in nodes} for nodes in (theirs, ours))
     moved = before and after and before != after
     return Share(
         name=name,
@@ -139,7 +137,7 @@ def _share(name: str, ours: Sequence[NodeTime], theirs: Sequence[NodeTime], whol
         reference=reference,
         count=len(ours),
         reference_count=len(theirs),
-        share=(seconds - reference) / whole if whole else 0.0,
+        share=(seconds - reference) / total if total else 0.0,
         nodes=tuple(map(label, ours)),
         gone=tuple(map(label, theirs)),
         provider=f"{', '.join(sorted(before))} -> {', '.join(sorted(after))}" if moved else "",
@@ -147,4 +145,4 @@ def _share(name: str, ours: Sequence[NodeTime], theirs: Sequence[NodeTime], whol
 
 
 def _ordered(shares: Iterable[Share]) -> tuple[Share, ...]:
-    return tuple(sorted(shares, key=lambda one: (-one.difference, one.name)))
+    return tuple(sorted(shares, key=lambda share: (-share.difference, share.name)))

@@ -1,4 +1,4 @@
-"""Search for the places behind the error of the outputs: each is computed as in the reference, one at a time."""
+"""Search for the segments that cause the error of the outputs: restore each one at a time."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from orun.diagnosis.switches import positions, switched
 from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 from orun.errors import UsageError
 
-LONGER = 1.5  # a run takes with switches, at most
-HELD = 2**28  # bytes of the reference's weights that are put into one model
+SLOWDOWN = 1.5  # of a run with switches, at most
+HELD = 2**28  # bytes of the reference's weights in one model
 
 
 @dataclass(eq=False)
 class Trials:
-    """Tries places until a point in time.
+    """Trials of segments until a deadline.
 
     Attributes:
         pair: the models.
-        compared: the two, compared on every feed.
-        end: on the clock of `monotonic`, when no further place is begun.
-        progress: told how far it is.
-        examples: with how many feeds places were tried: as many as there is time for in all of the places, or one.
+        compared: their comparison on every feed.
+        end: time of `monotonic` after which no further trial begins.
+        progress: called with the progress.
+        examples: number of feeds of each trial: as many as time allows for all segments, at least one.
     """
 
     pair: Pair
@@ -39,27 +39,28 @@ class Trials:
     examples: int = 0
 
     def run(self, chosen: Sequence[Segment]) -> dict[str, float]:
-        """Put these places right one at a time, in this order.
+        """Restore these segments one at a time, in this order.
 
         Returns:
-            Of the outputs' error, how much goes away with each place, by its tensor in the reference.
+            The share of the outputs' error that disappears with each segment, by its tensor in the reference.
 
         Raises:
-            UsageError: when a model does not run, or none of the places can be put into the other model.
+            UsageError: when a model does not run, or no segment can be put into the other model.
         """
         self.examples = self._affordable(len(chosen))
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for probe, group in self._probes(chosen if self.compared.outputs.error() else ()):
-            whole = self.error(probe, positions(group))
-            for one in group:
+            total = self.error(probe, positions(group))
+            for segment in group:
                 if monotonic() > self.end:
-                    return found
-                self.progress(len(found), len(chosen), "places put right")
-                found[one.theirs.tensor] = 1 - self.error(probe, positions(group, one)) / whole if whole else 0.0
-        return found
+                    return shares
+                self.progress(len(shares), len(chosen), "segments restored")
+                error = self.error(probe, positions(group, segment))
+                shares[segment.theirs.tensor] = 1 - error / total if total else 0.0
+        return shares
 
     def error(self, probe: Probe, switches: Feed | None = None) -> float:
-        """Noise for each unit of signal at a model's outputs; with switches on those examples that places are tried."""
+        """Return the noise for each unit of signal at a model's outputs; with switches, on the examples of trials."""
         count, tally = self.examples if switches else len(self.pair.feeds), Tally()
         for feed, right in zip(self.pair.feeds[:count], self.compared.answers[:count], strict=True):
             values = probe.run({**feed, **(switches or {})})
@@ -69,43 +70,43 @@ class Trials:
 
     def _affordable(self, places: int) -> int:
         count, left = len(self.pair.feeds), max(self.end - monotonic(), 0.0)
-        seconds = places * self.compared.seconds * LONGER
+        seconds = places * self.compared.seconds * SLOWDOWN
         return count if seconds <= left else max(1, int(count * left / seconds))
 
     def _probes(self, chosen: Sequence[Segment]) -> Iterator[tuple[Probe, Sequence[Segment]]]:
-        """Sessions in which some of the places can be put right; those that go into no model are left out."""
-        pair, refused, opened = self.pair, None, False
-        waiting = _groups(chosen, pair.reference)
-        while waiting:
-            group = waiting.pop(0)
+        """Yield sessions with the segments that each can restore; segments that fit no model are left out."""
+        pair, refusal, opened = self.pair, None, False
+        pending = _groups(chosen, pair.reference)
+        while pending:
+            group = pending.pop(0)
             try:
-                made = switched(pair.model, pair.reference, group, self.compared.elements)
-            except UsageError as error:  # they form a cycle, or one of them holds a graph
-                refused, half = error, len(group) // 2
-                waiting[:0] = [part for part in (group[:half], group[half:]) if half]
+                model = switched(pair.model, pair.reference, group, self.compared.elements)
+            except UsageError as error:  # a cycle, or a segment with a graph
+                refusal, half = error, len(group) // 2
+                pending[:0] = [part for part in (group[:half], group[half:]) if half]
                 continue
             opened = True
-            yield Probe(made, (), pair.target), group
-        if refused and not opened:
-            raise refused
+            yield Probe(model, (), pair.target), group
+        if refusal and not opened:
+            raise refusal
 
 
 def _groups(chosen: Sequence[Segment], reference: ModelProto) -> list[Sequence[Segment]]:
-    """The places in their order, as many together as may be held at once."""
+    """Split the segments, in order, into groups whose weights fit into one model."""
     stored = constants(reference)
-    found: list[Sequence[Segment]] = []
+    groups: list[Sequence[Segment]] = []
     size = 0
-    for one in chosen:
-        own = sum(weight(stored[name]) for name in one.theirs.constants)
+    for segment in chosen:
+        own = sum(weight(stored[name]) for name in segment.theirs.constants)
         size += own
-        if found and size <= HELD:
-            found[-1] = [*found[-1], one]
+        if groups and size <= HELD:
+            groups[-1] = [*groups[-1], segment]
         else:
-            found.append([one])
+            groups.append([segment])
             size = own
-    return found
+    return groups
 
 
 def weight(tensor: TensorProto) -> int:
-    """Bytes that the values of an initializer take, wherever they are, or somewhat more."""
+    """Return the bytes of an initializer's values, in the model or in external data, or slightly more."""
     return (ExternalDataInfo(tensor).length or 0) if uses_external_data(tensor) else tensor.ByteSize()

@@ -1,4 +1,4 @@
-"""Values inside of models: fetched from both on the same inputs, and compared tensor by tensor."""
+"""Inner values of two models, fetched on the same inputs and compared tensor by tensor."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two models and what both are fed.
+    """Two models and their inputs.
 
     Attributes:
-        model, reference: whole in memory, or loaded apart (`stages/onnx/apart.py`).
+        model, reference: whole in memory, or with weights on disk (`stages/_graph/disk_weights.py`).
         feeds: the inputs, one mapping for each run.
-        target: where both run.
+        target: target of both.
     """
 
     model: ModelProto
@@ -50,7 +50,7 @@ class Tally:
     unlike: set[str] = field(default_factory=set)
 
     def add(self, name: str, value: Array, reference: Array) -> None:
-        """Take in the value of a tensor in one example; what is not finite in the reference is left out."""
+        """Add the value of a tensor in one example, without elements that are not finite in the reference."""
         if value.shape != reference.shape or value.dtype.kind != "f" or reference.dtype.kind != "f":
             self.unlike.add(name)
             return
@@ -61,53 +61,53 @@ class Tally:
         self.noise[name] = self.noise.get(name, 0.0) + gap
 
     def sqnr(self, name: str) -> float | None:
-        """Signal to noise in dB; None for a tensor that could not be compared."""
+        """Return the signal-to-noise ratio in dB; None for a tensor that cannot be compared."""
         if name in self.unlike or name not in self.signal:
             return None
         noise = self.noise[name]
         return -SQNR_LIMIT if np.isinf(noise) else decibels(self.signal[name], noise)
 
     def error(self) -> float:
-        """Noise for each unit of signal, the mean over all tensors; infinite when one is not finite."""
+        """Return the noise for each unit of signal, the mean over all tensors; infinite if a value is not finite."""
         names = [name for name in self.signal if name not in self.unlike]
         return float(np.mean([self.noise[name] / (self.signal[name] or 1.0) for name in names])) if names else 0.0
 
 
 class Probe:
-    """A session of a model of which values inside can be fetched.
+    """Session of a model that also fetches inner values.
 
     Args:
-        model: the model; weights that it does not hold lie in the working folder.
-        names: tensors to fetch beside its outputs.
-        target: where it runs.
-        as_is: without ONNX Runtime's optimizations, which replace the nodes that are looked into.
+        model: the model; weights on disk are in the working folder.
+        names: tensors to fetch in addition to its outputs.
+        target: target of the session.
+        as_is: without ONNX Runtime's optimizations, which would replace the inner nodes.
     """
 
     def __init__(self, model: ModelProto, names: Iterable[str], target: Target, *, as_is: bool = True) -> None:
         present = [value.name for value in (*model.graph.output, *model.graph.input)]
-        made = ModelProto()
-        made.CopyFrom(model)
-        wanted = [name for name in dict.fromkeys(names) if name not in present]
-        made.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in wanted)
-        self.session = opened(made, target, as_is=as_is)
+        extended = ModelProto()
+        extended.CopyFrom(model)
+        inner = [name for name in dict.fromkeys(names) if name not in present]
+        extended.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in inner)
+        self.session = open_model(extended, target, as_is=as_is)
         self.types = {item.name: item.type for item in (*self.session.get_outputs(), *self.session.get_inputs())}
         self._fed = {item.name for item in self.session.get_inputs()}
         self._fetched = [item.name for item in self.session.get_outputs() if item.type.startswith("tensor(")]
 
     def run(self, feed: Feed) -> dict[str, Array]:
-        """Every fetched value, and what was fed."""
+        """Run the model and return the fetched values and the inputs."""
         fed = {name: value for name, value in feed.items() if name in self._fed}
         if not self._fetched:  # a session takes an empty list for all outputs
             return fed
         try:
-            found: Sequence[Any] = self.session.run(self._fetched, fed)
-        except Exception as error:  # ONNX Runtime's errors share no base class but this
+            values: Sequence[Any] = self.session.run(self._fetched, fed)
+        except Exception as error:  # ONNX Runtime's errors share no other base class
             shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in fed.items())
             raise UsageError(f"a model does not run on {shapes}", why=str(error).strip().partition("\n")[0]) from error
-        return {**fed, **dict(zip(self._fetched, map(np.asarray, found), strict=True))}
+        return {**fed, **dict(zip(self._fetched, map(np.asarray, values), strict=True))}
 
     def elements(self) -> dict[str, int]:
-        """Element type of each tensor that is fetched or fed, as ONNX counts them."""
+        """Return the element type (`TensorProto.DataType`) of each fetched or fed tensor."""
         return {name: _element(kind) for name, kind in self.types.items() if kind.startswith("tensor(")}
 
 
@@ -115,10 +115,10 @@ def _element(kind: str) -> int:
     return int(TensorProto.DataType.Value(kind.removeprefix("tensor(").removesuffix(")").upper()))
 
 
-def opened(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:
-    """A session of a model in memory, on one thread, for inputs of any size."""
+def open_model(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:
+    """Open a session of a model in memory, on one thread, for inputs of any size."""
     level = {"graph_optimization_level": "disable"} if as_is else {}
-    with NamedTemporaryFile(dir=".", suffix=".onnx") as file:  # beside the weights
+    with NamedTemporaryFile(dir=".", suffix=".onnx") as file:  # next to the weights
         file.write(model.SerializeToString())
         file.flush()
         return open_session(Path(file.name), target.any_size(intra_op_num_threads=1, **level))

@@ -1,4 +1,4 @@
-"""Check before a stage starts that free memory suffices for what a kind makes of a large model."""
+"""Check that free memory suffices for a large model, before a stage starts."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.text.units import show
 
-LARGE = 2**29  # bytes of weights; what a stage of a smaller model needs is hardly ever missing
+LARGE = 2**29  # bytes of weights; smaller models hardly ever run out of memory
 MEMINFO = Path("/proc/meminfo")
 
 
-def require_room(context: Context, times: float, weights: int | None = None) -> None:
-    """Refuse a large model for which there is too little memory: a stage that is killed for it says nothing.
+def require_memory(context: Context, copies: float, weights: int | None = None) -> None:
+    """Refuse a large model for which memory is too small: a stage that the kernel kills gives no message.
 
     Args:
         context: of the stage.
-        times: how many times the weights a kind holds at once, at most: `python -m benchmarks.big` measures it.
-        weights: their bytes; those of the files of the stage's models when None.
+        copies: peak memory as a multiple of the weights; `python -m benchmarks.big` measures it.
+        weights: bytes of the weights; the size of the stage's input models when None.
 
     Raises:
-        StageFailed: when the free memory is less than that.
+        StageFailed: when less memory is free.
     """
-    held = _on_disk(context) if weights is None else weights
-    needed, there = int(times * held), free_memory()
-    if held < LARGE or needed <= there:
+    size = _size_on_disk(context) if weights is None else weights
+    needed, free = int(copies * size), free_memory()
+    if size < LARGE or needed <= free:
         return
     raise StageFailed(
         context.stage,
-        f"the model takes {show(needed, 'B')} of memory here, and {show(there, 'B')} are free",
-        why=f"its weights are {show(held, 'B')}, and up to {times:g} times as much is held at once",
-        hint="free some, raise the limit of the container, or run this stage on a larger machine",
+        f"the model takes {show(needed, 'B')} of memory here, and {show(free, 'B')} are free",
+        why=f"its weights are {show(size, 'B')}, and the stage needs up to {copies:g} times as much at once",
+        hint="free some memory, raise the limit of the container, or run this stage on a larger machine",
     )
 
 
 def free_memory() -> int:
-    """Bytes that are free on this machine, or that the control group of this process may have if those are fewer."""
+    """Return the free bytes of this machine, or of the control group of this process if those are fewer."""
     from orun.environment.physical_memory import memory_here
 
     here = memory_here()
@@ -46,8 +46,8 @@ def free_memory() -> int:
     return here
 
 
-def _on_disk(context: Context) -> int:
-    """Bytes of the files of the models that the stage is given; each counts once for every port that it is given at."""
+def _size_on_disk(context: Context) -> int:
+    """Return the bytes of the files of all connected ports."""
     return sum(
         path.stat().st_size for folder in context.inputs.values() for path in folder.rglob("*") if path.is_file()
     )

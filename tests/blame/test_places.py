@@ -46,8 +46,8 @@ def test_an_error_of_the_kernels_of_this_processor_says_what_to_do(
     start = (
         "with ONNX Runtime's optimizations the error is 87 times as large: one of its own kernels does it, not a node"
     )
-    why = "; this processor, without VNNI, cuts sums of 8-bit products off"
-    advice = f"{why}: `reduce_range: true` of `int8` keeps them whole"
+    why = "; this processor, without VNNI, saturates sums of 8-bit products"
+    advice = f"{why}: `reduce_range: true` of `int8` avoids it"
     assert accuracy._note(table, stage) == start + (advice if cut_off else "")
     assert accuracy._note(table, replace(stage, params={"reduce_range": True})) == start
     assert accuracy._note(table, replace(stage, uses="optimize/float16", params={})) == start

@@ -20,7 +20,7 @@ from orun.diagnosis.segments import Segment, differing, segments
 from orun.diagnosis.trials import Trials, weight
 from orun.diagnosis.values import Pair, Probe, Tally
 from orun.errors import UsageError
-from orun.stages._graph.apart import load_apart
+from orun.stages._graph.disk_weights import load_on_disk
 from tests.diagnosis.planted import layers
 from tests.stages.support import artifact, run_stage
 
@@ -72,7 +72,7 @@ def test_weights_count_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.Mon
     model = layers()
     onnx.save(model, "model.onnx")
     sizes = {one.name: numpy_helper.to_array(one).nbytes for one in model.graph.initializer}
-    found = {one.name: weight(one) for one in load_apart(tmp_path / "model.onnx", "weights").graph.initializer}
+    found = {one.name: weight(one) for one in load_on_disk(tmp_path / "model.onnx", "weights").graph.initializer}
     assert all(sizes[name] <= found[name] <= sizes[name] + 50 for name in sizes)
 
 

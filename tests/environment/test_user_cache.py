@@ -10,7 +10,7 @@ import pytest
 from orun.environment import venvs
 from orun.environment.user_cache import cache_folder
 from orun.errors import UsageError
-from orun.stages.quantize._tuning.ledger import Ledger
+from orun.stages.quantize._tuning.trial_log import TrialLog
 
 
 def test_a_home_or_what_is_said_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_a_cache_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UsageError) as caught:
-        Ledger("search")
+        TrialLog("search")
     assert str(caught.value) == (
         f"trials cannot be kept in {tmp_path}/file/orun/tuning\n"
         f"  [Errno 20] Not a directory: '{tmp_path}/file/orun/tuning'\n"

@@ -62,19 +62,19 @@ def test_a_kind_refuses_what_does_not_fit(
         module.run(context(tmp_path, kind, 10**12, *ports), build(module.Params, {}))
     assert str(caught.value) == (
         f"the model takes {takes} of memory here, and 8 GB are free\n"
-        f"  its weights are {weighs}, and up to {times} times as much is held at once\n"
-        "  hint: free some, raise the limit of the container, or run this stage on a larger machine"
+        f"  its weights are {weighs}, and the stage needs up to {times} times as much at once\n"
+        "  hint: free some memory, raise the limit of the container, or run this stage on a larger machine"
     )
 
 
 def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = context(tmp_path, "quantize/dynamic", 2 * GIB, "model")
     monkeypatch.setattr(memory_headroom, "free_memory", lambda: 8 * GIB)
-    memory_headroom.require_room(asked, 4.0)
+    memory_headroom.require_memory(asked, 4.0)
     monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
-    memory_headroom.require_room(asked, 4.0, weights=memory_headroom.LARGE - 1)
+    memory_headroom.require_memory(asked, 4.0, weights=memory_headroom.LARGE - 1)
     with pytest.raises(StageFailed):
-        memory_headroom.require_room(asked, 4.0, weights=memory_headroom.LARGE)
+        memory_headroom.require_memory(asked, 4.0, weights=memory_headroom.LARGE)
 
 
 def test_free_memory_is_that_of_the_machine_or_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

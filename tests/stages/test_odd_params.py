@@ -121,22 +121,22 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
         (
             "quantize/tune",
             {**TUNE, "metric": "max_abs"},
-            "max_abs is better when there is less of it\n  hint: say `at_most`",
+            "max_abs is better when it is lower\n  hint: say `at_most`",
         ),
         (
             "quantize/tune",
             {**TUNE, "at_least": None, "at_most": 0.5},
-            "cosine.min is better when there is more of it\n  hint: say `at_least`",
+            "cosine.min is better when it is higher\n  hint: say `at_least`",
         ),
         (
             "quantize/tune",
             {**TUNE, "objective": "size", "batch": 4},
-            "`batch` is for what is timed, and with `objective: size` nothing is",
+            "`batch` is for timing, and with `objective: size` nothing is timed",
         ),
         (
             "quantize/tune",
             {**TUNE, "objective": "size", "shape": {"n": 4}},
-            "`shape` is for what is timed, and with `objective: size` nothing is",
+            "`shape` is for timing, and with `objective: size` nothing is timed",
         ),
         ("quantize/tune", {**TUNE, "calibration": "examples.py:no"}, "no function 'no' in examples.py"),
         (

@@ -244,7 +244,7 @@ def test_types_that_no_array_has(tmp_path: Path, kind: int, name: str) -> None:
     model.graph.node.insert(0, helper.make_node("Cast", ["x"], ["cast"], to=TensorProto.FLOAT))
     model.graph.input[0].type.tensor_type.elem_type = kind
     assert refusal("optimize/graph", tmp_path, model) == (
-        f"input 'x' of the model is of {name}, which ONNX Runtime takes from no array of NumPy\n"
+        f"input 'x' of the model is of {name}, which ONNX Runtime cannot take from a NumPy array\n"
         "  hint: let the model take float32 and cast it"
     )
 

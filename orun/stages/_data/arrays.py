@@ -1,4 +1,4 @@
-"""Arrays in files: .npz, .npy and .safetensors. None of them is unpickled."""
+"""Readers of array files: .npz, .npy and .safetensors, without unpickling."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from orun.stages._data.packages import need
 
 
 def npz(path: Path, name: str) -> Columns:
-    """Every array of an archive."""
-    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle
+    """Return every array of an archive."""
+    if not zipfile.is_zipfile(path):  # NumPy would try to unpickle it
         raise UsageError(
             f"{name} is no archive of arrays", why="it is no zip file", hint="np.savez(path, x=values, labels=labels)"
         )
@@ -28,12 +28,12 @@ def npz(path: Path, name: str) -> Columns:
 def _member(archive: np.lib.npyio.NpzFile, array: str, name: str) -> np.ndarray:
     try:
         return np.asarray(archive[array])
-    except ValueError as error:  # Python objects, which only a pickle holds
+    except ValueError as error:  # an array of Python objects, which is pickled
         raise UsageError(f"{name}: the array {array!r} cannot be read", why=str(error)) from error
 
 
 def npy(path: Path, name: str) -> Columns:
-    """Its one array, under the name of the file."""
+    """Return the array of the file, under the file's name."""
     try:
         return {path.stem: np.load(path, allow_pickle=False)}
     except (ValueError, EOFError) as error:
@@ -41,9 +41,9 @@ def npy(path: Path, name: str) -> Columns:
 
 
 def safetensors(path: Path, name: str) -> Columns:
-    """Every tensor."""
+    """Return every tensor of the file."""
     need("safetensors", f"reading {name}")
-    import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 and the like from then on
+    import ml_dtypes  # noqa: F401 - registers bfloat16 and similar types with NumPy
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -53,5 +53,5 @@ def safetensors(path: Path, name: str) -> Columns:
         raise _broken(name, "file of tensors", error) from error
 
 
-def _broken(name: str, what: str, error: Exception) -> UsageError:
-    return UsageError(f"{name} is no {what}", why=str(error).strip())
+def _broken(name: str, kind: str, error: Exception) -> UsageError:
+    return UsageError(f"{name} is no {kind}", why=str(error).strip())

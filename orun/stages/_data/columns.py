@@ -1,4 +1,4 @@
-"""Named columns to the inputs, labels and candidates of a dataset."""
+"""Conversion of named columns to the inputs, labels and candidates of a dataset."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from orun.measure.dataset import Array, Dataset, Values
 from orun.stages._data.source import LABELS, Source
 
 Columns: TypeAlias = Mapping[str, Values]
-"""By name: one value for each example."""
+"""Values by column, one for each example."""
 
-CANDIDATES = "candidates."  # before the name of an input: its values for the candidates of a retrieval task
+CANDIDATES = "candidates."  # prefix of an input's values for the candidates of a retrieval task
 REST = "*"
 
 
 def assemble(name: str, columns: Columns, source: Source) -> Dataset:
-    """The dataset of these columns: inputs as the source says, or each other column under its own name.
+    """Return the dataset of these columns: inputs as declared, or each column without another use as an input.
 
     Args:
-        name: of the file, for messages.
-        columns: what the file holds.
-        source: what is to be made of it.
+        name: name of the file, for messages.
+        columns: content of the file.
+        source: declaration of the dataset.
 
     Raises:
-        UsageError: when a column is missing or holds what it cannot.
+        UsageError: when a column is missing or holds unsuitable values.
     """
-    spoken_for = {label_column(name, columns, source), *source.fields}
-    free = [column for column in columns if column not in spoken_for and not column.startswith(CANDIDATES)]
-    asked = {title: [one] if isinstance(one, str) and one == REST else one for title, one in source.inputs.items()}
-    named = {column for one in asked.values() for column in ([one] if isinstance(one, str) else one)}
+    used = {label_column(name, columns, source), *source.fields}
+    free = [column for column in columns if column not in used and not column.startswith(CANDIDATES)]
+    declared = {title: [REST] if titles == REST else titles for title, titles in source.inputs.items()}
+    named = {column for titles in declared.values() for column in ([titles] if isinstance(titles, str) else titles)}
     rest = [column for column in free if column not in named]
-    inputs = {title: _input(name, columns, one, rest, source.types.get(title)) for title, one in asked.items()} or {
-        column: typed(name, column, columns[column], source.types.get(column)) for column in free
-    }
+    inputs = {
+        title: _input(name, columns, titles, rest, source.types.get(title)) for title, titles in declared.items()
+    } or {column: typed(name, column, columns[column], source.types.get(column)) for column in free}
     candidates = {
         title: typed(name, column, columns[column], source.types.get(title))
         for column in columns
@@ -47,7 +47,7 @@ def assemble(name: str, columns: Columns, source: Source) -> Dataset:
 
 
 def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
-    """The labels, as numbers of classes where the source names these; raises UsageError for one that it does not."""
+    """Return the labels, as numbers of classes if the source names classes; raise UsageError for an unknown class."""
     title = label_column(name, columns, source)
     values = None if title is None else np.asarray(columns[title])
     if values is not None and values.dtype.kind == "f" and np.isnan(values).any():
@@ -57,23 +57,24 @@ def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
         return values
     if values is None:
         raise UsageError(f"{name} has no labels that `classes` could name", why=f"it has {', '.join(columns)}")
-    places = {one: place for place, one in enumerate(source.classes)}
-    if twice := [one for one in places if source.classes.count(one) > 1]:
-        raise UsageError(f"`classes` names {', '.join(twice)} twice", why="the place of a name is that of its score")
+    places = {label: place for place, label in enumerate(source.classes)}
+    if twice := [label for label in places if source.classes.count(label) > 1]:
+        why = "the position of a name is the position of its score"
+        raise UsageError(f"`classes` names {', '.join(twice)} twice", why=why)
     for row, value in enumerate(values, 1):
         if str(value) not in places:
-            what = f"{name}: the label {str(value)!r} in row {row} is none of `classes`"
-            raise UnknownName(what, str(value), source.classes, why=f"they are {', '.join(source.classes)}")
+            message = f"{name}: the label {str(value)!r} in row {row} is none of `classes`"
+            raise UnknownName(message, str(value), source.classes, why=f"they are {', '.join(source.classes)}")
     return np.array([places[str(value)] for value in values], np.int64)
 
 
 def fields_of(name: str, columns: Columns, source: Source) -> dict[str, Array]:
-    """What else is known of each example; raises UsageError when a column is missing."""
+    """Return the further fields of the examples; raise UsageError when a column is missing."""
     return {title: np.asarray(column(name, columns, title)) for title in source.fields}
 
 
 def label_column(name: str, columns: Columns, source: Source) -> str | None:
-    """The column of the labels; None when the source names none and there is none of the usual name."""
+    """Return the column of the labels; None when the source names none and the default column is missing."""
     if source.labels == LABELS and LABELS not in columns:
         return None
     column(name, columns, source.labels)
@@ -81,16 +82,16 @@ def label_column(name: str, columns: Columns, source: Source) -> str | None:
 
 
 def column(name: str, columns: Columns, title: str) -> Values:
-    """A column; raises UsageError when there is none of that name."""
+    """Return a column; raise UnknownName when it is missing."""
     if title not in columns:
         raise UnknownName(f"{name} has no {title!r}", title, columns, why=f"it has {', '.join(columns)}")
     return columns[title]
 
 
-def _input(name: str, columns: Columns, asked: str | list[str], rest: list[str], dtype: str | None) -> Values:
-    if isinstance(asked, str):
-        return typed(name, asked, column(name, columns, asked), dtype)
-    titles = [title for one in asked for title in (rest if one == REST else [one])]
+def _input(name: str, columns: Columns, declared: str | list[str], rest: list[str], dtype: str | None) -> Values:
+    if isinstance(declared, str):
+        return typed(name, declared, column(name, columns, declared), dtype)
+    titles = [title for item in declared for title in (rest if item == REST else [item])]
     parts = []
     for title in titles:
         values = typed(name, title, _numbers(name, title, column(name, columns, title), dtype), dtype)
@@ -101,7 +102,7 @@ def _input(name: str, columns: Columns, asked: str | list[str], rest: list[str],
 
 
 def typed(name: str, title: str, values: Values, dtype: str | None) -> Values:
-    """The values in a type: the one asked for, or their own, but `float32` for `float64`."""
+    """Return the values in a type; without one, in their own type, but `float32` for `float64`."""
     if not isinstance(values, np.ndarray):
         return [np.asarray(typed(name, title, value, dtype)) for value in values]
     if dtype == "text":
@@ -114,7 +115,7 @@ def typed(name: str, title: str, values: Values, dtype: str | None) -> Values:
 
 
 def _require_plain(name: str, title: str, values: Array) -> None:
-    """Refuse what is neither numbers nor texts: no model takes dates, structures, or values that are missing."""
+    """Refuse values that are neither numbers nor texts, such as dates, structures and missing values."""
     if values.dtype.kind in "fiubUS":
         return
     kinds = {str(values.dtype)}
@@ -128,27 +129,27 @@ def _require_plain(name: str, title: str, values: Array) -> None:
 
 
 def _exact(name: str, title: str, values: Array, dtype: str) -> Array:
-    """The values in a type that can hold them: what would be cut off or wrap around is refused."""
+    """Return the values in a type; refuse values that the type cannot hold."""
     with np.errstate(invalid="ignore", over="ignore"):
-        found: Array = values.astype(dtype)
-        kept = np.isfinite(found) | ~np.isfinite(values) if found.dtype.kind == "f" else found == values
+        result: Array = values.astype(dtype)
+        kept = np.isfinite(result) | ~np.isfinite(values) if result.dtype.kind == "f" else result == values
     if not kept.all():
         place = np.argwhere(~kept)[0]
         row = f" in row {place[0] + 1}" if place.size else ""
         raise UsageError(f"{name}: {title!r} does not fit into {dtype}{row}", why=f"it is {values[tuple(place)]}")
-    return found
+    return result
 
 
 def _numbers(name: str, title: str, values: Values, dtype: str | None) -> Array:
-    """Values that are to be numbers; the first that is none is named with its row."""
+    """Return values as numbers; raise UsageError for the first that is not a number."""
     array = np.asarray(values)
     if dtype == "text" or array.dtype.kind not in "OUS":
         return array
-    found = np.empty(array.shape, np.float64)
+    numbers = np.empty(array.shape, np.float64)
     for place, value in np.ndenumerate(array):
         try:
-            found[place] = float(value)
+            numbers[place] = float(value)
         except (ValueError, TypeError) as error:
             row = place[0] + 1
             raise UsageError(f"{name}: {title!r} is no number in row {row}", why=f"it is {value!r}") from error
-    return found
+    return numbers

@@ -1,4 +1,4 @@
-"""A dataset from a file or folder, by what kind of file it is."""
+"""Reader of a dataset from a file or folder, by the file's suffix."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
 
 
 def read(root: Path, source: Source) -> Dataset:
-    """The dataset of a source; messages name its file as the pipeline does.
+    """Read the dataset of a source; messages name its file as the pipeline does.
 
     Raises:
-        UsageError: when a file, an array, a column or a row is not what it should be.
+        UsageError: when a file, an array, a column or a row is wrong.
     """
     path, name = root / source.path, str(source.path)
     if path.is_dir():
         from orun.stages._data.images import images
 
-        if given := [key for key in ("classes", "fields") if getattr(source, key)]:
+        if keys := [key for key in ("classes", "fields") if getattr(source, key)]:
             raise UsageError(
-                f"`{given[0]}` is of columns, and {name} is a folder",
-                why="images are of the class of their folder, in order of names, and nothing else is known of them",
+                f"`{keys[0]}` is for columns, and {name} is a folder",
+                why="the class of an image is its folder, in order of names, and it has no fields",
             )
         return images(path, name, source.images)
     if path.suffix.lower() not in KNOWN:

@@ -1,4 +1,4 @@
-"""A folder of images: resized, cut and normalised as models of vision are trained with."""
+"""Reader of a folder of images: resized, cropped and normalised as in the training of vision models."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", "
 
 
 def images(folder: Path, name: str, how: Images | None) -> Dataset:
-    """Every image below a folder, in order of its path.
+    """Read every image below a folder, in order of paths.
 
-    Where they lie in folders of their own, a folder is a class, and labels count the folders in order of their names.
+    If images are in subfolders, each subfolder is a class, and labels number the subfolders in order of names.
 
     Raises:
-        UsageError: when there is none, one cannot be read, or the parameters do not fit together.
+        UsageError: when there is no image, one cannot be read, or the parameters contradict one another.
     """
     need("PIL", f"reading the images in {name}")
     if how is None:
-        hint = f"say how: {{path: {name}, images: {{input: pixel_values}}}}"
-        raise UsageError(f"{name} is a folder, and it is not said how its images become an input", hint=hint)
+        hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
+        raise UsageError(f"{name} is a folder, and `images` does not say how its images become an input", hint=hint)
     _check(name, how)
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     if not files:
@@ -44,8 +44,9 @@ def _labels(folder: Path, name: str, files: list[Path]) -> Array | None:
     if classes == [""]:
         return None
     if "" in classes:
-        stray = next(path.name for path, parent in zip(files, parents, strict=True) if not parent)
-        raise UsageError(f"{name} has images in folders, by class, and others beside them", why=f"{stray} has no class")
+        unlabelled = next(path.name for path, parent in zip(files, parents, strict=True) if not parent)
+        message = f"{name} has images in folders, by class, and others beside them"
+        raise UsageError(message, why=f"{unlabelled} has no class")
     return np.array([classes.index(parent) for parent in parents])
 
 

@@ -1,4 +1,4 @@
-"""Examples that are made up within a model's input domain: seeded, with masks that end early."""
+"""Made-up examples within a model's input domain: seeded, with masks that end early."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def synthetic(
     seed: int,
     over: Mapping[str, InputValues] | None = None,
 ) -> Dataset:
-    """Random inputs without labels.
+    """Return random inputs without labels.
 
     Args:
-        model: path of the proto whose inputs they are for.
-        examples: how many.
-        dims: sizes of dynamic axes that are not those of the model's domain; the examples take turns at them. Those of
-            the first axis are not for examples, each of which is one.
-        seed: of the values.
-        over: values of inputs that go before those of the model's domain.
+        model: path of the proto whose inputs are made up.
+        examples: number of examples.
+        dims: sizes of dynamic axes that replace those of the model's domain; the examples cycle through them. Sizes of
+            the first axis are ignored, because each example has size 1 there.
+        seed: seed of the values.
+        over: values of inputs that replace those of the model's domain.
 
     Raises:
-        UsageError: when an input is no tensor or has no axis for examples, or `dims` names an axis that is not there.
+        UsageError: when an input is no tensor or has no axis for examples, or `dims` names an unknown axis.
     """
     import numpy as np
 
@@ -45,19 +45,19 @@ def synthetic(
         raise UsageError("the model takes nothing, so that there are no examples for it")
     for item in inputs:
         _check(item)
-    one = [_one(item, {item.shape[0] for item in inputs}) for item in inputs]
-    assignments(inputs, dims)  # refuses what the model does not have
-    axes = symbols(one)
-    turns = assignments(one, {axis: sizes for axis, sizes in dims.items() if axis in axes})
+    single = [_single(item, {item.shape[0] for item in inputs}) for item in inputs]
+    assignments(inputs, dims)  # refuses unknown axes
+    axes = symbols(single)
+    sizes = assignments(single, {axis: values for axis, values in dims.items() if axis in axes})
     feeds = [
-        random_values(one, turns[number % len(turns)], "right-padded", np.random.default_rng([seed, number]))
+        random_values(single, sizes[number % len(sizes)], "right-padded", np.random.default_rng([seed, number]))
         for number in range(examples)
     ]
     return Dataset({item.name: [feed[item.name][0] for feed in feeds] for item in inputs})
 
 
-def _one(item: Input, examples: Collection[int | str]) -> Input:
-    """The input for one example: the axis of examples is of size 1, wherever it stands."""
+def _single(item: Input, examples: Collection[int | str]) -> Input:
+    """Return the input for a single example: the axis of examples has size 1 wherever it occurs."""
     shape = (
         1 if place == 0 or (axis in examples and isinstance(axis, str)) else axis
         for place, axis in enumerate(item.shape)

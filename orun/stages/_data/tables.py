@@ -1,4 +1,4 @@
-"""Tables as columns: .csv and .parquet by pyarrow, and the lines of a .txt file."""
+"""Readers of tables: .csv and .parquet by pyarrow, and the lines of a .txt file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def csv(path: Path, name: str, *, nan: bool = False) -> Columns:
-    """The columns of a text file whose first line names them; see `_Table`."""
+    """Read the columns of a text file whose first line names them; see `_Table`."""
     need("pyarrow", f"reading {name}")
     from pyarrow import ArrowInvalid
     from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 
     options = {
-        "read_options": ReadOptions(use_threads=False),  # one thread knows the row of a mistake
+        "read_options": ReadOptions(use_threads=False),  # with one thread, errors name the row
         "parse_options": ParseOptions(newlines_in_values=True),
         "convert_options": ConvertOptions(strings_can_be_null=False),
     }
@@ -35,7 +35,7 @@ def csv(path: Path, name: str, *, nan: bool = False) -> Columns:
 
 
 def parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
-    """The columns of a Parquet file; see `_Table`."""
+    """Read the columns of a Parquet file; see `_Table`."""
     need("pyarrow", f"reading {name}")
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table
@@ -47,7 +47,7 @@ def parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
 
 
 def lines(path: Path, name: str) -> Columns:
-    """The column `text`: one text a line, empty lines left out."""
+    """Read the column `text`: one text a line, without empty lines."""
     try:
         texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
@@ -58,10 +58,9 @@ def lines(path: Path, name: str) -> Columns:
 
 
 class _Table(Mapping[str, Values]):
-    """The columns of a table, each read when it is asked for: what is wrong with one that nobody uses does not matter.
+    """Columns of a table, each converted on access, so that errors in unused columns do not matter.
 
-    Raises:
-        UsageError: on asking for a column that lacks a value, unless these are to be NaN in columns of numbers.
+    Access to a column with a missing value raises UsageError, unless `nan` is set and the column holds numbers.
     """
 
     def __init__(self, table: pa.Table, name: str, *, nan: bool) -> None:
@@ -89,10 +88,10 @@ def _table(table: pa.Table, name: str, *, nan: bool) -> Columns:
 
 
 def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any:
-    """One value for each row: an array, or a list of arrays for a column of lists of several lengths."""
+    """Return one value for each row: an array, or a list of arrays if rows are lists of several lengths."""
     import pyarrow as pa
 
-    numbers = any(is_one(column.type) for is_one in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null))
+    numbers = any(check(column.type) for check in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null))
     if column.null_count and nan and numbers:
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     if column.null_count:
@@ -101,12 +100,12 @@ def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any
             f"{name}: column {title!r} is empty in row {row}",
             why=f"{column.null_count} of {len(column)} rows have no value",
             hint="fill it in, or leave the row out"
-            + ("; where the model takes NaN for what is missing: `missing: nan`" if numbers else ""),
+            + ("; if the model accepts NaN for missing values: `missing: nan`" if numbers else ""),
         )
     if pa.types.is_nested(column.type):
         try:
             rows = [np.asarray(row) for row in column.to_pylist()]
-        except ValueError as error:  # lists inside of a list differ in length
+        except ValueError as error:  # inner lists differ in length
             raise UsageError(f"{name}: column {title!r} is no array in each row", why=str(error)) from error
         return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):

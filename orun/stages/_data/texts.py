@@ -1,4 +1,4 @@
-"""Texts of a table as the tokens that a tokenizer of `transformers` makes of them."""
+"""Tokenization of the texts of a table by a tokenizer of `transformers`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from orun.stages._data.columns import Columns, column, fields_of, labels_of
 from orun.stages._data.packages import need
 from orun.stages._data.source import Source, Text
 
-FILES = ("tokenizer", "vocab", "tekken")  # what a tokenizer's files are called, as far as names tell
+FILES = ("tokenizer", "vocab", "tekken")  # prefixes of a tokenizer's files
 VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")
 
 
 def tokenized(root: Path, name: str, columns: Columns, source: Source) -> Dataset:
-    """Every text by itself, so that none is padded to the length of another unless `pad` asks for it.
+    """Tokenize every text by itself, so that texts are padded only if `pad` is set.
 
     Raises:
         UsageError: when a column is missing or holds no text, or the tokenizer cannot be read.
     """
     how = source.text
-    assert how is not None  # noqa: S101 - the caller has looked
+    assert how is not None  # noqa: S101 - the caller checks
     texts = [_texts(name, columns, title) for title in (how.column, how.pair) if title is not None]
     tokenizer = _tokenizer(root, how)
     options: dict[str, Any] = (
@@ -48,7 +48,7 @@ def _texts(name: str, columns: Columns, title: str) -> list[str]:
 def _tokenizer(root: Path, how: Text) -> Any:
     need("transformers", f"the tokenizer {how.tokenizer}", "transformers")
     if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / how.tokenizer).glob("*")):
-        raise UsageError(  # transformers 5.0 would make one without a word
+        raise UsageError(  # transformers 5.0 would make an empty tokenizer
             f"{how.tokenizer} is no folder of a tokenizer",
             why="it holds no tokenizer.json, tokenizer_config.json or vocabulary",
             hint="tokenizer.save_pretrained(folder)",

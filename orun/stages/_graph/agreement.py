@@ -1,4 +1,4 @@
-"""Two models that must compute the same, run on the same inputs, on the CPU, by one thread."""
+"""Comparison of two models that must compute the same: same inputs, CPU, one thread."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-EXAMPLES = 16  # of a dataset that models are compared with
-MULTIPLE = 10  # times the reference's own uncertainty is allowed
+EXAMPLES = 16  # examples of a dataset to compare on
+MULTIPLE = 10  # allowed error as a multiple of the reference's own spread
 UNFIT = "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
 
 Dims = Annotated[
     dict[str, list[int]],
     Doc(
-        "Sizes at which each dynamic axis is tried, by its name; when left out, those of the model's input domain, or "
-        "1, 2 and 7."
+        "Sizes to try for each dynamic axis, by its name; when left out, those of the model's input domain, or 1, 2 "
+        "and 7."
     ),
 ]
 Inputs = Annotated[
     Examples | Declarations | None,
     Doc(
         "A dataset of inputs to compare with (see `measure/accuracy`); made up within the model's input domain when "
-        "left out. Or what inputs take instead of what that domain says, by name: `{mask: {fill: right-padded}}`."
+        "left out. Or values by input that replace those of the domain: `{mask: {fill: right-padded}}`."
     ),
 ]
-Atol = Annotated[float, Doc("Largest absolute error that is allowed, beside `rtol` times the value."), Range(0)]
-Rtol = Annotated[float, Doc("Largest relative error that is allowed, beside `atol`."), Range(0)]
+Atol = Annotated[float, Doc("Largest allowed absolute error, in addition to `rtol` times the value."), Range(0)]
+Rtol = Annotated[float, Doc("Largest allowed relative error, in addition to `atol`."), Range(0)]
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a value may be from its reference: `atol + rtol * abs(reference)`; integers and text must be equal."""
+    """Allowed error of a value: `atol + rtol * abs(reference)`; integers and text must be equal."""
 
     atol: float
     rtol: float
@@ -59,12 +59,12 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a model and the one that it was made of are both fed.
+    """Inputs of a comparison.
 
     Attributes:
-        dims: sizes of dynamic axes that are not `feeds.SIZES`, for inputs that are made up.
-        inputs: a dataset of inputs, or what made-up ones take in place of what the model's domain says.
-        masks: what a mask that is made up may hide.
+        dims: sizes of dynamic axes other than `feeds.SIZES`, for made-up inputs.
+        inputs: a dataset of inputs, or values of made-up inputs that replace those of the model's domain.
+        masks: what a made-up mask may hide.
     """
 
     dims: Mapping[str, Sequence[int]]
@@ -74,10 +74,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What must agree, and how a disagreement is told.
+    """Terms of a comparison, and the words for its messages.
 
     Attributes:
-        candidate, reference: what they are, for messages ("the simplified model", "the model before it").
+        candidate, reference: the two models, for messages ("the simplified model", "the model before it").
         outputs: names of the outputs.
         tolerance: None when only shapes, types and finiteness must agree.
         hint: what to do about a disagreement.
@@ -91,44 +91,44 @@ class Agreement:
 
 
 def answers(
-    context: Context, what: str, model: Model, tries: Sequence[Case], hint: str = UNFIT
+    context: Context, title: str, model: Model, tries: Sequence[Case], hint: str = UNFIT
 ) -> list[Sequence[Array]]:
-    """What a model makes of each case.
+    """Run a model on each case and return its outputs.
 
     Args:
         context: of the stage.
-        what: the model, for messages ("the model before it").
+        title: the model, for messages ("the model before it").
         model: as a function.
-        tries: what it is fed.
-        hint: what to do when it fails on one.
+        tries: cases to run.
+        hint: what to do when the model fails on one.
 
     Raises:
-        StageFailed: when it fails on one of them.
+        StageFailed: when the model fails on a case.
     """
-    found = []
+    outputs = []
     for done, case in enumerate(tries):
-        context.progress(done, len(tries), f"run {what}")
+        context.progress(done, len(tries), f"run {title}")
         try:
-            found.append(model(case.feed))
-        except UsageError as error:  # it is no matter of what it was fed
+            outputs.append(model(case.feed))
+        except UsageError as error:  # not a matter of the inputs
             raise StageFailed(context.stage, error.what, why=error.why, hint=error.hint) from error
-        except Exception as error:  # those of the frameworks share no base class but this
+        except Exception as error:  # errors of the frameworks share no other base class
             raise StageFailed(
                 context.stage,
-                f"{what} cannot run {case.title}",
+                f"{title} cannot run {case.title}",
                 why="\n".join(str(error).strip().splitlines()[:3]),
                 hint=hint,
             ) from error
-    return found
+    return outputs
 
 
 def require_finite(
-    context: Context, what: str, outputs: Sequence[str], tries: Sequence[Case], answers: Sequence[Sequence[Array]]
+    context: Context, title: str, outputs: Sequence[str], tries: Sequence[Case], answers: Sequence[Sequence[Array]]
 ) -> None:
-    """Refuse inputs for which a model that others are compared with yields what is not finite.
+    """Refuse inputs for which a reference model yields values that are not finite.
 
     Raises:
-        StageFailed: when one of its answers has such a value.
+        StageFailed: when an answer has such a value.
     """
     import numpy as np
 
@@ -137,7 +137,7 @@ def require_finite(
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise StageFailed(
                     context.stage,
-                    f"{what} yields values that are not finite in output {name!r}",
+                    f"{title} yields values that are not finite in output {name!r}",
                     why=f"for {case.title}",
                     hint="say in `inputs` which values the model takes: `low`, `high`, `fill`",
                 )
@@ -153,26 +153,26 @@ def check(
 ) -> Metric:
     """Run the candidate on every case and return its largest absolute error.
 
-    Where the candidate disagrees, only what the reference can promise is compared: values that depend on attention rows
-    that see nothing are left out, and the tolerance is at least `MULTIPLE` times the reference's own spread. A note of
-    the stage says so.
+    On a disagreement, only what the reference can promise is compared: values that depend on attention rows that see
+    nothing are left out, and the tolerance is at least `MULTIPLE` times the reference's own spread. A note of the stage
+    says so.
 
     Args:
         context: of the stage.
         agreement: what must agree.
-        tries: what both are fed.
+        tries: inputs of both models.
         expected: the answers of the reference.
         candidate: the model to check.
         limits: what the reference can promise; everything when None.
 
     Raises:
-        StageFailed: when the candidate fails, disagrees, or yields what is not finite where the reference is finite;
-            when nothing of an output is left to compare.
+        StageFailed: when the candidate fails, disagrees, or yields a value that is not finite where the reference is
+            finite; when no value of an output is left to compare.
     """
     largest = 0.0
     leniency = Leniency(agreement, limits.spread if limits else "")
-    found = answers(context, agreement.candidate, candidate, tries)
-    for case, right, values in zip(tries, expected, found, strict=True):
+    actual = answers(context, agreement.candidate, candidate, tries)
+    for case, right, values in zip(tries, expected, actual, strict=True):
         results = [difference(*pair, agreement.tolerance) for pair in zip(right, values, strict=True)]
         bounds: Sequence[Limit | None] = [None] * len(results)
         if limits and any(problem for problem, _ in results):
@@ -197,7 +197,7 @@ def check(
 
 
 class Leniency:
-    """Record of what a check left out, and of where it allowed more than the tolerance."""
+    """Record of values that a check left out, and of errors beyond the tolerance that it allowed."""
 
     def __init__(self, agreement: Agreement, spread: str) -> None:
         self._agreement = agreement
@@ -207,7 +207,7 @@ class Leniency:
         self._widened: dict[str, tuple[float, float, str]] = {}  # error, spread and case, by output
 
     def add(self, case: Case, name: str, reference: Array, value: Array, limit: Limit | None) -> None:
-        """Take in an output that agrees within its limit."""
+        """Add an output that agrees within its limit."""
         import numpy as np
 
         self._values[name] += np.size(reference) if not isinstance(reference, (list, dict)) else 1
@@ -233,7 +233,7 @@ class Leniency:
                 )
 
     def notes(self) -> Iterator[str]:
-        """What was left out or compared loosely, a sentence for each output."""
+        """Yield a sentence for each output that was partly left out or compared loosely."""
         for name, number in self._left_out.items():
             if number:
                 yield (
@@ -259,16 +259,16 @@ def check_against_input(
     outputs: Sequence[str] | None = None,
     hint: str = "",
 ) -> Metric:
-    """Compare `context.result` with the model that the stage was given.
+    """Compare `context.result` with the input model of the stage.
 
     Args:
         context: of the stage.
-        candidate: what the result is, for messages.
-        trial: what both are fed.
+        candidate: the result, for messages.
+        trial: inputs of both models.
         tolerance: None when only shapes, types and finiteness must agree.
-        adapt: makes the result take what the model before it takes, and yield what it yields, where they differ.
-        stand_in: what computes as the result does, where that cannot be run here.
-        outputs: names of those that both have; all of the model before when None.
+        adapt: adapts the inputs and outputs of the result to those of the input model, where they differ.
+        stand_in: a model that computes the same as the result, where the result cannot run here.
+        outputs: names of the outputs that both have; all of the input model when None.
         hint: what to do about a disagreement.
 
     Raises:
@@ -284,14 +284,14 @@ def check_against_input(
     try:
         result = session(stand_in or context.result, outputs, context.target)
     except UsageError as error:
-        what = f"ONNX Runtime cannot open {candidate}"
-        raise StageFailed(context.stage, what, why=error.why, hint=hint or error.hint) from error
+        message = f"ONNX Runtime cannot open {candidate}"
+        raise StageFailed(context.stage, message, why=error.why, hint=hint or error.hint) from error
     limits = limits_of(context, context.model(), outputs, context.target)
     return check(context, agreement, tries, expected, adapt(result) if adapt else result, limits)
 
 
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
-    """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
+    """Return the cases of a trial: examples of its dataset, or values made up within the model's domain."""
     from orun.stages._graph.input_domain import declared
     from orun.stages._graph.io import input_names
     from orun.stages._graph.signature import inputs_of, ranks_of, sizes_of
@@ -317,18 +317,21 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
 def difference(
     right: Array | list[Array], value: Array | list[Array], tolerance: Tolerance | None, limit: Limit | None = None
 ) -> tuple[str, float]:
-    """What is wrong with a value beside its reference, if anything, and its largest absolute error.
+    """Return how a value disagrees with its reference, or an empty text, and its largest absolute error.
 
-    What is NaN or infinite on both sides, in the same places, is equal. Of a sequence it is the first thing that is.
-    With a limit, arbitrary values are equal, and so are integers and text in which the reference differs from itself.
+    NaN and infinity are equal if both sides have them in the same places. For a sequence, the first disagreement is
+    returned. With a limit, arbitrary values are equal, and so are integers and text in which the reference differs from
+    itself.
     """
     import numpy as np
 
     if isinstance(right, list) and isinstance(value, list):
         if len(right) != len(value):
             return f"{len(value)} values instead of {len(right)}", 0.0
-        found = [difference(one, other, tolerance) for one, other in zip(right, value, strict=True)]
-        return next((problem for problem, _ in found if problem), ""), max((error for _, error in found), default=0.0)
+        results = [difference(*pair, tolerance) for pair in zip(right, value, strict=True)]
+        return next((problem for problem, _ in results if problem), ""), max(
+            (error for _, error in results), default=0.0
+        )
     if isinstance(right, dict) and isinstance(value, dict):
         if right.keys() != value.keys():
             return "a map with other keys", 0.0
@@ -351,7 +354,7 @@ def _float_difference(
     import numpy as np
 
     if limit is not None:
-        right, value = (np.where(limit.arbitrary, 0.0, one) for one in (right, value))
+        right, value = (np.where(limit.arbitrary, 0.0, array) for array in (right, value))
     finite = np.isfinite(right)
     bad = int(np.count_nonzero(~np.isfinite(value[finite])))
     if bad:

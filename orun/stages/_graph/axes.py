@@ -1,11 +1,11 @@
-"""Dynamic axes by name, and those whose size follows from others: `past + sequence`, `32 * rows`."""
+"""Dynamic axes by name, and axes whose size follows from others: `past + sequence`, `32 * rows`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-BATCH = "batch"  # of an axis that comes first in an input, and that nobody has named
+BATCH = "batch"  # name of the first axis of an input, where the model gives none
 _MADE_UP = re.compile(rf"{BATCH}|.+_\d+")
 _NAME = r"[A-Za-z_][\w.]*"
 _FACTORS = rf"(?:{_NAME}|\d+)(?:\s*\*\s*(?:{_NAME}|\d+))*"
@@ -13,26 +13,26 @@ _SUM = re.compile(rf"{_FACTORS}(?:\s*\+\s*{_FACTORS})*")
 
 
 def names(axis: str) -> tuple[str, ...]:
-    """The axes that an axis follows from: itself, unless it is a sum or a multiple of others."""
+    """Return the axes that an axis follows from: itself, unless it is a sum or a multiple of others."""
     if not _follows(axis):
         return (axis,)
     return tuple(dict.fromkeys(part for factors in _terms(axis) for part in factors if not part.isdigit())) or (axis,)
 
 
 def free(shapes: Iterable[Iterable[int | str]]) -> tuple[str, ...]:
-    """The dynamic axes of these shapes that have sizes of their own, each once; those in plain sight come first."""
-    found = [axis for shape in shapes for axis in shape if isinstance(axis, str)]
-    plain = [axis for axis in found if names(axis) == (axis,)]
-    return tuple(dict.fromkeys([*plain, *(name for axis in found for name in names(axis))]))
+    """Return the dynamic axes of these shapes whose size follows from no other; axes of a shape itself come first."""
+    dynamic = [axis for shape in shapes for axis in shape if isinstance(axis, str)]
+    plain = [axis for axis in dynamic if names(axis) == (axis,)]
+    return tuple(dict.fromkeys([*plain, *(name for axis in dynamic for name in names(axis))]))
 
 
 def size(axis: str, sizes: Mapping[str, int]) -> int:
-    """The size of an axis where those of `names` are known."""
+    """Return the size of an axis for which all axes of `names` are known."""
     return int(fixed(axis, sizes))
 
 
 def fixed(axis: str, sizes: Mapping[str, int]) -> int | str:
-    """An axis where some are known: its size, or the axis that is left of it."""
+    """Return an axis with the known sizes filled in: its size, or the rest of its expression."""
     if axis in sizes:
         return sizes[axis]
     if not _follows(axis):
@@ -41,11 +41,11 @@ def fixed(axis: str, sizes: Mapping[str, int]) -> int | str:
     for factors in _terms(axis):
         number, unknown = 1, []
         for part in factors:
-            given = int(part) if part.isdigit() else sizes.get(part)
-            if given is None:
+            value = int(part) if part.isdigit() else sizes.get(part)
+            if value is None:
                 unknown.append(part)
             else:
-                number *= given
+                number *= value
         if not unknown:
             known += number
         elif number:
@@ -54,17 +54,17 @@ def fixed(axis: str, sizes: Mapping[str, int]) -> int | str:
 
 
 def made_up(name: str, place: int) -> str:
-    """The name of a dynamic axis of an input of a framework's model, in which it has none."""
+    """Return a name for a dynamic axis of an input of a framework's model, where axes have no names."""
     return BATCH if place == 0 else f"{name}_{place}"
 
 
 def is_made_up(axis: str) -> bool:
-    """Whether `made_up` may have named an axis."""
+    """Return whether the name of an axis may come from `made_up`."""
     return _MADE_UP.fullmatch(axis) is not None
 
 
 def _follows(axis: str) -> bool:
-    """Whether it is a sum or a multiple, and no name that a tool made up."""
+    """Return whether an axis is a sum or a multiple, and not merely a name with such characters."""
     return ("+" in axis or "*" in axis) and _SUM.fullmatch(axis.strip()) is not None
 
 

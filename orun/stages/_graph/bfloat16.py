@@ -1,4 +1,4 @@
-"""A model in bfloat16; and the same as a processor that has none of its operators can run it."""
+"""Conversion to bfloat16, and an equivalent model for processors without bfloat16 operators."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NAMES: Mapping[int, str] = {WIDE: "float32", NARROW: "bfloat16"}
 LARGEST = 2.0**128 - 2.0**120  # finite number of bfloat16
 STANDARD = ("", "ai.onnx")
 
-Kinds: TypeAlias = list[int | None]  # element types; None for what was not float32
+Kinds: TypeAlias = list[int | None]  # element types; None for values that were not float32
 
 
 def narrow(model: ModelProto, stays: Callable[[NodeProto], bool], *, keep_io_types: bool) -> int:
-    """Turn float32 into bfloat16, in place, wherever the model's operator set has an operator in it.
+    """Turn float32 into bfloat16, in place, for every operator that the model's operator set has in bfloat16.
 
-    What stays float32: nodes that are told to, those of other domains or with graphs of their own, and what an
-    attribute makes float32, such as a Cast. A weight that both kinds of node read is stored in both types.
+    Nodes stay float32 if `stays` says so, if they are of other domains, or if they hold graphs. So do values that an
+    attribute makes float32, such as the result of a Cast. A weight that nodes read in both types is stored in both.
 
     Args:
         model: with the element type of every value of its main graph declared, and its weights in memory.
@@ -35,20 +35,20 @@ def narrow(model: ModelProto, stays: Callable[[NodeProto], bool], *, keep_io_typ
         keep_io_types: inputs and outputs stay float32.
 
     Returns:
-        How many weights became bfloat16.
+        Number of weights that became bfloat16.
     """
     store_freely(model)
     _store_constants(model.graph)
     narrowing = _Narrowing(model, stays, WIDE if keep_io_types else NARROW)
     for node in list(model.graph.node):
-        narrowing.take(node)
+        narrowing.rewrite(node)
     return narrowing.finish()
 
 
-def rounded(model: ModelProto) -> None:
-    """Let a model compute in float32 and round what each operator yields to bfloat16, in place.
+def emulate(model: ModelProto) -> None:
+    """Rewrite a model, in place, to compute in float32 and round each result to bfloat16.
 
-    So do processors that sum in float32; and every processor can run it.
+    This is what processors do that sum in float32, and every processor can run it.
     """
     values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
     narrowed = {value.name for value in values if value.type.tensor_type.elem_type == NARROW}
@@ -58,24 +58,24 @@ def rounded(model: ModelProto) -> None:
     for tensor in model.graph.initializer:
         if tensor.data_type == NARROW:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
-    given = {value.name: f"{value.name}/rounded" for value in model.graph.input if value.name in narrowed}
-    made = [node for name, result in given.items() for node in _rounding(name, result)]
+    inputs = {value.name: f"{value.name}/rounded" for value in model.graph.input if value.name in narrowed}
+    nodes = [node for name, result in inputs.items() for node in _rounding(name, result)]
     for node in model.graph.node:
-        _rename(node, given)
-        made.append(node)
+        _rename(node, inputs)
+        nodes.append(node)
         for place, name in enumerate(node.output):
             if name in narrowed:
                 node.output[place] = f"{name}/exact"
-                made.extend(_rounding(f"{name}/exact", name))
+                nodes.extend(_rounding(f"{name}/exact", name))
         for attribute in node.attribute:
-            if (node.op_type, attribute.name, attribute.i) == ("Cast", "to", NARROW):  # what comes next rounds
+            if (node.op_type, attribute.name, attribute.i) == ("Cast", "to", NARROW):  # the nodes after it round
                 attribute.i = WIDE
     del model.graph.node[:]
-    model.graph.node.extend(made)
+    model.graph.node.extend(nodes)
 
 
 def _rounding(source: str, result: str) -> Sequence[NodeProto]:
-    """Nodes that round a float32 value to what bfloat16 has."""
+    """Return nodes that round a float32 value to bfloat16 precision."""
     return (
         helper.make_node("Cast", [source], [f"{result}/narrow"], to=NARROW),
         helper.make_node("Cast", [f"{result}/narrow"], [result], to=WIDE),
@@ -83,10 +83,10 @@ def _rounding(source: str, result: str) -> Sequence[NodeProto]:
 
 
 def _store_constants(graph: GraphProto) -> None:
-    """Let constants of float32 be stored tensors, as other weights are."""
+    """Turn float32 constants into initializers, in place."""
     kept = []
     for node in graph.node:
-        held = next((one.t for one in node.attribute if one.name == "value"), None)
+        held = next((item.t for item in node.attribute if item.name == "value"), None)
         if node.op_type == "Constant" and held is not None and held.data_type == WIDE:
             graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(held), node.output[0]))
         else:
@@ -96,12 +96,12 @@ def _store_constants(graph: GraphProto) -> None:
 
 
 class _Narrowing:
-    """The nodes of a graph, rewritten one after the other.
+    """Rewriter of the nodes of a graph, one after the other.
 
     Attributes:
-        outside: the type that inputs and outputs of float32 get.
+        outside: the type that float32 inputs and outputs get.
         home: the type in which each value that was float32 is given or computed.
-        names: what a value or weight is called in a type, where it is read in it.
+        names: the name of a value or weight in a type in which it is read.
     """
 
     def __init__(self, model: ModelProto, stays: Callable[[NodeProto], bool], outside: int) -> None:
@@ -109,20 +109,20 @@ class _Narrowing:
         self.opset = next((item.version for item in model.opset_import if item.domain in STANDARD), None)
         values = (*self.graph.input, *self.graph.value_info, *self.graph.output)
         self.values = {value.name: value for value in values}
-        given = {value.name for value in self.graph.input}
+        inputs = {value.name for value in self.graph.input}
         held = {tensor.name: tensor for tensor in self.graph.initializer}
-        self.weights = {name: tensor for name, tensor in held.items() if name not in given}
-        self.taken = {*self.values, *held}
+        self.weights = {name: tensor for name, tensor in held.items() if name not in inputs}
+        self.used_names = {*self.values, *held}
         self.outputs = {value.name for value in self.graph.output}
         self.home: dict[str, int] = {}
         self.names: dict[tuple[str, int], str] = {}
-        self.made: list[NodeProto] = []
+        self.nodes: list[NodeProto] = []
         for value in self.graph.input:
-            if self._wide(value.name):  # models of old have weights among their inputs
+            if self._wide(value.name):  # before IR version 4, weights are inputs too
                 self._settle(value.name, WIDE if value.name in held else outside)
 
-    def take(self, node: NodeProto) -> None:
-        """Let a node read and yield what its operator takes; it comes next, between casts where it needs such."""
+    def rewrite(self, node: NodeProto) -> None:
+        """Append a node with the types that its operator supports, between casts where it needs them."""
         schema = self._schema(node)
         reading, yielding = self._kinds(node, schema)
         if schema is None:
@@ -132,37 +132,36 @@ class _Narrowing:
             for place, kind in enumerate(reading):
                 if kind is not None:
                     node.input[place] = self._read(node.input[place], kind)
-        self.made.append(node)
+        self.nodes.append(node)
         for place, kind in enumerate(yielding):
             if kind is not None:
                 self._yield(node, place, kind)
 
     def finish(self) -> int:
-        """Put nodes, weights and types into the graph; how many weights are bfloat16."""
+        """Put nodes, weights and types into the graph; return the number of bfloat16 weights."""
         narrowed = {name: called for (name, kind), called in self.names.items() if kind == NARROW}
         weights = {name: called for name, called in narrowed.items() if name in self.weights}
         alone = {called: name for name, called in weights.items() if self._unread(name)}
-        for node in self.made:
+        for node in self.nodes:
             _rename(node, alone)
         del self.graph.node[:]
-        self.graph.node.extend(self.made)
+        self.graph.node.extend(self.nodes)
         for name, called in weights.items():
-            made = numpy_helper.from_array(
-                _nearest(numpy_helper.to_array(self.weights[name])), alone.get(called, called)
-            )
+            values = _nearest(numpy_helper.to_array(self.weights[name]))
+            tensor = numpy_helper.from_array(values, alone.get(called, called))
             if called in alone:
-                self.weights[name].CopyFrom(made)
+                self.weights[name].CopyFrom(tensor)
             else:
-                self.graph.initializer.append(made)
+                self.graph.initializer.append(tensor)
         self._declare(dict.fromkeys(alone.values(), NARROW))
         return len(weights)
 
     def _unread(self, weight: str) -> bool:
-        """Whether nothing reads a weight in float32."""
+        """Return whether nothing reads a weight in float32."""
         return (weight, WIDE) not in self.names and weight not in self.outputs
 
     def _declare(self, kinds: dict[str, int]) -> None:
-        """Declare the types of weights, and of every value that was float32 by each name that it has now."""
+        """Declare the types of weights, and of every value that was float32 under each of its names."""
         for (name, kind), called in self.names.items():
             if name in self.weights:
                 continue
@@ -176,27 +175,30 @@ class _Narrowing:
                 value.type.tensor_type.elem_type = kinds[value.name]
 
     def _kinds(self, node: NodeProto, schema: defs.OpSchema | None) -> tuple[Kinds, Kinds]:
-        """The type that each input and output is to have."""
+        """Return the type that each input and output is to have."""
         if schema is None:
             return [None] * len(node.input), [WIDE if self._wide(name) else None for name in node.output]
-        allowed = {one.type_param_str: "tensor(bfloat16)" in one.allowed_type_strs for one in schema.type_constraints}
-        taking, giving = _parameters(schema.inputs, node.input), _parameters(schema.outputs, node.output)
+        constraints = schema.type_constraints
+        allowed = {item.type_param_str: "tensor(bfloat16)" in item.allowed_type_strs for item in constraints}
+        input_types, output_types = _parameters(schema.inputs, node.input), _parameters(schema.outputs, node.output)
         homes: dict[str, set[int | None]] = {}
-        for name, parameter in zip(node.input, taking, strict=True):
+        for name, parameter in zip(node.input, input_types, strict=True):
             if self._wide(name):
                 homes.setdefault(parameter, set()).add(self.home.get(name))
-        asked = not any(map(self._wide, node.output))  # of values as they are, and none is made of them
+        only_reads = not any(map(self._wide, node.output))  # such a node reads values as they are
         chosen = {
-            parameter: NARROW if allowed.get(parameter) and not (asked and WIDE in found) else WIDE
-            for parameter, found in homes.items()
+            parameter: NARROW if allowed.get(parameter) and not (only_reads and WIDE in types) else WIDE
+            for parameter, types in homes.items()
         }
+        read = zip(node.input, input_types, strict=True)
+        yielded = zip(node.output, output_types, strict=True)
         return (
-            [chosen[of] if self._wide(name) else None for name, of in zip(node.input, taking, strict=True)],
-            [chosen.get(of, WIDE) if self._wide(name) else None for name, of in zip(node.output, giving, strict=True)],
+            [chosen[parameter] if self._wide(name) else None for name, parameter in read],
+            [chosen.get(parameter, WIDE) if self._wide(name) else None for name, parameter in yielded],
         )
 
     def _schema(self, node: NodeProto) -> defs.OpSchema | None:
-        """What the standard says of an operator; None for a node that stays as it is."""
+        """Return the standard's schema of an operator; None for a node that stays as it is."""
         names = [name for name in (*node.input, *node.output) if name and name not in self.weights]
         tensors = all(name in self.values and self.values[name].type.HasField("tensor_type") for name in names)
         graphs = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
@@ -207,7 +209,7 @@ class _Narrowing:
         return defs.get_schema(node.op_type, self.opset, "")
 
     def _wide(self, name: str) -> bool:
-        """Whether a value or weight was float32."""
+        """Return whether a value or weight was float32."""
         if name in self.weights:
             return bool(self.weights[name].data_type == WIDE)
         if name in self.home:
@@ -219,45 +221,45 @@ class _Narrowing:
         self.names[name, kind] = name
 
     def _yield(self, node: NodeProto, place: int, kind: int) -> None:
-        """Note what a node yields; an output of the graph is cast to the type that it is to have."""
+        """Note the type of a node's output; an output of the graph is cast to its declared type."""
         name = node.output[place]
         if name not in self.outputs or kind == self.outside:
             self._settle(name, kind)
             return
-        node.output[place] = self.names[name, kind] = unique(f"{name}_{NAMES[kind]}", self.taken)
+        node.output[place] = self.names[name, kind] = unique(f"{name}_{NAMES[kind]}", self.used_names)
         self._cast(node.output[place], name, self.outside)
         self.home[name], self.names[name, self.outside] = kind, name
 
     def _read(self, name: str, kind: int) -> str:
-        """What a value is called in a type, cast to it where it is not there yet."""
+        """Return the name of a value in a type, adding a cast if there is none yet."""
         if (name, kind) not in self.names:
             if name in self.weights:
-                called = name if kind == WIDE else unique(f"{name}_{NAMES[kind]}", self.taken)
+                called = name if kind == WIDE else unique(f"{name}_{NAMES[kind]}", self.used_names)
             else:
-                called = unique(f"{name}_{NAMES[kind]}", self.taken)
+                called = unique(f"{name}_{NAMES[kind]}", self.used_names)
                 self._cast(self.names[name, self.home[name]], called, kind)
             self.names[name, kind] = called
         return self.names[name, kind]
 
     def _cast(self, source: str, result: str, kind: int) -> None:
-        self.made.append(
-            helper.make_node("Cast", [source], [result], to=kind, name=unique(f"{result}_cast", self.taken))
+        self.nodes.append(
+            helper.make_node("Cast", [source], [result], to=kind, name=unique(f"{result}_cast", self.used_names))
         )
 
 
 def _parameters(formal: Sequence[defs.OpSchema.FormalParameter], actual: Sequence[str]) -> list[str]:
-    """The type parameter of each input or output; the last of an operator may stand for any number of them."""
+    """Return the type parameter of each input or output; an operator's last parameter may be variadic."""
     return [formal[min(place, len(formal) - 1)].type_str for place in range(len(actual))]
 
 
 def _nearest(array: NDArray[Any]) -> NDArray[Any]:
-    """The nearest numbers of bfloat16, the largest for what lies beyond it, such as a mask's lowest float32."""
+    """Round to bfloat16; finite values beyond its range, such as a mask's lowest float32, become its largest."""
     finite = np.clip(array, -LARGEST, LARGEST)
     return np.where(np.isinf(array), array, finite).astype(helper.tensor_dtype_to_np_dtype(NARROW))
 
 
 def _rename(node: NodeProto, names: Mapping[str, str]) -> None:
-    """Let a node, and the graphs in it, read other values."""
+    """Rename the values that a node, and the graphs in it, read."""
     if not names:
         return
     node.input[:] = [names.get(name, name) for name in node.input]

@@ -1,4 +1,4 @@
-"""A graph whose order and names follow from what it computes alone, however the converter counted its nodes."""
+"""Canonical form of a graph: order and names depend only on what it computes, not on the converter's counters."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ if TYPE_CHECKING:
 
 COUNTER = re.compile(r"__\d+")  # what tf2onnx appends to a name, counting as it goes
 PREFIX = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
-MATRIX = 2  # axes that a weight has at least
+MATRIX = 2  # a layer's weight has at least two axes
 
 
 def canonical(model: ModelProto) -> None:
     """Bring a model of one graph into its canonical form; it computes the same.
 
-    Nodes stand in the order in which the outputs need them, those that none needs are dropped, and equal weights are
-    one. A node with a matrix of weights keeps the name of its layer, any other is called after its operator. The names
-    of inputs and outputs stay.
+    Nodes are in the order in which the outputs need them; nodes that no output needs are dropped. Equal weights are
+    merged. A node with a matrix of weights keeps the name of its layer; any other is named after its operator. The
+    names of inputs and outputs stay.
     """
     graph = model.graph
     names = {value.name: value.name for value in (*graph.input, *graph.output)}
-    _Canonical(Counter(names.values())).bring(graph, names, "")
+    _Canonicalizer(Counter(names.values())).apply(graph, names, "")
     graph.name = "model"
 
 
-class _Canonical:
-    def __init__(self, taken: Counter[str]) -> None:
-        self._taken = taken
+class _Canonicalizer:
+    def __init__(self, names: Counter[str]) -> None:
+        self._names = names
 
-    def bring(self, graph: GraphProto, names: dict[str, str], prefix: str) -> None:
+    def apply(self, graph: GraphProto, names: dict[str, str], prefix: str) -> None:
         """Order and rename a graph.
 
         Args:
             graph: the graph, or one inside a node.
-            names: new names of the values that are known so far, those outside included; the graph's own are added.
-            prefix: begins every name of it.
+            names: new names of the values known so far, outer ones included; the graph's own are added.
+            prefix: prefix of every name in the graph.
         """
         _merge_weights(graph)
         weights = {tensor.name: tensor for tensor in graph.initializer}
@@ -60,10 +60,10 @@ class _Canonical:
         layer = any(len(weights[name].dims) >= MATRIX for name in node.input if name in weights)
         base = COUNTER.sub("", PREFIX.sub("", node.name)) if layer else ""
         node.name = self._unused(prefix + (base or node.op_type))
-        for place, name in enumerate(_takes(node)):
+        for place, name in enumerate(_reads(node)):
             if name in weights and name not in names:
                 names[name] = self._unused(f"{node.name}.{place}")
-        for attribute in sorted(node.attribute, key=lambda one: one.name):
+        for attribute in sorted(node.attribute, key=lambda item: item.name):
             for inner in [attribute.g] if attribute.HasField("g") else []:
                 self._inside(inner, names, f"{node.name}/{attribute.name}/")
         node.input[:] = [names.get(name, name) for name in node.input]
@@ -71,10 +71,10 @@ class _Canonical:
             if name and name not in names:
                 names[name] = self._unused(f"{node.name}:{place}")
         node.output[:] = [names.get(name, name) for name in node.output]
-        node.attribute.sort(key=lambda one: one.name)
+        node.attribute.sort(key=lambda item: item.name)
         node.ClearField("doc_string")
         if not node.domain:
-            node.ClearField("domain")  # said or not, an empty one is the same
+            node.ClearField("domain")  # an empty domain is the default
 
     def _inside(self, graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
         inner = dict(names)
@@ -82,24 +82,24 @@ class _Canonical:
             inner[value.name] = self._unused(f"{prefix}in:{place}")
             value.name = inner[value.name]
         graph.name = prefix.rstrip("/")
-        _untangle(graph)
+        _copy_outputs(graph)
         _forget_axes(graph)
-        self.bring(graph, inner, prefix)
+        self.apply(graph, inner, prefix)
 
     def _unused(self, name: str) -> str:
-        count = self._taken[name]
-        self._taken[name] += 1
+        count = self._names[name]
+        self._names[name] += 1
         return self._unused(f"{name}_{count}") if count else name
 
 
-def _untangle(graph: GraphProto) -> None:
-    """Of outputs of an inner graph that are one value, let the first be that value and the others copies of it."""
+def _copy_outputs(graph: GraphProto) -> None:
+    """If several outputs of an inner graph are one value, let the first be that value and the rest copies of it."""
     copies = {node.output[0]: node for node in graph.node if node.op_type == "Identity"}
-    made = {name for node in graph.node for name in node.output}
+    computed = {name for node in graph.node for name in node.output}
     used: set[str] = set()
     for place, value in enumerate(graph.output):
         source = value.name
-        while source in copies and copies[source].input[0] in made:
+        while source in copies and copies[source].input[0] in computed:
             source = copies[source].input[0]
         if source in used:
             copy = f"{source}/output:{place}"
@@ -110,7 +110,7 @@ def _untangle(graph: GraphProto) -> None:
 
 
 def _forget_axes(graph: GraphProto) -> None:
-    """Leave axes of inner inputs and outputs without a name: converters number them."""
+    """Remove the names of axes of inner inputs and outputs: converters number them."""
     for value in (*graph.input, *graph.output):
         for axis in value.type.tensor_type.shape.dim:
             if axis.HasField("dim_param"):
@@ -118,7 +118,7 @@ def _forget_axes(graph: GraphProto) -> None:
 
 
 def _merge_weights(graph: GraphProto) -> None:
-    """Let weights that are equal be one."""
+    """Merge equal weights."""
     first: dict[bytes, str] = {}
     same: dict[str, str] = {}
     outputs = {value.name for value in graph.output}
@@ -142,36 +142,36 @@ def _scopes(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def _needed(graph: GraphProto) -> Iterator[int]:
-    """Places of the nodes that the outputs need, each after those that it takes from: depth first."""
+    """Yield the indices of the nodes that the outputs need, depth first, each after those that it reads from."""
     maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     seen: set[int] = set()
     for output in graph.output:
-        waiting = [(maker[output.name], False)] if output.name in maker else []
-        while waiting:
-            place, ready = waiting.pop()
+        pending = [(maker[output.name], False)] if output.name in maker else []
+        while pending:
+            place, ready = pending.pop()
             if ready:
                 yield place
             elif place not in seen:
                 seen.add(place)
-                waiting.append((place, True))
-                taken = [name for name in _takes(graph.node[place]) if name in maker]
-                waiting += [(maker[name], False) for name in reversed(taken)]
+                pending.append((place, True))
+                inputs = [name for name in _reads(graph.node[place]) if name in maker]
+                pending += [(maker[name], False) for name in reversed(inputs)]
 
 
-def _takes(node: NodeProto) -> Iterator[str]:
-    """Names of the values that a node takes, those that graphs inside it take from outside included."""
+def _reads(node: NodeProto) -> Iterator[str]:
+    """Yield the names of values that a node reads, those that graphs inside it read from outside included."""
     yield from node.input
-    for attribute in sorted(node.attribute, key=lambda one: one.name):
+    for attribute in sorted(node.attribute, key=lambda item: item.name):
         if attribute.HasField("g"):
             graph = attribute.g
             own = {name for inner in graph.node for name in inner.output}
             own |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-            yield from (name for place in _needed(graph) for name in _takes(graph.node[place]) if name not in own)
+            yield from (name for place in _needed(graph) for name in _reads(graph.node[place]) if name not in own)
             yield from (value.name for value in graph.output if value.name not in own)
 
 
 def _keep(field: Any, items: Sequence[Any]) -> None:
-    """Let a repeated field hold these of its items, in this order."""
+    """Set a repeated field to some of its items, in this order."""
     copies = [type(item)() for item in items]
     for copy, item in zip(copies, items, strict=True):
         copy.CopyFrom(item)

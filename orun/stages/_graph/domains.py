@@ -1,4 +1,4 @@
-"""The operator sets that a model names: those that it uses, each once."""
+"""Operator sets of a model: those that it uses, each once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ STANDARD = ("", "ai.onnx")
 
 
 def tidy_domains(model: ModelProto) -> None:
-    """Name each domain that the model uses and no other.
+    """Import each domain that the model uses, and no other, in place.
 
-    ONNX Runtime names all that it knows in a model that it saves, and its tools forget that of the operators which
-    they put in.
+    ONNX Runtime imports all domains that it knows into a model that it saves. Its tools forget to import the domains of
+    operators that they add.
     """
     from onnx import helper
 

@@ -1,4 +1,4 @@
-"""Inputs to try a model with: seeded, of several sizes of each dynamic axis, random and at the bounds."""
+"""Made-up inputs of a model: seeded, at several sizes of each dynamic axis, random and at the bounds."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 Mode = Literal["random", "lowest", "highest"]
 Masks = Literal["any", "right-padded"]
 
-SIZES = (1, 2, 7)  # of each dynamic axis, unless the pipeline says which
+SIZES = (1, 2, 7)  # default sizes of a dynamic axis
 
 
 @dataclass(frozen=True)
 class Input:
-    """What one input of a model takes.
+    """Input of a model, and the values that it takes.
 
     Attributes:
-        name: of the input.
+        name: name of the input.
         dtype: numpy's name of its type.
-        shape: each axis: its size, or the name of a dynamic one, or what it follows from (`past + sequence`).
-        low, high: bounds of its values, both included; None where there is no bound.
-        mask: it holds 0 and 1, and at least one 1 along its last axis, because an attention that sees nothing has no
-            right answer.
-        padded: it is a mask whose ones stand in front of its zeros.
+        shape: the size or name of each axis, or the expression that it follows from (`past + sequence`).
+        low, high: bounds of its values, both included; None for no bound.
+        mask: it holds 0 and 1, and at least one 1 along its last axis: an attention that sees nothing has no right
+            answer.
+        padded: it is a mask whose ones come before its zeros.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Case:
     """Inputs for one run of a model.
 
     Attributes:
-        title: what they are, for messages.
-        sizes: of the dynamic axes.
+        title: description for messages.
+        sizes: sizes of the dynamic axes.
         feed: the value of each input.
     """
 
@@ -63,22 +63,22 @@ class Case:
 
 
 def symbols(inputs: Sequence[Input]) -> tuple[str, ...]:
-    """The dynamic axes that have sizes of their own, by name, each once."""
+    """Return the names of the dynamic axes whose size follows from no other, each once."""
     return axes.free(item.shape for item in inputs)
 
 
 def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
-    """Sizes for all dynamic axes together, so that each axis takes each of its sizes and axes differ from one another.
+    """Return assignments of sizes to all dynamic axes: each axis takes each of its sizes, and axes differ.
 
-    Those that follow from others have none here.
+    Axes that follow from others get no size here.
 
     Args:
-        inputs: of the model.
-        sizes: of the axes that do not take `SIZES`.
+        inputs: inputs of the model.
+        sizes: sizes of the axes that do not take `SIZES`.
 
     Raises:
-        UsageError: when `sizes` names an axis that the model does not have, or none, or less than nothing, for one;
-            when an input is declared so that no value fits.
+        UsageError: when `sizes` names an unknown axis, has no size for one, or a negative size; when the declaration
+            of an input allows no value.
     """
     for item in inputs:
         _require_possible(item)
@@ -90,29 +90,29 @@ def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> 
         )
     for axis, chosen in sizes.items():
         if min(chosen, default=-1) < 0:
-            told = f"cannot be {min(chosen)}" if chosen else "has no size"
-            raise UsageError(f"the dynamic axis {axis!r} {told}", why="sizes are whole numbers from 0 on")
+            problem = f"cannot be {min(chosen)}" if chosen else "has no size"
+            raise UsageError(f"the dynamic axis {axis!r} {problem}", why="sizes are whole numbers from 0 on")
     choices = [tuple(sizes.get(axis, SIZES)) for axis in known]
-    rounds = max(map(len, choices), default=1)
+    count = max(map(len, choices), default=1)
     return [
         {
-            axis: choice[(turn + place) % len(choice)]
+            axis: choice[(number + place) % len(choice)]
             for place, (axis, choice) in enumerate(zip(known, choices, strict=True))
         }
-        for turn in range(rounds)
+        for number in range(count)
     ]
 
 
 def _require_possible(item: Input) -> None:
     wrong = [axis for axis in item.shape if axis == "" or (isinstance(axis, int) and axis < 0)]
     if wrong:
-        told = f"of size {wrong[0]}" if wrong[0] else "without a name"
+        problem = f"of size {wrong[0]}" if wrong[0] else "without a name"
         hint = "give a size from 0 on, or the name of a dynamic axis"
-        raise UsageError(f"input {item.name!r} has an axis {told}", hint=hint)
+        raise UsageError(f"input {item.name!r} has an axis {problem}", hint=hint)
     if item.dtype == "object":
         return
     if item.mask and {item.low, item.high} - {None, 0, 1}:
-        raise UsageError(f"input {item.name!r} is a mask of 0 and 1, and is to have other bounds")
+        raise UsageError(f"input {item.name!r} is a mask of 0 and 1, and cannot have other bounds")
     low, high = _bounds(item)
     if low > high:
         bounds = f"{low:g} to {high:g}"
@@ -126,53 +126,54 @@ def _require_possible(item: Input) -> None:
 def cases(
     inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]], seed: int, masks: Masks = "any"
 ) -> Iterator[Case]:
-    """Random values at every assignment of sizes, then the bounds at the first that has no axis of 1.
+    """Yield random values at every assignment of sizes, then the bounds at the first without an axis of size 1.
 
     Args:
-        inputs: of the model.
+        inputs: inputs of the model.
         sizes: as for `assignments`.
-        seed: of the random values.
-        masks: whether a mask hides any position, or only ends early.
+        seed: seed of the random values.
+        masks: whether a mask may hide any position, or only ends early.
     """
     import numpy as np
 
-    turns = assignments(inputs, sizes)
-    wide = next((turn for turn in turns if min(turn.values(), default=2) > 1), turns[0])
-    plan: list[tuple[dict[str, int], Mode]] = [(turn, "random") for turn in turns]
+    assigned = assignments(inputs, sizes)
+    wide = next((item for item in assigned if min(item.values(), default=2) > 1), assigned[0])
+    plan: list[tuple[dict[str, int], Mode]] = [(item, "random") for item in assigned]
     plan += [(wide, "lowest"), (wide, "highest")]
-    for number, (turn, mode) in enumerate(plan):
+    for number, (axis_sizes, mode) in enumerate(plan):
         random = np.random.default_rng([seed, number])
-        where = ", ".join(f"{axis}={size}" for axis, size in turn.items())
-        title = f"{mode} values" + (f" at {where}" if where else "")
-        yield Case(title, turn, {item.name: _values(item, turn, mode, masks, random) for item in inputs})
+        text = ", ".join(f"{axis}={size}" for axis, size in axis_sizes.items())
+        title = f"{mode} values" + (f" at {text}" if text else "")
+        feed = {item.name: _values(item, axis_sizes, mode, masks, random) for item in inputs}
+        yield Case(title, axis_sizes, feed)
 
 
 def random_values(
-    inputs: Sequence[Input], turn: Mapping[str, int], masks: Masks, random: np.random.Generator
+    inputs: Sequence[Input], sizes: Mapping[str, int], masks: Masks, random: np.random.Generator
 ) -> dict[str, Array]:
-    """Random values of every input at these sizes of the dynamic axes."""
-    return {item.name: _values(item, turn, "random", masks, random) for item in inputs}
+    """Return random values of every input at these sizes of the dynamic axes."""
+    return {item.name: _values(item, sizes, "random", masks, random) for item in inputs}
 
 
 def one_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, int]) -> dict[str, Array]:
-    """An example of a dataset as a model takes it: most have an axis for the batch, which an example has not.
+    """Return an example of a dataset as a model takes it, with an axis for the batch where the model has one.
 
     Args:
-        inputs: of the dataset, those that the model has.
-        number: of the example.
-        ranks: how many axes each input of the model has.
+        inputs: values of the dataset by input.
+        number: number of the example.
+        ranks: number of axes of each input of the model.
     """
     import numpy as np
 
-    # Of scalars an example is one of numpy's, which sessions refuse.
-    found = {name: np.asarray(inputs[name][number]) for name in ranks if name in inputs}
-    return {name: value if value.ndim == ranks[name] else value[None] for name, value in found.items()}
+    # An example of scalars is a numpy scalar, which sessions refuse.
+    arrays = {name: np.asarray(inputs[name][number]) for name in ranks if name in inputs}
+    return {name: value if value.ndim == ranks[name] else value[None] for name, value in arrays.items()}
 
 
-def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
+def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
     import numpy as np
 
-    shape = tuple(axes.size(axis, turn) if isinstance(axis, str) else axis for axis in item.shape)
+    shape = tuple(axes.size(axis, sizes) if isinstance(axis, str) else axis for axis in item.shape)
     if item.mask:
         return _mask(shape, mode, "right-padded" if item.padded else masks, random).astype(item.dtype)
     if item.dtype == "object":
@@ -186,7 +187,7 @@ def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, rand
 
 
 def _bounds(item: Input) -> tuple[float, float]:
-    """The least and the largest value: 0 and 1 where there is no bound, or numbers with a fraction 1 from the other."""
+    """Return the least and the largest value; a missing bound is 0 or 1, or, for floats, 1 away from the other."""
     import numpy as np
 
     low, high = item.low, item.high

@@ -1,4 +1,4 @@
-"""Check that values are what a model takes, before ONNX Runtime or a quantizer complains."""
+"""Check that values fit the inputs of a model, before ONNX Runtime or a quantizer complains."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2))  # channels last, channels first
 
 
 def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDArray[Any]]) -> None:
-    """See that values are of the types and sizes that a model takes; how many are fed together is not looked at.
+    """Refuse values of other types or sizes than a model takes; the size of the batch is not checked.
 
     Args:
         source: where the values come from, for the message.
-        inputs: what the model takes.
+        inputs: inputs of the model.
         feed: the values by name, each with the axis of the batch.
 
     Raises:
-        UsageError: when one is not.
+        UsageError: when a value does not fit.
     """
     for item in inputs:
         value = feed[item.name]
@@ -33,19 +33,19 @@ def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDA
         if not (of_type and _fits(value.shape, item.shape)):
             raise UsageError(
                 f"{source} does not fit the input {item.name!r} of the model",
-                why=f"it has {value.dtype} {list(value.shape)}, and taken is {item.dtype} {list(item.shape)}",
-                hint=_as_taken(item, value, of_type),
+                why=f"it has {value.dtype} {list(value.shape)}, and the model takes {item.dtype} {list(item.shape)}",
+                hint=_conversion(item, value, of_type),
             )
 
 
-def _fits(shape: Sequence[int], taken: Sequence[int | str]) -> bool:
-    """Whether an array of that shape is taken; an axis with a name has any size, and so has that of the batch."""
-    pairs = zip(shape[1:], taken[1:], strict=False)
-    return len(shape) == len(taken) and all(isinstance(size, str) or size == given for given, size in pairs)
+def _fits(shape: Sequence[int], declared: Sequence[int | str]) -> bool:
+    """Return whether an array fits a declared shape; the batch and axes with a name may have any size."""
+    pairs = zip(shape[1:], declared[1:], strict=False)
+    return len(shape) == len(declared) and all(isinstance(axis, str) or axis == size for size, axis in pairs)
 
 
-def _as_taken(item: Input, value: NDArray[Any], of_type: bool) -> str:
-    """How to give the values as the model takes them."""
+def _conversion(item: Input, value: NDArray[Any], of_type: bool) -> str:
+    """Return how to convert the values to what the model takes; empty when that is not clear."""
     if not of_type:
         return as_type(item.name, item.dtype)
     for order in ORDERS:

@@ -1,4 +1,4 @@
-"""A model in float16, by ONNX Runtime's converter, with what that leaves behind put right."""
+"""Conversion to float16 by ONNX Runtime's converter, with corrections of its result."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from orun.stages._graph.io import graphs
 from orun.stages._graph.order import reads
-from orun.stages._graph.turned import untangle
+from orun.stages._graph.transposed_products import rewrite_products
 
-BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24
+CAST_BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24
 
 
 def to_float16(
     model: ModelProto, types: Sequence[str], nodes: Sequence[str], kept: Collection[str], *, keep_io_types: bool
 ) -> ModelProto:
-    """The converted model.
+    """Return the converted model.
 
     Args:
         model: with the element type of every value of its main graph declared.
-        types: of operators that stay float32.
-        nodes: names of nodes that do.
-        kept: values that are yielded by nodes which stay float32.
+        types: types of operators that stay float32.
+        nodes: names of nodes that stay float32.
+        kept: values whose nodes stay float32.
         keep_io_types: inputs and outputs stay float32.
     """
     names, blocked = _name(model, {*nodes}, {*kept})
-    passed = _take_passed(model)
+    passed_through = _remove_passed_through(model)
     converted: ModelProto = convert_float_to_float16(
         model,
         keep_io_types=keep_io_types,
@@ -42,16 +42,21 @@ def to_float16(
             node.name = names.get(node.name, node.name)
     _merge_casts(converted)
     _join_casts(converted)
-    untangle(converted)
-    _put_passed(converted, passed)
+    rewrite_products(converted)
+    _restore_passed_through(converted, passed_through)
     return converted
 
 
 def _name(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str, str], list[str]]:
-    """Give every node a name of its own for the converter, in place: ONNX Runtime 1.24 names casts by their nodes.
+    """Give every node a unique name for the converter, in place: ONNX Runtime 1.24 names casts by their nodes.
+
+    Args:
+        model: the model.
+        nodes: names of nodes that stay float32.
+        kept: values whose nodes stay float32.
 
     Returns:
-        What they were called, by these; and the names of those nodes that have such a name or yield such a value.
+        The old name of each node by its new one, and the new names of nodes that stay float32.
     """
     names: dict[str, str] = {}
     blocked = []
@@ -64,19 +69,19 @@ def _name(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str,
 
 
 def _name_casts(model: ModelProto, names: Collection[str]) -> None:
-    """Call the casts of ONNX Runtime 1.24, which are named by nodes, by the values that they are of, as later ones are.
+    """Name the casts of ONNX Runtime 1.24 by their values, as later versions do.
 
     Args:
-        model: the converted one.
-        names: of the nodes that are no casts of the converter's.
+        model: the converted model.
+        names: names of the nodes that were there before the conversion.
     """
     renamed: dict[str, str] = {}
     for node in model.graph.node:
-        found = None if node.name in names else BY_NODE.fullmatch(node.name)
-        if found and found[1] == "input":
+        match = None if node.name in names else CAST_BY_NODE.fullmatch(node.name)
+        if match and match[1] == "input":
             renamed[node.output[0]] = f"{node.input[0]}_cast_to_fp32"
             node.name = f"{node.input[0]}_cast_to_fp32_node"
-        elif found:
+        elif match:
             renamed[node.input[0]] = f"{node.output[0]}_cast_to_fp16"
             node.name = f"{node.output[0]}_cast_to_fp16_node"
     if not renamed:
@@ -89,8 +94,8 @@ def _name_casts(model: ModelProto, names: Collection[str]) -> None:
             value.name = renamed.get(value.name, value.name)
 
 
-def _take_passed(model: ModelProto) -> dict[int, str]:
-    """Take outputs away that are inputs as well, which the converter would let cast to themselves; by their places."""
+def _remove_passed_through(model: ModelProto) -> dict[int, str]:
+    """Remove outputs that are inputs too, by index: the converter would cast them to themselves."""
     inputs = {value.name for value in model.graph.input}
     passed = {place: value.name for place, value in enumerate(model.graph.output) if value.name in inputs}
     for place in reversed(passed):
@@ -98,15 +103,15 @@ def _take_passed(model: ModelProto) -> dict[int, str]:
     return passed
 
 
-def _put_passed(model: ModelProto, passed: Mapping[int, str]) -> None:
-    """Put them back, of the type that the input has now."""
+def _restore_passed_through(model: ModelProto, passed: Mapping[int, str]) -> None:
+    """Put the removed outputs back, with the type that the input has now."""
     inputs = {value.name: value for value in model.graph.input}
     for place, name in passed.items():
         model.graph.output.insert(place, inputs[name])
 
 
 def _merge_casts(model: ModelProto) -> None:
-    """Keep one of the casts of a value: the converter makes one for each node that reads it, all of one name."""
+    """Keep one cast of each value: the converter makes one for each node that reads it, with the same name."""
     casts: set[str] = set()
     kept = []
     for node in model.graph.node:
@@ -119,9 +124,9 @@ def _merge_casts(model: ModelProto) -> None:
 
 
 def _join_casts(model: ModelProto) -> None:
-    """Let nodes that stay float32 read one another: the converter puts every value between them into float16.
+    """Let float32 nodes read one another directly: the converter puts every value between them into float16.
 
-    There it would lose the range for which they were kept. Casts of the model's own have other names.
+    The values would lose the range for which the nodes stay float32. The model's own casts have other names.
     """
     graph = model.graph
     narrowed = {node.output[0]: node.input[0] for node in graph.node if node.name.endswith("_cast_to_fp16_node")}
@@ -132,13 +137,12 @@ def _join_casts(model: ModelProto) -> None:
     }
     for node in graph.node:
         node.input[:] = [widened.get(name, name) for name in node.input]
-    made = (widened, narrowed)  # the latter are read by the former
-    for casts in made:
+    for casts in (widened, narrowed):  # in this order: widening casts read narrowing ones
         read = {name for node in graph.node for name in reads(node)} | {value.name for value in graph.output}
-        gone = casts.keys() - read
-        kept = [node for node in graph.node if gone.isdisjoint(node.output)]
+        unread = casts.keys() - read
+        kept = [node for node in graph.node if unread.isdisjoint(node.output)]
         del graph.node[:]
         graph.node.extend(kept)
-        told = [value for value in graph.value_info if value.name not in gone]
+        declared = [value for value in graph.value_info if value.name not in unread]
         del graph.value_info[:]
-        graph.value_info.extend(told)
+        graph.value_info.extend(declared)

@@ -1,7 +1,7 @@
 """Input domain of a model: the values that its inputs take and the sizes of its dynamic axes.
 
 A model carries its domain as JSON in the entry `orun.input_domain` of `metadata_props`, so that the domain goes
-wherever the file goes. Whatever makes up inputs for the model stays within it.
+wherever the file goes. Made-up inputs of the model stay within its domain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROPERTY = "orun.input_domain"
 
 @dataclass(frozen=True)
 class DeclaredInput:
-    """What a pipeline file says of one input of a model."""
+    """Declaration of one input of a model in a pipeline file."""
 
     low: Low = None
     high: High = None
@@ -37,12 +37,12 @@ class DeclaredInput:
 Declarations: TypeAlias = dict[str, DeclaredInput]
 DeclaredInputs = Annotated[
     Declarations,
-    Doc("What the inputs take, by name. The model carries it along, and later stages make up inputs within it."),
+    Doc("Values of the inputs, by name. They are stored in the model, and later stages make up inputs within them."),
 ]
 
 
 class InputValues(Record, frozen=True):
-    """Values that one input takes: how it is filled, and its bounds, where it has any."""
+    """Values of one input: how it is filled, and its bounds, if any."""
 
     fill: FillName = "random"
     low: float | None = None
@@ -50,11 +50,11 @@ class InputValues(Record, frozen=True):
 
 
 class InputDomain(Record, frozen=True):
-    """What a model takes.
+    """Input domain of a model.
 
     Attributes:
-        inputs: values of each input that something was declared of, by name.
-        sizes: sizes at which a dynamic axis is tried, by its name.
+        inputs: values of each declared input, by name.
+        sizes: sizes to try for dynamic axes, by name.
     """
 
     inputs: Mapping[str, InputValues] = field(default_factory=dict)
@@ -62,29 +62,29 @@ class InputDomain(Record, frozen=True):
 
 
 def declared(inputs: Mapping[str, DeclaredInput]) -> dict[str, InputValues]:
-    """Return what a pipeline file says of inputs as a model carries it."""
-    return {name: InputValues(said.fill, said.low, said.high) for name, said in inputs.items()}
+    """Return declarations of a pipeline file in the form that a model carries."""
+    return {name: InputValues(item.fill, item.low, item.high) for name, item in inputs.items()}
 
 
 def domain_of(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> InputDomain:
     """Return the domain that a conversion declares.
 
     Args:
-        inputs: of the model.
-        sizes: of its dynamic axes, where they are declared.
+        inputs: inputs of the model.
+        sizes: declared sizes of dynamic axes.
     """
     values = {
         item.name: InputValues((PADDED if item.padded else "mask") if item.mask else "random", item.low, item.high)
         for item in inputs
     }
-    return InputDomain(values, {axis: tuple(one) for axis, one in sizes.items()})
+    return InputDomain(values, {axis: tuple(values) for axis, values in sizes.items()})
 
 
 def read_domain(model: ModelProto) -> InputDomain:
-    """Return the domain that a model carries; an empty one when it carries none.
+    """Return the domain that a model carries, or an empty one.
 
     Raises:
-        UsageError: when the property is not what orun writes there.
+        UsageError: when the property is not in the format of orun.
     """
     text = next((entry.value for entry in model.metadata_props if entry.key == PROPERTY), "{}")
     try:
@@ -100,31 +100,31 @@ def read_domain(model: ModelProto) -> InputDomain:
 
 
 def write_domain(model: ModelProto, domain: InputDomain) -> None:
-    """Let a model carry a domain, in place of the one it carries; none when there is nothing to say."""
+    """Store a domain in a model, replacing the one there; an empty domain removes the property."""
     kept = [entry for entry in model.metadata_props if entry.key != PROPERTY]
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
     if domain != InputDomain():
-        said = {
+        document = {
             "inputs": {name: {"fill": values.fill} | encode(values) for name, values in domain.inputs.items()},
             "sizes": encode(domain.sizes),
         }
-        model.metadata_props.add(key=PROPERTY, value=to_json(said).decode())
+        model.metadata_props.add(key=PROPERTY, value=to_json(document).decode())
 
 
 def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[str, ...]:
-    """Let the model that a stage left carry the domain of the model that the stage was given.
+    """Copy the domain of a stage's input model to its result.
 
-    A domain that the result carries already stays. Dynamic axes that lost their names get them back, because other axes
+    If the result has a domain already, that stays. Dynamic axes that lost their names get them back, because other axes
     and sizes refer to them.
 
     Args:
-        spec: of the stage's kind.
+        spec: spec of the stage's kind.
         output: folder of the result, which has been checked.
         inputs: folder of each connected input port.
 
     Returns:
-        What does not hold of the result any more, a sentence each.
+        A sentence for each part of the domain that does not apply to the result.
     """
     from orun.stages._graph.io import load_graph
 
@@ -147,36 +147,36 @@ def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[
 
 
 def _name_axes(before: ModelProto, after: ModelProto) -> bool:
-    """Give dynamic axes of inputs the names that they had, where they have none; whether there were any."""
+    """Give nameless dynamic axes of inputs their former names; return whether there were any."""
     known = {value.name: value.type.tensor_type.shape.dim for value in before.graph.input}
     changed = False
     for value in after.graph.input:
-        axes, others = value.type.tensor_type.shape.dim, known.get(value.name, ())
-        for axis, other in zip(axes, others, strict=False) if len(axes) == len(others) else ():
-            if not axis.dim_param and not axis.HasField("dim_value") and other.dim_param:
-                axis.dim_param = other.dim_param
+        axes, former = value.type.tensor_type.shape.dim, known.get(value.name, ())
+        for axis, old in zip(axes, former, strict=False) if len(axes) == len(former) else ():
+            if not axis.dim_param and not axis.HasField("dim_value") and old.dim_param:
+                axis.dim_param = old.dim_param
                 changed = True
     return changed
 
 
 def _rewrite(model: ModelProto, path: Path) -> None:
-    """Write a graph in place of its file, which may be linked elsewhere; weights beside it stay as they are."""
+    """Replace the file of a graph, which may be a hard link; its external data stays as it is."""
     import onnx
 
-    beside = path.with_name("model.onnx.part")
-    onnx.save(model, beside)
-    beside.replace(path)
+    temporary = path.with_name("model.onnx.part")
+    onnx.save(model, temporary)
+    temporary.replace(path)
 
 
 def _lost(domain: InputDomain, before: ModelProto, after: ModelProto) -> tuple[str, ...]:
     from orun.stages._graph.io import input_names
 
-    now = input_names(after)
-    gone = [name for name in domain.inputs if name not in now]
-    new = [name for name in now if name not in input_names(before)]
-    told = []
-    if gone:
-        told.append(f"the input domain of {', '.join(gone)} is dropped: the model takes no such input any more")
+    names = input_names(after)
+    removed = [name for name in domain.inputs if name not in names]
+    new = [name for name in names if name not in input_names(before)]
+    notes = []
+    if removed:
+        notes.append(f"the input domain of {', '.join(removed)} is dropped: the model no longer has this input")
     if new and not any(name in read_domain(after).inputs for name in new):
-        told.append(f"the input domain says nothing of {', '.join(new)}, which the model takes now")
-    return tuple(told)
+        notes.append(f"the input domain does not cover {', '.join(new)}, which the model takes now")
+    return tuple(notes)

@@ -1,4 +1,4 @@
-"""ONNX models on disk: read, written the same way every time, and what they weigh."""
+"""ONNX models on disk: reading, writing and size."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 DATA = "model.onnx.data"  # external data of a model that does not fit into one file
 LFS = b"version https://git-lfs.github.com/"
-PROTO_LIMIT = 2**31 - 2**24  # bytes of weights that one protobuf message (2 GiB at most) holds beside its graph
-STORED_FREELY = 4  # IR version from which a stored tensor need not be an input
-EXTERNAL_FROM = 1024  # bytes from which a tensor goes to the external data
+PROTO_LIMIT = 2**31 - 2**24  # bytes of weights; a protobuf message has at most 2 GiB, and the graph needs some
+STORED_FREELY = 4  # IR version; before it, every initializer must be an input
+EXTERNAL_FROM = 1024  # bytes; larger tensors go to the external data
 
 
 def load(path: Path) -> ModelProto:
-    """The model with all of its weights in memory.
+    """Load a model with all of its weights in memory.
 
     Raises:
-        UsageError: when it is no ONNX model, or names external data outside its own folder or that is not there.
+        UsageError: when it is no ONNX model, or its external data is missing or outside its folder.
     """
     import onnx
 
     model = load_graph(path)
-    with _told(path):
+    with _refusing_bad_data(path):
         onnx.load_external_data_for_model(model, str(path.parent))
     return model
 
 
 def load_graph(path: Path) -> ModelProto:
-    """The model without its external data, whose locations are checked; raises as `load` does."""
+    """Load a model without its external data, whose locations are checked; raises as `load` does."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -53,7 +53,7 @@ def load_graph(path: Path) -> ModelProto:
         raise UsageError(f"{path.name} is not an ONNX model", why=str(error)) from error
     if not model.HasField("graph"):
         raise UsageError(f"{path.name} is not an ONNX model", why="it holds no graph")
-    with _told(path):
+    with _refusing_bad_data(path):
         locations = external_files(model)
     for location in locations:
         _check_location(path, location)
@@ -61,14 +61,14 @@ def load_graph(path: Path) -> ModelProto:
 
 
 def is_pointer(path: Path) -> bool:
-    """Whether a file is what Git LFS leaves in place of one that was not fetched."""
+    """Return whether a file is the pointer that Git LFS leaves for a file that was not fetched."""
     with path.open("rb") as file:
         return file.read(len(LFS)) == LFS
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Tell of places and lengths of external data that make no sense."""
+def _refusing_bad_data(path: Path) -> Iterator[None]:
+    """Turn errors about locations and lengths of external data into usage errors."""
     try:
         yield
     except ValueError as error:
@@ -91,11 +91,11 @@ def _check_location(path: Path, location: str) -> None:
         raise UsageError(
             f"{path.name} names external data outside its folder", why=f"{location!r} is a link to {file.resolve()}"
         )
-    file.open("rb").close()  # seen to be read, also where the system does not tell of what native code opens
+    file.open("rb").close()  # recorded as read, even if reads of native code are not traced
 
 
 def external_files(model: ModelProto) -> tuple[str, ...]:
-    """Locations of external data that the model names, each once, as it names them."""
+    """Return the locations of external data as the model has them, each once."""
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
     return tuple(
@@ -104,9 +104,9 @@ def external_files(model: ModelProto) -> tuple[str, ...]:
 
 
 def save(model: ModelProto, path: Path, *, external: bool = False) -> None:
-    """Write a model that is whole in memory; its weights go to `DATA` beside it when asked for or too many.
+    """Write a model that is whole in memory; weights go to `DATA` next to it if `external` or too large.
 
-    The model is changed: tensors that were written beside it are emptied.
+    The model is changed: tensors written to external data are emptied.
     """
     import onnx
 
@@ -117,26 +117,26 @@ def save(model: ModelProto, path: Path, *, external: bool = False) -> None:
 
 
 def held(tensor: TensorProto) -> int:
-    """Bytes that the values of a tensor take in its model's file, or somewhat more."""
+    """Return the bytes that the values of a tensor take in the model's file, or slightly more."""
     from onnx import helper
 
     if not tensor.HasField("raw_data"):  # typed fields have no fixed size
-        return int(tensor.ByteSize())  # writes the tensor to see how long it gets
+        return int(tensor.ByteSize())
     count: int = math.prod(tensor.dims)
     return count * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
 def store_freely(model: ModelProto) -> None:
-    """Let a model store tensors that are none of its inputs, which IR versions before 4 do not; in place.
+    """Raise the IR version, in place, so that initializers need not be inputs.
 
-    Converters and optimizers add such tensors and leave the version as it was.
+    Converters and optimizers add initializers without raising the version.
     """
     model.ir_version = max(model.ir_version, STORED_FREELY)
 
 
 def save_graph(model: ModelProto, source: Path, path: Path) -> None:
-    """Write a model that was read from `source` by `load_graph`, with a copy of its external data beside it."""
-    import shutil  # brings libraries for compression into every process that imports this module
+    """Write a model that `load_graph` read from `source`, with a copy of its external data next to it."""
+    import shutil  # lazy, because it imports compression libraries
 
     import onnx
 
@@ -148,7 +148,7 @@ def save_graph(model: ModelProto, source: Path, path: Path) -> None:
 
 
 def graphs(model: ModelProto) -> Iterator[GraphProto | FunctionProto]:
-    """The model's graph, its functions, and every graph inside a node."""
+    """Yield the model's graph, its functions, and every graph inside a node."""
     pending: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     while pending:
         graph = pending.pop(0)
@@ -161,13 +161,13 @@ def graphs(model: ModelProto) -> Iterator[GraphProto | FunctionProto]:
 
 
 def nodes(model: ModelProto) -> Iterator[NodeProto]:
-    """Every node, those inside functions and nested graphs included."""
+    """Yield every node, those inside functions and nested graphs included."""
     for graph in graphs(model):
         yield from graph.node
 
 
 def tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Every tensor that is stored in the model: initializers and attributes."""
+    """Yield every tensor that is stored in the model: initializers and attributes."""
     from onnx import GraphProto
 
     for graph in graphs(model):
@@ -183,7 +183,7 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def weigh(path: Path) -> dict[str, Metric]:
-    """`size` in bytes of the artifact's folder, and `nodes` of its model."""
+    """Return the metrics `size` (bytes of the artifact's folder) and `nodes` of the model."""
     files = [file for file in path.parent.rglob("*") if file.is_file()]
     return {
         "size": Metric(sum(file.stat().st_size for file in files), "B", "lower"),
@@ -192,6 +192,6 @@ def weigh(path: Path) -> dict[str, Metric]:
 
 
 def input_names(model: ModelProto) -> tuple[str, ...]:
-    """Names of what a model takes; models of old have their weights among the inputs too."""
+    """Return the names of a model's inputs without weights, which are inputs too before IR version 4."""
     stored = {tensor.name for tensor in model.graph.initializer}
     return tuple(value.name for value in model.graph.input if value.name not in stored)

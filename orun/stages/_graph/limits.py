@@ -1,7 +1,7 @@
-"""Limits of an ONNX reference model: its arbitrary values, and how far it is off by itself.
+"""Limits of an ONNX reference model: its arbitrary values, and the spread of its own results.
 
-ONNX Runtime has no float64 kernels for many operators. So the spread is what the model differs by when ONNX Runtime
-does not rearrange it, or when its inputs change in their last bit.
+ONNX Runtime has no float64 kernels for many operators. So the spread is measured without ONNX Runtime's optimizations,
+and with inputs changed in their last bit.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-FILLS = (0.0, 1.0, -0.4)  # what rows that see nothing yield, several because values may be equal by chance
-NUDGES = 3  # inputs that differ in their last bits, beside those that are given
-OTHERWISE = "differs from itself, with other optimizations or the last bit of its inputs changed,"
+FILLS = (0.0, 1.0, -0.4)  # results of rows that see nothing; several, because values may be equal by chance
+NUDGES = 3  # copies of the inputs that differ in their last bits
+SPREAD = "differs from itself, with other optimizations or the last bit of its inputs changed,"
 
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """What a reference can promise of one output for one case; both arrays have the shape of the output.
+    """Limit of a reference for one output of one case; both arrays have the shape of the output.
 
     Attributes:
-        arbitrary: whether a value depends on attention rows that see nothing: such values count for nothing.
-        spread: by how much the reference differs from itself: its result in another precision, or summed otherwise.
+        arbitrary: whether a value depends on attention rows that see nothing; such values are not compared.
+        spread: how far the reference differs from itself in another precision or order of sums.
     """
 
     arbitrary: Array
@@ -46,11 +46,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a reference can promise, found only for cases in which a candidate disagrees with it.
+    """Limits of a reference, computed only for cases in which a candidate disagrees with it.
 
     Attributes:
-        of: the limit of each output for a case, given the reference's answer.
-        spread: what the reference does, for messages ("differs in float32 and float64").
+        of: returns the limit of each output for a case and the reference's answer.
+        spread: what the spread is, for messages ("differs in float32 and float64").
     """
 
     of: Callable[[Case, Sequence[Array]], Sequence[Limit | None]]
@@ -58,13 +58,13 @@ class Limits:
 
 
 def limits_of(context: Context, path: Path, outputs: Sequence[str], target: Target | None) -> Limits:
-    """Return the limits of an ONNX model; nothing is opened before they are asked for.
+    """Return the limits of an ONNX model; sessions are opened on first use.
 
     Args:
-        context: of the stage; its working folder takes a copy of the model.
-        path: of the model.
-        outputs: names of those that are compared.
-        target: where the reference runs.
+        context: of the stage; a copy of the model goes to its working folder.
+        path: path of the model.
+        outputs: names of the compared outputs.
+        target: target of the reference.
     """
     from orun.stages._graph.masked_rows import filled
 
@@ -77,7 +77,7 @@ def limits_of(context: Context, path: Path, outputs: Sequence[str], target: Targ
         answers = [(right, opened()(feed)) for feed in nudged(case.feed, context.seed)]
         return merge(answers, arbitrary(probed(), case.feed))
 
-    return Limits(find, OTHERWISE)
+    return Limits(find, SPREAD)
 
 
 def nudged(feed: Feed, seed: int) -> list[Feed]:
@@ -102,18 +102,18 @@ def nudged(feed: Feed, seed: int) -> list[Feed]:
 
 
 def arbitrary(model: Callable[[Feed, float], Sequence[Array]] | None, feed: Feed) -> Sequence[Array] | None:
-    """Return which values change with what attention rows that see nothing yield; None when there are no such rows.
+    """Return which values depend on attention rows that see nothing; None for a model without attention.
 
     Args:
-        model: answers with a number in place of what these rows yield; None when the model has no attention.
+        model: runs the model with a number as the result of these rows; None for a model without attention.
         feed: the inputs.
     """
     if model is None:
         return None
-    first, *others = (model(feed, number) for number in FILLS)
+    first, *rest = (model(feed, number) for number in FILLS)
     return [
-        functools.reduce(operator.or_, (differs(one, other[place]) for other in others))
-        for place, one in enumerate(first)
+        functools.reduce(operator.or_, (differs(value, answer[place]) for answer in rest))
+        for place, value in enumerate(first)
     ]
 
 
@@ -131,10 +131,11 @@ def merge(
     def limit(place: int, values: list[tuple[Any, Any]]) -> Limit | None:
         if not isinstance(values[0][0], np.ndarray):
             return None
-        spread = np.max([_spread(one, other) for one, other in values], axis=0)
+        spread = np.max([_spread(*pair) for pair in values], axis=0)
         return Limit(np.zeros(spread.shape, bool) if unseen is None else unseen[place], spread)
 
-    return [limit(place, [(one[place], other[place]) for one, other in answers]) for place in range(len(answers[0][0]))]
+    outputs = range(len(answers[0][0]))
+    return [limit(place, [(left[place], right[place]) for left, right in answers]) for place in outputs]
 
 
 def differs(value: Array, other: Array) -> Array:
@@ -142,16 +143,20 @@ def differs(value: Array, other: Array) -> Array:
     import numpy as np
 
     both = np.isnan(value) & np.isnan(other) if value.dtype.kind == "f" else np.zeros(value.shape, bool)
-    found: Array = (value != other) & ~both
-    return found
+    result: Array = (value != other) & ~both
+    return result
 
 
 def _spread(value: Array, other: Array) -> Array:
-    """By how much two answers differ, the most along the last axis; for what is no number, 1 where they do."""
+    """Return the differences of two answers, the largest along the last axis; 1 for unequal integers or texts."""
     import numpy as np
 
     if value.dtype.kind != "f":
         return differs(value, other).astype(np.float64)
-    apart = np.abs(value.astype(np.float64) - other.astype(np.float64))
-    apart = np.where(np.isfinite(apart), apart, 0.0)
-    return np.broadcast_to(apart.max(axis=-1, keepdims=True), apart.shape) if apart.ndim > 1 and apart.size else apart
+    distance = np.abs(value.astype(np.float64) - other.astype(np.float64))
+    distance = np.where(np.isfinite(distance), distance, 0.0)
+    return (
+        np.broadcast_to(distance.max(axis=-1, keepdims=True), distance.shape)
+        if distance.ndim > 1 and distance.size
+        else distance
+    )

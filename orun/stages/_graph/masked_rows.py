@@ -1,8 +1,8 @@
-"""Attention rows that see nothing: every key is hidden from them, so that what they yield is arbitrary.
+"""Attention rows that see nothing: every key is hidden from them, so that their result is arbitrary.
 
-Each runtime and precision yields something else there: the mean of all values, nothing, NaN. To find out which outputs
-depend on such rows, a copy of the model yields a number of the caller's instead; outputs that change with that number
-are arbitrary.
+Each runtime and precision computes something else there: the mean of all values, zero, NaN. To find out which outputs
+depend on such rows, a copy of the model yields a given number for them. Outputs that change with the number are
+arbitrary.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-HIDDEN = -5e3  # scores below are those of hidden keys: masks add -1e4 at least, and no score is as low
-FILL = "orun_fill"  # input of the copy: what rows that see nothing yield
+HIDDEN = -5e3  # lower scores belong to hidden keys: masks add at least -1e4, and no real score is as low
+FILL = "orun_fill"  # input of the copy: the result of rows that see nothing
 LAST = (-1, 3)  # axes of a Softmax over keys
 HEADS = 4  # axes of scores: batch, heads, queries, keys
-LENGTHS, QUERIES_TOO = 1, 3  # axes of masks that hold the lengths of the texts, none of them empty, or keys by query
+LENGTHS, QUERIES_TOO = 1, 3  # number of axes of a mask of text lengths, none of them 0, and of a mask of keys by query
 AXES_ARE_INPUTS, REDUCTIONS_TAKE_AXES = 13, 18  # operator sets
 MICROSOFT = "com.microsoft"
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator that computes attention as a whole.
+    """Operator that computes a whole attention.
 
     Attributes:
-        bias: place of what is added to the scores, or of a mask of booleans.
-        mask: place of a mask of the keys; None where there is none.
-        causal: attribute that hides later keys from a query; None where the operator always does.
+        bias: index of the input that is added to the scores, or of a boolean mask.
+        mask: index of the input that masks keys; None for none.
+        causal: attribute that hides later keys from a query; None if the operator always does.
     """
 
     bias: int
@@ -59,12 +59,12 @@ OPERATORS = {
 def filled(
     path: Path, outputs: Sequence[str], target: Target | None
 ) -> Callable[[Feed, float], Sequence[Array]] | None:
-    """Return a copy of the model as a function of its inputs and of what rows that see nothing yield.
+    """Return a copy of the model as a function of its inputs and of the result of rows that see nothing.
 
     Args:
-        path: of the model.
-        outputs: names of those that the function returns.
-        target: where it runs; the CPU when None.
+        path: path of the model.
+        outputs: names of the outputs to return.
+        target: target of the model; the CPU when None.
 
     Returns:
         None when no node of the model's main graph computes attention.
@@ -85,7 +85,7 @@ def filled(
 
 
 def _ranks(path: Path) -> dict[str, int]:
-    """How many axes each value of the main graph has, as far as ONNX can tell."""
+    """Return the number of axes of values of the main graph, as far as ONNX can infer it."""
     from onnx import shape_inference
 
     from orun.stages._graph.io import load_graph
@@ -93,7 +93,7 @@ def _ranks(path: Path) -> dict[str, int]:
     graph = shape_inference.infer_shapes(load_graph(path)).graph
     values = [*graph.value_info, *graph.input, *graph.output]
     shapes = {value.name: value.type.tensor_type for value in values if value.type.tensor_type.HasField("shape")}
-    return {name: len(one.shape.dim) for name, one in shapes.items()}
+    return {name: len(tensor.shape.dim) for name, tensor in shapes.items()}
 
 
 def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
@@ -101,16 +101,16 @@ def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
 
     Args:
         model: with the element type of every value of its main graph declared.
-        ranks: how many axes its values have, as far as it is known.
+        ranks: number of axes of its values, as far as known.
 
     Returns:
-        How many nodes compute attention.
+        Number of nodes that compute attention.
     """
     from onnx import TensorProto, helper
 
     graph = model.graph
     editor = _Editor(model, ranks)
-    nodes = [one for node in list(graph.node) for one in (node, *editor.behind(node))]
+    nodes = [item for node in list(graph.node) for item in (node, *editor.following(node))]
     del graph.node[:]
     graph.node.extend(nodes)
     if editor.count:
@@ -119,10 +119,10 @@ def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
 
 
 class _Editor:
-    """Makes the nodes that stand behind each attention.
+    """Maker of the nodes that follow each attention.
 
     Attributes:
-        count: of the attentions so far.
+        count: number of attentions so far.
     """
 
     def __init__(self, model: ModelProto, ranks: Mapping[str, int]) -> None:
@@ -135,8 +135,8 @@ class _Editor:
         self._version = versions.get("", versions.get("ai.onnx", 0))
         self._nodes: list[NodeProto] = []
 
-    def behind(self, node: NodeProto) -> list[NodeProto]:
-        """Return the nodes behind a node, whose first output they take over; none when it computes no attention."""
+    def following(self, node: NodeProto) -> list[NodeProto]:
+        """Return the nodes that follow an attention and take over its first output; none for other nodes."""
         self._nodes = []
         operator = OPERATORS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
         name, seen = (node.output[0], f"{FILL}/{self.count}/seen") if node.output else ("", "")
@@ -154,12 +154,12 @@ class _Editor:
         return self._nodes
 
     def _over_keys(self, node: NodeProto) -> bool:
-        """Whether a Softmax goes over the last axis, which it does not by itself before operator set 13."""
+        """Return whether a Softmax is over the last axis, which is the default from operator set 13."""
         default = -1 if self._version >= AXES_ARE_INPUTS else 1
         return next((item.i for item in node.attribute if item.name == "axis"), default) in LAST
 
     def _blind(self, node: NodeProto, operator: Operator, result: str) -> str:
-        """A boolean for each row of an operator's result, `[batch, queries, 1]`; none where nothing is hidden."""
+        """Name a boolean for each row of an operator's result, `[batch, queries, 1]`; empty if nothing is hidden."""
         bias, mask = (_input(node, place) for place in (operator.bias, operator.mask))
         four = self._ranks.get(node.output[0]) == HEADS
         scores = [self._bias(bias)] if bias else []
@@ -175,14 +175,14 @@ class _Editor:
         return self._node("Unsqueeze", [self._below(least, axes=[1, -1], keep=False), self._constant([2])])
 
     def _bias(self, bias: str) -> str:
-        """Scores that a bias adds, `[batch, heads, queries, keys]`; a boolean shows or hides."""
+        """Name the scores that a bias adds, `[batch, heads, queries, keys]`; a boolean shows or hides."""
         from onnx import TensorProto
 
         scores = self._choose(bias) if self._types.get(bias) == TensorProto.BOOL else self._float(bias)
         return self._node("Add", [scores, self._constant(np.zeros((1,) * HEADS, np.float32))])
 
     def _mask(self, mask: str) -> str:
-        """Scores of a mask of keys, `[batch, keys]` or `[batch, queries, keys]`."""
+        """Name the scores of a mask of keys, `[batch, keys]` or `[batch, queries, keys]`."""
         from onnx import TensorProto
 
         axes = [1] if self._ranks.get(mask) == QUERIES_TOO else [1, 2]
@@ -190,26 +190,26 @@ class _Editor:
         return self._choose(self._node("Unsqueeze", [shown, self._constant(axes)]))
 
     def _later(self, scores: str, result: str, queries: int) -> str:
-        """Scores that hide the keys behind each query, `[queries, keys]`: the last query sees the last key.
+        """Name scores that hide the keys after each query, `[queries, keys]`; the last query sees the last key.
 
         Args:
             scores: `[batch, heads, queries, keys]`.
-            result: of the operator.
-            queries: which of its axes is that of the queries.
+            result: result of the operator.
+            queries: axis of the queries in the result.
         """
-        zero, one = self._constant(0), self._constant(1)
+        zero, step = self._constant(0), self._constant(1)
         keys = self._node("Gather", [self._node("Shape", [scores]), self._constant(3)])
         count = self._node("Gather", [self._node("Shape", [result]), self._constant(queries)])
-        places = self._node("Range", [self._node("Sub", [keys, count]), keys, one])
+        places = self._node("Range", [self._node("Sub", [keys, count]), keys, step])
         column = self._node("Unsqueeze", [places, self._constant([1])])
-        return self._choose(self._node("LessOrEqual", [self._node("Range", [zero, keys, one]), column]))
+        return self._choose(self._node("LessOrEqual", [self._node("Range", [zero, keys, step]), column]))
 
     def _choose(self, shown: str) -> str:
-        """0 where a boolean is true, and what hides where it is not."""
+        """Name scores that are 0 where a boolean is true, and hide where it is not."""
         return self._node("Where", [shown, self._constant(np.float32(0)), self._constant(np.float32(2 * HIDDEN))])
 
     def _below(self, scores: str, *, axes: list[int], keep: bool) -> str:
-        """Whether no score along these axes is that of a key in sight."""
+        """Name a boolean: whether every key along these axes is hidden."""
         if self._version >= REDUCTIONS_TAKE_AXES:
             most = self._node("ReduceMax", [scores, self._constant(axes)], keepdims=int(keep))
         else:
@@ -227,7 +227,7 @@ class _Editor:
         return self._node("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
 
     def _node(self, kind: str, inputs: list[str], name: str = "", **attributes: Any) -> str:
-        """Make a node that yields one value; its name."""
+        """Make a node that yields one value; return the name of the value."""
         from onnx import helper
 
         output = name or f"{FILL}/{self.count}/{len(self._nodes)}"

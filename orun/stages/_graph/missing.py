@@ -1,4 +1,4 @@
-"""Values of a dataset that are no numbers, where a model has to have numbers."""
+"""Check for NaN in a dataset, for models that need numbers."""
 
 from __future__ import annotations
 
@@ -12,40 +12,41 @@ from orun.stages.contract import Context
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset, Values
 
-QUANTIZES = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})  # NaN to an integer like any other
-LOOKS = "IsNaN"  # of models that know of missing values, and put others in their place
+QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})  # they turn NaN into an integer
+IMPUTER = "IsNaN"  # in models that replace missing values
 HINT = "put a value in its place, or leave the example out, in what makes the dataset"
 
 
 def require_ranges(context: Context, dataset: Dataset) -> None:
-    """Refuse examples of which no ranges of values can be had.
+    """Refuse calibration examples without a range of values.
 
     Raises:
-        StageFailed: when one holds NaN, and the model does not look for it.
+        StageFailed: when an example holds NaN, and the model does not handle NaN.
     """
-    _refuse(context, dataset, "model", frozenset(), "values of which one is no number have no range")
+    _refuse(context, dataset, "model", frozenset(), "values with NaN among them have no range")
 
 
 def require_numbers(context: Context, dataset: Dataset) -> None:
-    """Refuse examples that a model of integers would answer as if nothing were missing in them.
+    """Refuse examples with missing values that an integer model would treat as numbers.
 
     Raises:
-        StageFailed: when one holds NaN, and a model of the stage quantizes it without looking for it.
+        StageFailed: when an example holds NaN, and a model of the stage quantizes it without handling NaN.
     """
     why = (
         "it quantizes its values, and an integer cannot say that one is missing: the answer would be of another example"
     )
     for role in context.inputs:
-        _refuse(context, dataset, role, QUANTIZES, why)
+        _refuse(context, dataset, role, QUANTIZERS, why)
 
 
-def _refuse(context: Context, dataset: Dataset, role: str, operators: frozenset[str], why: str) -> None:
-    found = _first(dataset.inputs)
-    if not found:
+def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str], why: str) -> None:
+    """Refuse NaN in an input of a model that has one of the harmed operators; all models when there are none."""
+    missing = _missing(dataset.inputs)
+    if not missing:
         return
-    taken, used = _parts(context.model(role))
-    for name, (example, examples) in found.items():
-        if name in taken and LOOKS not in used and (not operators or operators & used):
+    inputs, operators = _inputs_and_operators(context.model(role))
+    for name, (example, examples) in missing.items():
+        if name in inputs and IMPUTER not in operators and (not harmed or harmed & operators):
             raise StageFailed(
                 context.stage,
                 f"example {example} of the dataset holds NaN in {name!r}, which the {role} takes for a number",
@@ -54,27 +55,27 @@ def _refuse(context: Context, dataset: Dataset, role: str, operators: frozenset[
             )
 
 
-def _first(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
-    """The inputs that hold NaN: the first example that does, and how many do."""
+def _missing(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
+    """Return the inputs that hold NaN, with the first such example and the number of them."""
     import numpy as np
 
-    found = {}
+    result = {}
     for name, values in inputs.items():
         if isinstance(values, np.ndarray):
             floats = values.dtype.kind == "f"
             places = np.flatnonzero(np.isnan(values).reshape(len(values), -1).any(axis=1)).tolist() if floats else []
         else:
-            places = [place for place, one in enumerate(values) if one.dtype.kind == "f" and np.isnan(one).any()]
+            places = [place for place, value in enumerate(values) if value.dtype.kind == "f" and np.isnan(value).any()]
         if places:
-            found[name] = (places[0], len(places))
-    return found
+            result[name] = (places[0], len(places))
+    return result
 
 
-def _parts(model: Path) -> tuple[set[str], set[str]]:
-    """The inputs of a model, and the operators that it uses outside of nested graphs and functions."""
+def _inputs_and_operators(model: Path) -> tuple[set[str], set[str]]:
+    """Return the inputs of a model, and its operators outside of nested graphs and functions."""
     if model.suffix != ".onnx":
         return set(), set()
     import onnx
 
     graph = onnx.load(model, load_external_data=False).graph
-    return {one.name for one in graph.input}, {node.op_type for node in graph.node}
+    return {value.name for value in graph.input}, {node.op_type for node in graph.node}

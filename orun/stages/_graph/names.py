@@ -1,4 +1,4 @@
-"""Names in a model: those of outputs and axes are set, those of this machine removed, new ones unlike the others."""
+"""Names in a model: of inputs, outputs and axes, unique new names, and removal of doc strings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def clean(model: ModelProto) -> None:
-    """Remove doc strings and metadata: they hold stack traces, and with them paths of this machine."""
+    """Remove doc strings and metadata: they hold stack traces with paths of this machine."""
     from orun.stages._graph.io import graphs, tensors
 
     _clean(model)
@@ -35,42 +35,42 @@ def _clean(item: Any) -> None:
 
 
 def restore_inputs(model: ModelProto, inputs: Sequence[Input]) -> None:
-    """Declare the inputs that an exporter left out because nothing reads them; it must have kept the names of others.
+    """Declare inputs that an exporter left out because nothing reads them; it must have kept the names of the rest.
 
     Args:
-        model: of which some inputs are there, or all, under whichever names.
-        inputs: all that it takes, in order.
+        model: with some of the inputs; with all of them, any names are right.
+        inputs: all inputs in order.
     """
     import numpy as np
     from onnx import helper
 
-    there = {value.name: value.SerializeToString() for value in model.graph.input}
-    if len(there) == len(inputs):
+    declared = {value.name: value.SerializeToString() for value in model.graph.input}
+    if len(declared) == len(inputs):
         return
     del model.graph.input[:]
     for item in inputs:
-        if item.name in there:
-            model.graph.input.add().ParseFromString(there[item.name])
+        if item.name in declared:
+            model.graph.input.add().ParseFromString(declared[item.name])
         else:
             element = helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype))
             model.graph.input.append(helper.make_tensor_value_info(item.name, element, item.shape))
 
 
 def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Give the inputs and outputs of the graph these names; PyTorch's new exporter does not heed names inside.
+    """Give the inputs and outputs of the graph these names.
 
-    A value inside that has such a name already gets another. An output that is an input, a weight or another output as
-    well gets a node of its own.
+    PyTorch's new exporter may use such a name for an inner value, which then gets another name. An output that is also
+    an input, a weight or another output gets its own node.
     """
     from onnx import helper
 
     graph = model.graph
-    made = {name for part in _scopes(model) for node in part.node for name in node.output}
-    inside = made | {tensor.name for part in _scopes(model) for tensor in part.initializer}
+    computed = {name for part in _scopes(model) for node in part.node for name in node.output}
+    inside = computed | {tensor.name for part in _scopes(model) for tensor in part.initializer}
     renamed = {value.name: name for value, name in zip(graph.input, inputs, strict=True)}
     copies: dict[str, str] = {}
     for output, name in zip(graph.output, outputs, strict=True):
-        if output.name in made and output.name not in renamed:
+        if output.name in computed and output.name not in renamed:
             renamed[output.name] = name
         else:
             copies[name] = output.name
@@ -84,17 +84,17 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
         value.name = name
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """The name, or one like it that nothing has; it is taken from now on."""
-    found, count = name, 1
-    while found in taken:
-        found, count = f"{name}_{count}", count + 1
-    taken.add(found)
-    return found
+def unique(name: str, used: set[str]) -> str:
+    """Return the name, or a similar one that is not used yet, and add it to the used names."""
+    result, count = name, 1
+    while result in used:
+        result, count = f"{name}_{count}", count + 1
+    used.add(result)
+    return result
 
 
 def _scopes(model: ModelProto) -> list[GraphProto]:
-    """The graphs that share the names of the model's values; a function has names of its own."""
+    """Return the graphs that share names of values; a function has its own names."""
     from onnx import GraphProto
 
     from orun.stages._graph.io import graphs
@@ -102,10 +102,10 @@ def _scopes(model: ModelProto) -> list[GraphProto]:
     return [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
+def _unused(name: str, used: set[str]) -> str:
+    while name in used:
         name += "_"
-    taken.add(name)
+    used.add(name)
     return name
 
 
@@ -119,7 +119,7 @@ def _rename(model: ModelProto, names: Mapping[str, str]) -> None:
 
 
 def name_input_axes(model: ModelProto, inputs: Sequence[Input]) -> None:
-    """Declare the axes of the model's inputs as these inputs have them, in order."""
+    """Declare the axes of the model's inputs, in order."""
     for value, item in zip(model.graph.input, inputs, strict=True):
         shape = value.type.tensor_type.shape
         shape.ClearField("dim")
@@ -128,14 +128,14 @@ def name_input_axes(model: ModelProto, inputs: Sequence[Input]) -> None:
 
 
 def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequence[NDArray[Any]]]) -> None:
-    """Declare each axis of the outputs as what it was seen to be: a size, or the dynamic axis that it follows.
+    """Declare each axis of the outputs by its observed sizes: a constant, or the dynamic axis that it follows.
 
-    Exporters leave names of their own, and sometimes the size of their example.
+    Exporters leave their own names, and sometimes the size of their example.
 
     Args:
-        model: whose outputs are declared, and whose inputs are.
-        tries: what it was fed.
-        answers: the outputs for each of them.
+        model: with declared inputs; its outputs are changed in place.
+        tries: cases that it ran on.
+        answers: the outputs for each case.
     """
     named = [axis.dim_param for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
     follows = [axis for axis in dict.fromkeys(named) if axes.names(axis) != (axis,)]

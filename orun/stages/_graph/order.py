@@ -1,4 +1,4 @@
-"""The order of a graph's nodes: each after those whose values it reads, also inside of the graphs that it holds."""
+"""Topological order of a graph's nodes, with the reads of graphs inside nodes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 def sort_nodes(graph: GraphProto) -> None:
-    """Bring the nodes into such an order, as near as may be to the one that they are in.
+    """Sort the nodes so that each follows those whose values it reads; otherwise keep their order.
 
     Raises:
-        ValueError: when they read one another in a circle.
+        ValueError: when nodes read one another in a circle.
     """
     maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     needs = [{maker[name] for name in reads(node) if name in maker} for node in graph.node]
     readers: dict[int, list[int]] = {}
     for place, needed in enumerate(needs):
-        for one in needed:
-            readers.setdefault(one, []).append(place)
+        for index in needed:
+            readers.setdefault(index, []).append(place)
     ready = [place for place, needed in enumerate(needs) if not needed]
     order: list[int] = []
     while ready:
@@ -38,11 +38,11 @@ def sort_nodes(graph: GraphProto) -> None:
 
 
 def reads(node: NodeProto) -> Iterator[str]:
-    """Names of the values that a node reads, with those that the graphs in it take from around them."""
+    """Yield the names of values that a node reads, with outer values that graphs inside it read."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
             own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
             own |= {name for inner in graph.node for name in inner.output}
-            taken = [name for inner in graph.node for name in reads(inner)]
-            yield from (name for name in (*taken, *(value.name for value in graph.output)) if name not in own)
+            inputs = [name for inner in graph.node for name in reads(inner)]
+            yield from (name for name in (*inputs, *(value.name for value in graph.output)) if name not in own)

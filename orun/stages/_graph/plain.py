@@ -1,4 +1,4 @@
-"""A model said plainly, in place of ways of writing it that converters do not look into."""
+"""Normalization of a model, for converters that do not understand every way of writing it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def inline(model: ModelProto) -> ModelProto:
-    """The model with the functions of its own put where they are called, names of nodes inside made of the caller's."""
+    """Return the model with its functions inlined; names of inner nodes begin with the caller's name."""
     if not model.functions:
         return model
     from onnx import inliner
@@ -21,48 +21,48 @@ def inline(model: ModelProto) -> ModelProto:
 
 
 def hoist(model: ModelProto) -> None:
-    """Store what Constant nodes yield beside the other tensors, in place, so that weights are found in one way."""
+    """Turn Constant nodes into initializers, in place, so that all weights are found the same way."""
     store_freely(model)
-    left = []
+    kept = []
     for node in model.graph.node:
         value = next((item.t for item in node.attribute if item.name == "value"), None)
         if node.op_type != "Constant" or value is None:
-            left.append(node)
+            kept.append(node)
             continue
         model.graph.initializer.add().CopyFrom(value)
         model.graph.initializer[-1].name = node.output[0]
     del model.graph.node[:]
-    model.graph.node.extend(left)
+    model.graph.node.extend(kept)
 
 
-def turn(model: ModelProto) -> None:
-    """Store the matrices that products read as Transpose nodes make them of stored ones, in place.
+def fold_transposes(model: ModelProto) -> None:
+    """Store the transposed matrices that products read, in place of Transpose nodes.
 
-    Such is a table of words that is the last product as well: what quantizes products finds stored matrices alone.
+    One example is an embedding table that is also the last product. Quantizers of products only find stored matrices.
     """
     from onnx import numpy_helper
 
     from orun.stages._graph.order import reads
 
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    wanted = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
-    turned = [
+    matrices = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
+    transposes = [
         node
         for node in model.graph.node
-        if node.op_type == "Transpose" and node.output[0] in wanted and node.input[0] in stored
+        if node.op_type == "Transpose" and node.output[0] in matrices and node.input[0] in stored
     ]
-    for node in turned:
+    for node in transposes:
         order = next((item.ints for item in node.attribute if item.name == "perm"), None)
         values = numpy_helper.to_array(stored[node.input[0]]).transpose(order)
         model.graph.initializer.append(numpy_helper.from_array(values.copy(), node.output[0]))
         model.graph.node.remove(node)
     read = {name for node in model.graph.node for name in reads(node)} | {value.name for value in model.graph.output}
-    for name in {node.input[0] for node in turned} - read:
+    for name in {node.input[0] for node in transposes} - read:
         model.graph.initializer.remove(stored[name])
 
 
 def fill(model: ModelProto) -> int:
-    """Store sparse tensors in full, in place; how many there were. Of all tools ONNX Runtime alone reads them."""
+    """Store sparse tensors as dense ones, in place, and return their number: only ONNX Runtime reads sparse ones."""
     import numpy as np
     from onnx import GraphProto, numpy_helper
 
@@ -83,29 +83,29 @@ def fill(model: ModelProto) -> int:
 
 
 def tell_apart(model: ModelProto) -> int:
-    """Give nodes of one name names of their own, in place; how many got one. ONNX Runtime refuses such a graph."""
+    """Rename nodes that share a name, in place, and return their number: ONNX Runtime refuses such a graph."""
     from orun.stages._graph.io import graphs
     from orun.stages._graph.names import unique
 
     renamed = 0
     for graph in graphs(model):
-        taken: set[str] = set()
+        used: set[str] = set()
         names = {node.name for node in graph.node}
         for node in graph.node:
-            if node.name in taken:
+            if node.name in used:
                 node.name = unique(node.name, names)
                 renamed += 1
             elif node.name:
-                taken.add(node.name)
+                used.add(node.name)
     return renamed
 
 
 def complete_outputs(model: ModelProto, light: ModelProto) -> None:
-    """Give outputs without a shape the one that ONNX infers, in place: its checker wants one, ONNX Runtime does not.
+    """Give outputs without a shape the one that ONNX infers, in place: its checker requires a shape.
 
     Args:
-        model: whose outputs are completed.
-        light: the same without its weights.
+        model: the model to complete.
+        light: the same model without its weights.
     """
     bare = {
         value.name: value.type.tensor_type
@@ -122,10 +122,10 @@ def complete_outputs(model: ModelProto, light: ModelProto) -> None:
 
 
 def part_weights(model: ModelProto) -> int:
-    """Let the weights of a model of old be none of its inputs, in place; how many were.
+    """Remove the weights of an old model from its inputs, in place, and return their number.
 
-    Before IR version 4 a stored tensor had to be an input too. Whoever reads the model must then reckon with other
-    values, and ONNX Runtime and converters leave such weights alone. From 4 on a model says so only where it means it.
+    Before IR version 4 every weight had to be an input. A caller might pass other values for an input, so ONNX Runtime
+    and converters do not optimize such weights. From version 4 on, a weight is an input only on purpose.
     """
     if model.ir_version >= STORED_FREELY:
         return 0

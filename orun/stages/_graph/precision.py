@@ -1,4 +1,4 @@
-"""Other integers for some tensors of a model than for the rest, as ONNX Runtime's quantizer takes them."""
+"""Quantized types of single tensors, as ONNX Runtime's quantizer takes them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ TYPES: Mapping[str, str] = {"int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16
 
 @dataclass(frozen=True)
 class Override:
-    """What is stored otherwise."""
+    """Types of one tensor, or of the tensors of one node."""
 
     activation_type: Annotated[
-        Width | None, Doc("How the activation is stored; of a node, all it takes and yields.")
+        Width | None, Doc("How the activation is stored; for a node, all its inputs and outputs.")
     ] = None
-    weight_type: Annotated[Width | None, Doc("How the weight is stored; of a node, those that it takes.")] = None
+    weight_type: Annotated[Width | None, Doc("How the weight is stored; for a node, all its weights.")] = None
 
 
 def tensor_overrides(
     model: ModelProto, overrides: Mapping[str, Override], *, per_channel: bool
 ) -> dict[str, list[dict[str, Any]]]:
-    """ONNX Runtime's `TensorQuantOverrides`.
+    """Return ONNX Runtime's `TensorQuantOverrides`.
 
     Args:
         model: the model to quantize.
-        overrides: by the name of a node or a tensor; that of a node comes first where both have it.
+        overrides: types by the name of a node or tensor; a node comes first if both have the name.
         per_channel: whether weights have a scale for each output channel.
 
     Raises:
@@ -46,22 +46,22 @@ def tensor_overrides(
     weights = {tensor.name for tensor in model.graph.initializer}
     values = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
     require_known("overrides", overrides, nodes.keys() | values)
-    found: dict[str, list[dict[str, Any]]] = {}
+    result: dict[str, list[dict[str, Any]]] = {}
     for name, override in overrides.items():
         for tensor in _tensors(nodes[name]) if name in nodes else [name]:
             width = override.weight_type if tensor in weights else override.activation_type
             if width is not None:
                 axis = {"axis": axes[tensor]} if per_channel and tensor in weights and tensor in axes else {}
-                found[tensor] = [{"quant_type": QuantType[TYPES[width]], **axis}]
-    return found
+                result[tensor] = [{"quant_type": QuantType[TYPES[width]], **axis}]
+    return result
 
 
 def _tensors(node: NodeProto) -> Iterator[str]:
-    """What a node takes, but for its bias, whose type follows from the others; and what it yields."""
+    """Yield the inputs and outputs of a node, without its bias, whose type follows from the others."""
     yield from (name for name in (*node.input[:2], *node.output) if name)
 
 
 def _axis(node: NodeProto) -> int:
-    """Of the output channels in a node's weight."""
+    """Return the axis of the output channels in a node's weight."""
     transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
     return 0 if node.op_type == "Conv" or transposed else 1

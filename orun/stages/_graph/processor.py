@@ -1,4 +1,4 @@
-"""A result compared on the CPU of this machine, whose own errors do not count."""
+"""Comparison of a result on this machine's CPU, without the errors of that CPU."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ def check_result(
 ) -> Metric:
     """Run `context.result` on the CPU on every case and return its largest absolute error.
 
-    Where this processor cuts sums of 8-bit products off, the disagreement of a model with such may be its own, and
-    another one would give the right answer. So integers are then computed as the model says it, in float, and the log
-    says so.
+    If this processor saturates sums of 8-bit products, it may be the cause of a disagreement. Then integers are
+    computed in float, as the model defines them, and the log says so.
 
     Raises:
         StageFailed: as `check` does.
@@ -46,11 +45,11 @@ def check_result(
     except StageFailed as disagreement:
         if not processor.saturates() or not _rounds(context.result):
             raise
-        text = "%s here: this processor, without VNNI, cuts sums of 8-bit products off. Compared in float instead"
+        text = "%s here: this processor, without VNNI, saturates sums of 8-bit products. Compared in float instead"
         context.log.warning(text, disagreement.what)
     return compared(Target("cpu", session={"session.disable_quant_qdq": "1"}))
 
 
 def _rounds(model: Path) -> bool:
-    """Whether ONNX Runtime may compute parts of a model in 8 bits that can be computed in float."""
+    """Return whether ONNX Runtime may compute parts of a model in 8 bits that can be computed in float."""
     return any(node.op_type == "DequantizeLinear" for node in nodes(load_graph(model)))

@@ -18,13 +18,13 @@ Model = Callable[[Feed], Sequence["Array"]]
 
 
 def session(path: Path, outputs: Sequence[str], target: Target | None = None) -> Model:
-    """An ONNX model as a function of its inputs, on the target, or the CPU when that is None.
+    """Return an ONNX model as a function of its inputs, on the target, or on the CPU when that is None.
 
-    It runs on one thread, so that sums are made in the same order, and figures are the same, on every run; and with
-    dynamic axes of any size, whichever the target fixes.
+    It runs on one thread, so that sums have the same order and results are equal on every run. Dynamic axes may have
+    any size, even if the target fixes them.
     """
     from orun.measure.session import open_session
 
-    made = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
-    names = {item.name for item in made.get_inputs()}
-    return lambda feed: made.run(outputs, {name: value for name, value in feed.items() if name in names})
+    opened = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
+    names = {item.name for item in opened.get_inputs()}
+    return lambda feed: opened.run(outputs, {name: value for name, value in feed.items() if name in names})

@@ -1,4 +1,4 @@
-"""Inputs that an ONNX model takes, with the values that its domain declares or its look-up tables allow."""
+"""Inputs of an ONNX model, with the values that its domain declares or its look-up tables allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from orun.stages._graph.input_domain import InputValues
 
-# Operators behind which indices are still the same indices, and a table still has the same shape.
+# Operators that keep the values of indices, and operators that keep the shape of a table.
 SAME_VALUES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Expand"})
 SAME_SHAPE = frozenset({"Cast", "Identity", "DequantizeLinear"})
 # Pairs (indices, table) among the inputs of the fused embedding operators.
@@ -25,62 +25,63 @@ EMBEDDINGS = {"EmbedLayerNormalization": ((0, 2), (1, 4)), "QEmbedLayerNormaliza
 
 
 def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) -> tuple[Input, ...]:
-    """What a model takes.
+    """Return the inputs of a model.
 
-    The domain that the model carries says which values an input takes. Where it says nothing, an integer that looks up
-    a table is bounded by the rows of the table; any other integer is taken for a mask of 0 and 1, since that suits
-    flags and lengths as well.
+    The values of an input come from the domain that the model carries. Without a declaration, an integer that looks up
+    a table is bounded by the rows of the table. Any other integer counts as a mask of 0 and 1, which suits flags and
+    lengths as well.
 
     Args:
         model: its weights are not needed.
-        over: values of inputs that go before those of the domain.
+        over: values of inputs that replace those of the domain.
 
     Raises:
-        UsageError: when an input is no tensor, or of a type that ONNX Runtime takes from no array; when the domain
-            cannot be read.
+        UsageError: when an input is no tensor, or of a type that NumPy does not have; when the domain cannot be read.
     """
     rows = _rows(model.graph)
     names = input_names(model)
     declared = {**read_domain(model).inputs, **(over or {})}
-    found = [_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names]
-    return tuple(_within(item, declared[item.name]) if item.name in declared else item for item in found)
+    inputs = [_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names]
+    return tuple(_within(item, declared[item.name]) if item.name in declared else item for item in inputs)
 
 
 def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
-    """Return the sizes at which dynamic axes are tried, by name, as the domain that the model carries has them."""
+    """Return the sizes to try for dynamic axes, by name, from the domain that the model carries."""
     known = symbols(inputs_of(model))
     return {axis: sizes for axis, sizes in read_domain(model).sizes.items() if axis in known}
 
 
 def shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
-    """Names of the outputs that can be compared: of one type and shape, where both models take the same."""
-    given = [
-        {value.name: value for value in one.graph.input if value.name in input_names(one)} for one in (model, other)
-    ]
-    if given[0].keys() != given[1].keys() or not all(_alike(value, given[1][name]) for name, value in given[0].items()):
+    """Return the names of outputs of the same type and shape, if both models have the same inputs."""
+    inputs, other_inputs = (
+        {value.name: value for value in graph.input if value.name in names}
+        for graph, names in ((item.graph, input_names(item)) for item in (model, other))
+    )
+    same = inputs.keys() == other_inputs.keys()
+    if not same or not all(_alike(value, other_inputs[name]) for name, value in inputs.items()):
         return []
-    there = {value.name: value for value in other.graph.output}
-    return [value.name for value in model.graph.output if value.name in there and _alike(value, there[value.name])]
+    outputs = {value.name: value for value in other.graph.output}
+    return [value.name for value in model.graph.output if value.name in outputs and _alike(value, outputs[value.name])]
 
 
 def _alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
-    """Whether two values are of one type, and their axes of one size wherever it is known of both."""
-    kinds = [(one.type.WhichOneof("value"), one.type.tensor_type.elem_type) for one in (value, other)]
-    axes, others = axis_names(value), axis_names(other)
+    """Return whether two values have the same type, and axes of the same size as far as both are known."""
+    kinds = [(item.type.WhichOneof("value"), item.type.tensor_type.elem_type) for item in (value, other)]
+    axes, other_axes = axis_names(value), axis_names(other)
     return (
         kinds[0] == kinds[1]
-        and len(axes) == len(others)
-        and all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(axes, others, strict=True))
+        and len(axes) == len(other_axes)
+        and all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(axes, other_axes, strict=True))
     )
 
 
 def ranks_of(model: ModelProto) -> dict[str, int]:
-    """How many axes each input has."""
+    """Return the number of axes of each input."""
     return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
 
 
 def axis_names(value: ValueInfoProto) -> tuple[int | str, ...]:
-    """Each axis of a value: its size, or its name, which is told by its place where it has none."""
+    """Return the size or name of each axis of a value; a nameless axis is named by its index."""
     return tuple(
         axis.dim_value
         if axis.HasField("dim_value") and axis.dim_value >= 0  # some exporters write -1 for any size
@@ -102,7 +103,7 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     if dtype.isbuiltin != 1:  # 2 is a type that `ml_dtypes` registered
         raise UsageError(
-            f"input {value.name!r} of the model is of {dtype.name}, which ONNX Runtime takes from no array of NumPy",
+            f"input {value.name!r} of the model is of {dtype.name}, which ONNX Runtime cannot take from a NumPy array",
             hint="let the model take float32 and cast it",
         )
     if dtype.kind not in "iub":
@@ -114,7 +115,7 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
 
 
 def _within(item: Input, values: InputValues) -> Input:
-    """The input with the values that were declared of it; its type may have become narrower since."""
+    """Return the input with its declared values, within its type, which may have become narrower."""
     if item.dtype == "object":
         return item
     if values.fill != "random":
@@ -126,10 +127,10 @@ def _within(item: Input, values: InputValues) -> Input:
 
 
 def _rows(graph: GraphProto) -> dict[str, int]:
-    """For each input that looks up tables, the rows of the smallest of them."""
+    """Return the rows of the smallest table that each input looks up."""
     origin = {value.name: value.name for value in graph.input}
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for node in graph.node:
         if node.op_type == "Constant":
             shapes.update((node.output[0], tuple(item.t.dims)) for item in node.attribute if item.name == "value")
@@ -140,12 +141,12 @@ def _rows(graph: GraphProto) -> dict[str, int]:
         for indices, table, axis in _lookups(node):
             if indices in origin and table in shapes:
                 rows = shapes[table][axis]
-                found[origin[indices]] = min(rows, found.get(origin[indices], rows))
-    return found
+                result[origin[indices]] = min(rows, result.get(origin[indices], rows))
+    return result
 
 
 def _lookups(node: NodeProto) -> Iterator[tuple[str, str, int]]:
-    """The value of the indices, that of the table, and the axis of its rows, for each look-up of a node."""
+    """Yield the indices, the table, and the axis of its rows for each look-up of a node."""
     if node.op_type == "Gather":
         yield node.input[1], node.input[0], next((item.i for item in node.attribute if item.name == "axis"), 0)
     for indices, table in EMBEDDINGS.get(node.op_type, ()):

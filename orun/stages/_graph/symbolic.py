@@ -1,4 +1,4 @@
-"""Shape inference with names for sizes, by ONNX Runtime, which knows its own operators, and with what it lacks."""
+"""Symbolic shape inference by ONNX Runtime, extended by operators that it lacks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
     from onnx.onnx_pb import TensorShapeProto
 
-# Reductions whose axes are an input since opset 18, of which ONNX Runtime's inference knows but ReduceSum.
+# Reductions whose axes are an input since opset 18; ONNX Runtime's inference only knows ReduceSum.
 REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMin", "ReduceSumSquare")
 AXES_ARE_INPUT = 18
-HEADS_APART = 4  # axes of an attention's inputs whose heads have an axis of their own
+SPLIT_HEADS = 4  # number of axes of an attention's inputs with an axis for heads
 
 
 @functools.cache
-def taught() -> Any:
-    """ONNX Runtime's inference for transformers, taught what it lacks; its optimizer uses it from now on.
+def extend_inference() -> Any:
+    """Extend ONNX Runtime's inference for transformers, which its optimizer then uses, and return its class.
 
-    It lacks the reductions of opset 18 and the operators of opset 23, and takes the standard's Attention for its own:
-    the inference of a whole model fails when there is one of them (a normalised embedding ends in ReduceL2), and then
-    no SkipLayerNormalization is fused. As of onnxruntime 1.31; before, it takes the Shape of some axes, as PyTorch's
-    dynamo exporter asks for it, for that of all of them.
+    It lacks the reductions of opset 18 and the operators of opset 23, and takes the standard's Attention for its own,
+    as of onnxruntime 1.31. One such operator (a normalised embedding ends in ReduceL2) fails the inference of the whole
+    model, and then no SkipLayerNormalization is fused. Versions before 1.31 also take the Shape of some axes, which
+    PyTorch's dynamo exporter uses, for the Shape of all axes.
     """
     from onnx import helper
 
@@ -31,7 +31,7 @@ def taught() -> Any:
     module: Any = importlib.import_module("shape_infer_helper")
     known = module.SymbolicShapeInferenceHelper
 
-    class Taught(known):  # type: ignore[misc, valid-type]
+    class Extended(known):  # type: ignore[misc, valid-type]
         def __init__(self, model: ModelProto, *arguments: Any, **options: Any) -> None:
             super().__init__(model, *arguments, **options)
             if any(item.domain == "" and item.version >= AXES_ARE_INPUT for item in model.opset_import):
@@ -42,38 +42,38 @@ def taught() -> Any:
             self.dispatcher_["Shape"] = self._infer_sizes
 
         def _infer_sizes(self, node: NodeProto) -> None:
-            """The sizes of the axes from `start` to `end`."""
+            """Infer the sizes of the axes from `start` to `end`."""
             ends = {item.name: item.i for item in node.attribute}
             self.sympy_data_[node.output[0]] = self._get_sympy_shape(node, 0)[ends.get("start") : ends.get("end")]
 
         def _infer_standard(self, node: NodeProto) -> None:
-            """The standard's Attention: the shape of the queries, with heads of the size of the values'."""
+            """Infer the standard's Attention: the shape of the queries, with heads of the values' size."""
             query, value = self._get_shape(node, 0), self._get_shape(node, 2)
-            if len(query) == len(value) == HEADS_APART:
+            if len(query) == len(value) == SPLIT_HEADS:
                 kind = self.known_vi_[node.input[0]].type.tensor_type.elem_type
-                made = helper.make_tensor_value_info(node.output[0], kind, [*query[:3], value[3]])
-                self.known_vi_[node.output[0]].CopyFrom(made)
+                output = helper.make_tensor_value_info(node.output[0], kind, [*query[:3], value[3]])
+                self.known_vi_[node.output[0]].CopyFrom(output)
 
-    module.SymbolicShapeInferenceHelper = Taught
-    return Taught
+    module.SymbolicShapeInferenceHelper = Extended
+    return Extended
 
 
 def infer(model: ModelProto) -> ModelProto:
-    """The model with the shape of every value that can be told.
+    """Return the model with every shape that can be inferred.
 
     Raises:
-        Exception: of any kind, when the inference cannot follow the model.
+        Exception: of any kind, when the inference cannot handle the model.
     """
-    inference = taught()(model, auto_merge=True)
+    inference = extend_inference()(model, auto_merge=True)
     inference.infer({})
     result: ModelProto = inference.out_mp_
-    found = {value.name: value for value in result.graph.value_info}
-    for output in result.graph.output:  # whose shapes it leaves as they are
-        known = found.pop(output.name, None)
+    inferred = {value.name: value for value in result.graph.value_info}
+    for output in result.graph.output:  # the inference leaves their shapes as they are
+        known = inferred.pop(output.name, None)
         if known is not None and output.type.HasField("tensor_type"):
             _complete(output.type.tensor_type.shape, known.type.tensor_type.shape)
-    # Of sequences, optional values and maps it has an entry that says nothing, which the checker refuses.
-    kept = [value for value in found.values() if value.type.WhichOneof("value")]
+    # The entries of sequences, optional values and maps are empty, and the checker refuses them.
+    kept = [value for value in inferred.values() if value.type.WhichOneof("value")]
     del result.graph.value_info[:]
     result.graph.value_info.extend(kept)
     return result

@@ -1,16 +1,17 @@
-"""Weights that a model stores once and reads twice, as a table of words that is also the last product, turned."""
+"""Tied weights: stored once and read twice, such as an embedding table that is also, transposed, the last product."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from onnx import ModelProto, NodeProto, TensorProto
+from onnx import ModelProto, NodeProto
 
-LEAST = 1024  # numbers of a weight that are worth a node
+LEAST = 1024  # values; a smaller weight is not worth a node
 
 
 def tied(model: ModelProto) -> dict[str, NodeProto]:
-    """The Transpose nodes of a model's own weights that something else reads as well, by what they yield.
+    """Return the Transpose nodes of weights that other nodes read too, by their output.
 
     Optimizers fold them, and store such a weight a second time.
     """
@@ -24,36 +25,31 @@ def tied(model: ModelProto) -> dict[str, NodeProto]:
         for node in model.graph.node
         if node.op_type == "Transpose"
         and node.input[0] in stored
-        and _count(stored[node.input[0]]) >= LEAST
+        and math.prod(stored[node.input[0]].dims) >= LEAST
         and any(reader.op_type != "Transpose" for reader in readers[node.input[0]])
     }
 
 
 def tie(model: ModelProto, nodes: Mapping[str, NodeProto]) -> list[str]:
-    """Put such nodes back, in place, where a model stores what they yield beside the weight; names of the weights.
+    """Put folded nodes back, in place, and return the names of their weights.
 
     Args:
-        model: made from the one that they are of.
-        nodes: of `tied`.
+        model: the optimized model.
+        nodes: result of `tied` for the model before.
     """
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    back = [
+    restored = [
         node
         for name, node in nodes.items()
-        if name in stored and node.input[0] in stored and _count(stored[name]) == _count(stored[node.input[0]])
+        if name in stored
+        and node.input[0] in stored
+        and math.prod(stored[name].dims) == math.prod(stored[node.input[0]].dims)
     ]
-    copies = {node.output[0] for node in back}
+    copies = {node.output[0] for node in restored}
     kept = [tensor for tensor in model.graph.initializer if tensor.name not in copies]
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
     nodes_after = list(model.graph.node)
     del model.graph.node[:]
-    model.graph.node.extend([*back, *nodes_after])
-    return [node.input[0] for node in back]
-
-
-def _count(tensor: TensorProto) -> int:
-    count = 1
-    for size in tensor.dims:
-        count *= size
-    return count
+    model.graph.node.extend([*restored, *nodes_after])
+    return [node.input[0] for node in restored]

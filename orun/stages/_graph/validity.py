@@ -1,4 +1,4 @@
-"""The ONNX checker, which knows the standard and not what ONNX Runtime adds to it."""
+"""ONNX checker for models that may hold operators of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-# Operators that ONNX Runtime, and only it, has in the standard domain: fusions of its optimizers yield them.
+# Operators in the standard domain that only ONNX Runtime has; its fusions yield them.
 RUNTIME_OPERATORS = ("SimplifiedLayerNormalization",)
 OTHER_DOMAIN = "com.microsoft"
 
 
 def check(path: Path, *, full: bool = False) -> None:
-    """Run the ONNX checker on a model, which it reads by path: a proto in memory ends at 2 GB.
+    """Run the ONNX checker on a model by path, because a proto in memory has at most 2 GB.
 
-    A model with `RUNTIME_OPERATORS` is checked in memory, with those as operators of a domain that the checker leaves
-    alone.
+    A model with `RUNTIME_OPERATORS` is checked in memory, with these operators in a domain that the checker ignores.
 
     Args:
-        path: of the model; its external data lies beside it.
-        full: whether shapes must be inferred without a contradiction too.
+        path: path of the model, with external data next to it.
+        full: whether inferred shapes are checked for contradictions as well.
 
     Raises:
         onnx.checker.ValidationError: when the model is not valid.
@@ -33,22 +32,22 @@ def check(path: Path, *, full: bool = False) -> None:
     from orun.stages._graph.io import load_graph
 
     model = load_graph(path)
-    if not _set_apart(model):
+    if not _move_operators(model):
         checker.check_model(str(path), full_check=full)
         return
     with contextlib.chdir(path.parent):  # where the checker looks for the external data of a model in memory
         checker.check_model(model, full_check=full)
 
 
-def _set_apart(model: ModelProto) -> bool:
-    """Give ONNX Runtime's operators its domain; whether there were any."""
+def _move_operators(model: ModelProto) -> bool:
+    """Move ONNX Runtime's operators to its domain; return whether there were any."""
     from onnx import helper
 
     from orun.stages._graph.io import nodes
 
-    found: list[NodeProto] = [node for node in nodes(model) if not node.domain and node.op_type in RUNTIME_OPERATORS]
-    for node in found:
+    moved: list[NodeProto] = [node for node in nodes(model) if not node.domain and node.op_type in RUNTIME_OPERATORS]
+    for node in moved:
         node.domain = OTHER_DOMAIN
-    if found and all(item.domain != OTHER_DOMAIN for item in model.opset_import):
+    if moved and all(item.domain != OTHER_DOMAIN for item in model.opset_import):
         model.opset_import.append(helper.make_opsetid(OTHER_DOMAIN, 1))
-    return bool(found)
+    return bool(moved)

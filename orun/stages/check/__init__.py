@@ -1,1 +1,1 @@
-"""Kinds that examine a model and pass it on unchanged."""
+"""Kinds that check a model and do not change it."""

@@ -1,14 +1,16 @@
-"""Find where each node of a model really lands on a target: on which provider, in how many pieces, and what falls back.
+"""Find on which provider of a target each node of a model runs, in how many subgraphs, and which nodes fall back.
 
-What counts is what the session itself records when it gives nodes to providers, not which providers are said to be
-there. `coverage` is the share of the nodes that the target's first provider takes, `fallback` the number of those that
-landed on the CPU though it does not come first, and `subgraphs` the pieces that the first provider compiles or runs:
-between two pieces data may have to move. `share.CUDA` and so on are the shares of each provider of the target.
+The figures come from the session's own record of the assignment of nodes to providers:
 
-Nodes are counted as they were when providers chose: after ONNX Runtime had folded constants and cleaned the graph up.
+- `coverage`: the share of nodes that run on the target's first provider;
+- `fallback`: the number of nodes that run on the CPU although it is not the first provider;
+- `subgraphs`: the pieces that the first provider compiles or runs; data may have to move between them;
+- `share.CUDA` and so on: the share of each provider of the target.
 
-The artifact holds `coverage.json`: each subgraph with its nodes, and the operators that fell back. A gate makes it a
-condition: `coverage: {min: 95%}`, `fallback: {max: 0}`. The target's own `fallback` is not applied here.
+Nodes are counted after ONNX Runtime has folded constants and cleaned up the graph, because providers choose then.
+
+The artifact holds `coverage.json`: each subgraph with its nodes, and the operators that fell back. Gates turn the
+figures into conditions: `coverage: {min: 95%}`, `fallback: {max: 0}`. The target's own `fallback` is not applied here.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Params:
-    """Where the model is to run."""
+    """Parameters of `check/coverage`."""
 
-    target: Annotated[TargetName | None, Doc("Whose providers take the nodes; the CPU when left out.")] = None
+    target: Annotated[TargetName | None, Doc("Target with the providers; the CPU when left out.")] = None
 
 
 SPEC = Spec(
-    inputs={"model": Port(("onnx", "engine"), "The model to look at.")},
+    inputs={"model": Port(("onnx", "engine"), "The model to check.")},
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "onnx"),
     extra="cpu",
@@ -50,34 +52,37 @@ SPEC = Spec(
 
 
 def metrics(params: Params) -> Collection[str]:
-    """Names of the metrics; those of providers that the target does not name are not yielded."""
+    """Return the names of the metrics; shares of providers that are not in the target have no value."""
     del params
     return ("coverage", "fallback", "nodes", "subgraphs", *(_share(name) for name in PROVIDERS))
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Open the model, and leave where its nodes landed."""
+    """Open the model, and write which provider runs each node."""
     del params
     from orun.measure.placement import cpu_nodes, read_placement
     from orun.measure.session import open_session
 
     target = context.target or Target("cpu")
     session = open_session(context.model(), replace(target, fallback="allow"), watched=True)
-    found = read_placement(session)
+    subgraphs = read_placement(session)
     first = target.providers[0].name
-    fallen = cpu_nodes(found) if first != "CPUExecutionProvider" else []
+    fallen = cpu_nodes(subgraphs) if first != "CPUExecutionProvider" else []
     operators = Counter(node.operator for node in fallen)
-    _write(context, target, found, operators)
+    _write(context, target, subgraphs, operators)
     shown = ", ".join(f"{count} {operator}" for operator, count in operators.most_common())
     context.log.info("%s", f"on the CPU: {shown}" if shown else "nothing fell back to the CPU")
-    counts = _counts(found)
+    counts = _counts(subgraphs)
     total = sum(counts.values())
-    shares = {_share(one.name): Metric(counts[one.name] / total if total else 0.0, "ratio") for one in target.providers}
+    shares = {
+        _share(provider.name): Metric(counts[provider.name] / total if total else 0.0, "ratio")
+        for provider in target.providers
+    }
     return {
         "coverage": replace(shares[_share(first)], better="higher"),
         "fallback": Metric(len(fallen), better="lower"),
         "nodes": Metric(total, better="lower"),
-        "subgraphs": Metric(sum(one.provider == first for one in found), better="lower"),
+        "subgraphs": Metric(sum(subgraph.provider == first for subgraph in subgraphs), better="lower"),
         **shares,
     }
 
@@ -86,24 +91,24 @@ def _share(provider: str) -> str:
     return f"share.{provider.removesuffix('ExecutionProvider')}"
 
 
-def _counts(found: Sequence[Subgraph]) -> Counter[str]:
+def _counts(subgraphs: Sequence[Subgraph]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for one in found:
-        counts[one.provider] += len(one.nodes)
+    for subgraph in subgraphs:
+        counts[subgraph.provider] += len(subgraph.nodes)
     return counts
 
 
-def _write(context: Context, target: Target, found: Sequence[Subgraph], fallen: Mapping[str, int]) -> None:
+def _write(context: Context, target: Target, subgraphs: Sequence[Subgraph], fallen: Mapping[str, int]) -> None:
     document = {
-        "providers": [one.name for one in target.providers],
-        "nodes": dict(sorted(_counts(found).items())),
+        "providers": [provider.name for provider in target.providers],
+        "nodes": dict(sorted(_counts(subgraphs).items())),
         "fallback": dict(sorted(fallen.items())),
         "subgraphs": [
             {
-                "provider": one.provider,
-                "nodes": [{"name": node.name, "operator": node.operator} for node in one.nodes],
+                "provider": subgraph.provider,
+                "nodes": [{"name": node.name, "operator": node.operator} for node in subgraph.nodes],
             }
-            for one in found
+            for subgraph in subgraphs
         ],
     }
     text = json.dumps(document, indent=2, sort_keys=True)

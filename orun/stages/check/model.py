@@ -1,8 +1,8 @@
-"""Check that a model is valid, and that what must load it can.
+"""Check that a model is valid, and that its consumer can load it.
 
-The checker of ONNX looks at every operator, type and shape, with strict shape inference; ONNX Runtime opens the model
-for the target, which shows that it has a kernel for each operator. What the consumer of the model can take at most is
-stated here: its operator set, IR version and operator domains. Every problem is told, not only the first.
+ONNX's checker examines every operator, type and shape, with strict shape inference. ONNX Runtime opens the model on the
+target, which shows that it has a kernel for each operator. Parameters state what the consumer of the model supports:
+operator sets, IR version and operator domains. All problems are reported, not only the first.
 
 The artifact holds `model.json`: operator sets, operators outside the standard, and values of unknown shape.
 """
@@ -24,20 +24,20 @@ from orun.stages.params import Doc, Range, TargetName
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-MADE_UP = "unk__"  # how shape inference names an axis of which it knows nothing
+MADE_UP = "unk__"  # prefix of the names that shape inference gives to unknown axes
 
 
 @dataclass(frozen=True)
 class Params:
-    """What the model must keep to."""
+    """Parameters of `check/model`."""
 
-    target: Annotated[TargetName | None, Doc("Where it must load; the CPU when left out.")] = None
+    target: Annotated[TargetName | None, Doc("Target on which it must load; the CPU when left out.")] = None
     max_opset: Annotated[int | None, Doc("Newest version of the standard operator set."), Range(1)] = None
     min_opset: Annotated[int | None, Doc("Oldest version of the standard operator set."), Range(1)] = None
     max_ir: Annotated[int | None, Doc("Newest version of the file format (IR)."), Range(3)] = None
     domains: Annotated[
         list[str] | None,
-        Doc("Domains of operators beside the standard's that may be used (`com.microsoft`); any when left out."),
+        Doc("Operator domains allowed besides the standard's (`com.microsoft`); any when left out."),
     ] = None
 
 
@@ -54,7 +54,7 @@ SPEC = Spec(
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Check the model, and leave what was found."""
+    """Check the model, and write a report."""
     from orun.stages._graph.io import load_graph
 
     if params.min_opset is not None and params.max_opset is not None and params.min_opset > params.max_opset:
@@ -70,17 +70,17 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             context.stage,
             f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''}",
             why="\n".join(problems),
-            hint="mend it where it is made; `convert/opset` changes the operator set",
+            hint="fix it where it is exported; `convert/opset` changes the operator set",
         )
     custom = _custom(model)
     unknown = _unknown_shapes(context)
-    found = {
+    report = {
         "ir_version": model.ir_version,
         "opsets": {item.domain or "ai.onnx": item.version for item in model.opset_import},
         "custom_operators": custom,
         "unknown_shapes": unknown,
     }
-    (context.output / "model.json").write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", "utf-8")
+    (context.output / "model.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
     return {
         "opset": Metric(_opset(model)),
         "ir_version": Metric(model.ir_version),
@@ -94,7 +94,7 @@ def _opset(model: ModelProto) -> int:
 
 
 def _custom(model: ModelProto) -> dict[str, int]:
-    """How often each operator outside the standard occurs; the model's own functions are none."""
+    """Count each operator outside the standard, without the model's own functions."""
     from orun.stages._graph.io import nodes
 
     own = {(function.domain, function.name) for function in model.functions}
@@ -144,11 +144,11 @@ def _unloadable(context: Context) -> Iterator[str]:
 
 
 def _unknown_shapes(context: Context) -> list[str]:
-    """Values whose shape cannot be told beforehand: they have no rank, or an axis with neither size nor name."""
+    """Return values whose shape cannot be inferred: they have no rank, or an axis with neither size nor name."""
     import onnx
 
-    inferred = "inferred.onnx"  # in the working folder, which is scratch; by path, for models of any size
-    # Not strict, which the checker was: it fails behind operators that it does not know, such as ai.onnx.ml's trees.
+    inferred = "inferred.onnx"  # by path, for models of any size
+    # Strict inference fails behind operators that it does not know, such as ai.onnx.ml's trees.
     onnx.shape_inference.infer_shapes_path(str(context.model()), inferred, strict_mode=False, data_prop=True)
     graph = onnx.load(inferred, load_external_data=False).graph
     known = {value.name for value in (*graph.value_info, *graph.output) if _is_known(value)}

@@ -79,10 +79,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.export import Wishes, export, learned, table
     from orun.stages.datasets import load_dataset
-    from orun.stages.memory_headroom import require_room
+    from orun.stages.memory_headroom import require_memory
 
     estimator = _estimator(context, params)
-    require_room(context, ROOM, learned(estimator))
+    require_memory(context, ROOM, learned(estimator))
     dataset = load_dataset(context, params.data)
     data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
     wishes = Wishes(params.opset, params.zipmap, params.options, params.outputs)

@@ -1,4 +1,4 @@
-"""Put parts of the model before a stage into the one after it, to see that they make the difference."""
+"""Put nodes of the model before a stage into the model after it, to confirm that they cause the difference."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 SPEC = Spec(
     inputs={
-        "model": Port(("onnx",), "The model that is put right."),
-        "reference": Port(("onnx",), "The model whose nodes it gets."),
+        "model": Port(("onnx",), "The model to change."),
+        "reference": Port(("onnx",), "The model with the original nodes."),
     },
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
@@ -28,42 +28,42 @@ SPEC = Spec(
 
 @dataclass(frozen=True)
 class Params:
-    """Which parts."""
+    """Parameters of `diagnose/restored`."""
 
-    tensors: Annotated[list[str], Doc("Tensors of the reference that its own nodes compute in the result.")]
-    nodes: Annotated[list[str], Doc("Nodes of either model: where they are, the reference's compute the result.")] = (
-        field(default_factory=list)
-    )
+    tensors: Annotated[list[str], Doc("Tensors of the reference that the reference's nodes compute in the result.")]
+    nodes: Annotated[
+        list[str], Doc("Nodes of either model; the reference's nodes replace the segments that hold them.")
+    ] = field(default_factory=list)
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with the reference's nodes to `context.result`."""
     from orun.core.targets import Target
-    from orun.diagnosis.findings import put_right
+    from orun.diagnosis.findings import restore_segments
     from orun.diagnosis.segments import differing, segments
     from orun.diagnosis.values import Pair
-    from orun.stages._graph.apart import load_apart, load_whole
+    from orun.stages._graph.disk_weights import load_on_disk, load_weights
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
 
-    model, reference = (load_apart(context.model(port), f"{port}.data") for port in ("model", "reference"))
+    model, reference = (load_on_disk(context.model(port), f"{port}.data") for port in ("model", "reference"))
     pair = Pair(model, reference, (), Target("cpu"))
-    found = segments(pair.model, pair.reference)
-    if unknown := set(params.tensors) - {one.theirs.tensor for one in found}:
+    shared = segments(pair.model, pair.reference)
+    if unknown := set(params.tensors) - {segment.theirs.tensor for segment in shared}:
         raise StageFailed(context.stage, f"the models do not share {', '.join(sorted(unknown))}")
-    chosen = [one for one in found if one.theirs.tensor in params.tensors]
+    chosen = [segment for segment in shared if segment.theirs.tensor in params.tensors]
     if params.nodes:
-        chosen += [one for one in differing(found, pair.model, pair.reference) if _has(one, params.nodes)]
+        chosen += [segment for segment in differing(shared, pair.model, pair.reference) if _has(segment, params.nodes)]
     if not chosen:
         raise StageFailed(
             context.stage,
-            "no part of the model's file can be put right",
+            "no node of the model's file can be replaced",
             why=f"{', '.join(params.nodes)}: ONNX Runtime makes these nodes itself when it opens the model",
         )
-    made = put_right(pair, chosen)
-    tidy_domains(made)
-    load_whole(made)
-    save(made, context.result)
+    restored = restore_segments(pair, chosen)
+    tidy_domains(restored)
+    load_weights(restored)
+    save(restored, context.result)
     return weigh(context.result)
 
 

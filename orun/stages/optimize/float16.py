@@ -120,11 +120,11 @@ def _compare(context: Context, params: Params) -> Metric:
 
 def _rounding(context: Context) -> Path:
     """The result as the CPU can run it: in float32, each value rounded to what bfloat16 has."""
-    from orun.stages._graph.bfloat16 import rounded
+    from orun.stages._graph.bfloat16 import emulate
     from orun.stages._graph.io import load, save
 
     model = load(context.result)
-    rounded(model)
+    emulate(model)
     path = Path("rounded.onnx")  # in the working folder, which is scratch
     save(model, path)
     return path

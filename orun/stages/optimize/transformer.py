@@ -140,11 +140,11 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the fused model to `context.result`."""
     from orun.stages._graph.io import save, weigh
-    from orun.stages.memory_headroom import require_room
+    from orun.stages.memory_headroom import require_memory
     from orun.stages.optimize._fusion.methods import candidates
     from orun.stages.optimize._fusion.report import ATTENTION, count, layers
 
-    require_room(context, ROOM)
+    require_memory(context, ROOM)
     refused: StageFailed | None = None
     for made in candidates(context, params):
         fused = count(made.model)

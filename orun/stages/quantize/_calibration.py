@@ -1,4 +1,4 @@
-"""Typical inputs of a model, and the values that they bring about inside it."""
+"""Calibration: typical inputs of a model, and the values inside the model when it runs on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orun.stages._graph.sessions import Feed
 
 
-def typical(
+def calibration_data(
     context: Context,
     dataset: Examples | None,
     names: Sequence[str],
@@ -31,15 +31,15 @@ def typical(
     dims: Mapping[str, Sequence[int]],
     inputs: Examples | Declarations | None = None,
 ) -> Dataset:
-    """The examples that a parameter names, or made-up ones, with a warning, when it names none.
+    """Return the examples that a parameter names; without one, made-up examples, with a warning.
 
     Args:
         context: of the stage.
         dataset: the parameter.
-        names: of the model's inputs.
-        samples: how many at most.
-        dims: sizes of dynamic axes for inputs that are made up.
-        inputs: what made-up inputs take, where the stage says it.
+        names: names of the model's inputs.
+        samples: how many examples at most.
+        dims: sizes of dynamic axes for made-up inputs.
+        inputs: values of made-up inputs, where the stage declares them.
 
     Raises:
         StageFailed: when the parameter's function fails, or an example holds NaN.
@@ -59,7 +59,7 @@ def typical(
 
 
 def trial(dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None, *, ranges_made_up: bool) -> Trial:
-    """What the result is compared on: where ranges come of made-up inputs, `dims` are the sizes of these, too."""
+    """Return what the result is compared on; `dims` may also be sizes of made-up calibration inputs only."""
     from orun.stages._graph.agreement import Trial
 
     made_up = inputs is None or isinstance(inputs, dict)
@@ -67,12 +67,12 @@ def trial(dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | N
 
 
 def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
-    """The examples as ONNX Runtime asks for them: one dictionary after another, then None.
+    """Return the examples as a reader of ONNX Runtime: one dictionary after another, then None.
 
     Args:
         context: of the stage.
         dataset: the examples.
-        ranks: how many axes each input of the model has.
+        ranks: number of axes of each input of the model.
     """
     import numpy as np
     from onnxruntime.quantization import CalibrationDataReader
@@ -101,18 +101,18 @@ def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> A
     return Reader()
 
 
-def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
-    """`values_of` as rows, `[anything, channels]`; the channels are their last axis."""
+def rows_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield `values_of` as `[rows, channels]`; the channels are the last axis."""
     for values in values_of(model, names, dataset):
         yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}
 
 
 def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
-    """For each example, these values of a model.
+    """Yield values of a model for each example.
 
     Args:
         model: whole in memory.
-        names: of its inputs, or values inside, whose types are declared or follow.
+        names: names of inputs, or of inner values whose types are declared or can be inferred.
         dataset: the examples.
     """
     from onnx.onnx_pb import ValueInfoProto
@@ -130,18 +130,18 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
     copy.CopyFrom(model)
     copy.graph.output.extend(ValueInfoProto(name=name) for name in inner if name not in declared)
     with TemporaryDirectory(dir=".") as folder:
-        path = Path(folder, "watched.onnx")
+        path = Path(folder, "inner_values.onnx")
         save(copy, path, external=True)
         session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
     for number in range(len(dataset)):
         feed = one_example(dataset.inputs, number, ranks)
-        made = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
-        yield {name: made[name] if name in made else feed[name] for name in names}
+        values = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
+        yield {name: values[name] if name in values else feed[name] for name in names}
 
 
 @contextmanager
-def histograms_told(context: Context, path: Path) -> Iterator[None]:
-    """Tell what the quantizer refuses, and what to do about it."""
+def quantizing_static(context: Context, path: Path) -> Iterator[None]:
+    """As `quantizing`, for the static quantizer, which also refuses values without a histogram."""
     with quantizing(context, path, "try another `format`, `activation_type` or `weight_type`"):
         try:
             yield

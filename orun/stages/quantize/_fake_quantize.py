@@ -1,4 +1,4 @@
-"""Fake quantization in a model: the pairs of QuantizeLinear and DequantizeLinear that training put into it."""
+"""Fake quantization: pairs of QuantizeLinear and DequantizeLinear from training."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-# Operators that yield integers of the scale of those that they take.
-KEEPING = ("Clip", "Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
-MOST = 10  # problems that a message tells
-ZERO_POINT = 2  # place of this input of both
+# Operators that keep the scale of their integers.
+SCALE_KEEPING = ("Clip", "Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+MOST = 10  # problems that a message lists
+ZERO_POINT = 2  # index among the inputs of both
 IN_FLOAT = ("Conv", "FusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul")
-# Optimizers of ONNX Runtime that move, merge or add pairs: a session runs them, a released model does without.
+# Optimizers of ONNX Runtime that move, merge or add pairs. A session runs them; they stay out of the stored model.
 PAIR_OPTIMIZERS = (
     "DoubleQDQPairsRemover", "QDQPropagationTransformer", "WeightBiasQuantization", "EnsureUniqueDQForNodeUnit",
 )  # fmt: skip
@@ -30,19 +30,19 @@ PAIR_OPTIMIZERS = (
 def check_pairs(context: Context, model: ModelProto) -> None:
     """Refuse a model whose fake quantization no runtime can turn into integers.
 
-    Every scale and zero point must be a constant, every scale finite and above zero, and every QuantizeLinear be
-    followed by DequantizeLinear alone, of the same scale, zero point and axis. Between them the integers may be moved
-    and cut off: PyTorch trains with 7 of 8 bits for some processors.
+    Every scale and zero point must be a constant, and every scale finite and above zero. Only DequantizeLinear with the
+    same scale, zero point and axis may follow a QuantizeLinear. Between them the integers may be moved and cut off:
+    PyTorch trains with 7 of 8 bits for some processors.
 
     Args:
         context: of the stage.
         model: with its constants as initializers.
 
     Raises:
-        StageFailed: naming each node that is not so, or when there is none at all.
+        StageFailed: naming each node that breaks a rule, or when the model has no fake quantization.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    takers = _takers(model)
+    readers = _readers(model)
     linear = [node for node in model.graph.node if node.op_type in (QUANTIZE, DEQUANTIZE)]
     if not linear:
         raise StageFailed(
@@ -52,7 +52,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
             hint="`quantize/static` quantizes a float model; `orun stages quantize/qat` says what trains with it",
         )
     wrong = sorted(
-        f"{node.name or node.output[0]}: {text}" for node in linear for text in _wrong(node, weights, takers)
+        f"{node.name or node.output[0]}: {text}" for node in linear for text in _problems(node, weights, readers)
     )
     if wrong:
         raise StageFailed(
@@ -63,15 +63,17 @@ def check_pairs(context: Context, model: ModelProto) -> None:
         )
 
 
-def _takers(model: ModelProto) -> Mapping[str, list[NodeProto]]:
-    takers: dict[str, list[NodeProto]] = defaultdict(list)
+def _readers(model: ModelProto) -> Mapping[str, list[NodeProto]]:
+    readers: dict[str, list[NodeProto]] = defaultdict(list)
     for node in model.graph.node:
         for name in dict.fromkeys(node.input):
-            takers[name].append(node)
-    return takers
+            readers[name].append(node)
+    return readers
 
 
-def _wrong(node: NodeProto, weights: Mapping[str, TensorProto], takers: Mapping[str, list[NodeProto]]) -> Iterator[str]:
+def _problems(
+    node: NodeProto, weights: Mapping[str, TensorProto], readers: Mapping[str, list[NodeProto]]
+) -> Iterator[str]:
     for name in node.input[1:]:
         if name and name not in weights:
             yield f"{name} is computed when the model runs"
@@ -83,32 +85,32 @@ def _wrong(node: NodeProto, weights: Mapping[str, TensorProto], takers: Mapping[
         axis = _axis(node)
         if scale.ndim == 1 and scale.size > 1 and weight is not None and weight.dims[axis] != scale.size:
             yield f"{scale.size} scales for axis {axis} of {node.input[0]}, which has {weight.dims[axis]}"
-    for taker in _ends(node.output[0], takers) if node.op_type == QUANTIZE else []:
-        if taker.op_type != DEQUANTIZE:
-            yield f"its integers go into {taker.op_type} {taker.name or taker.output[0]}"
-        elif not _same(node, taker, weights):
-            yield f"{taker.name or taker.output[0]} takes another scale, zero point or axis"
+    for reader in _ends(node.output[0], readers) if node.op_type == QUANTIZE else []:
+        if reader.op_type != DEQUANTIZE:
+            yield f"its integers go into {reader.op_type} {reader.name or reader.output[0]}"
+        elif not _same(node, reader, weights):
+            yield f"{reader.name or reader.output[0]} takes another scale, zero point or axis"
 
 
-def _ends(integers: str, takers: Mapping[str, list[NodeProto]]) -> Iterator[NodeProto]:
-    """What takes integers, as they are or moved and cut off."""
-    for taker in takers[integers]:
-        if taker.op_type in KEEPING and taker.input[0] == integers:
-            yield from _ends(taker.output[0], takers)
+def _ends(integers: str, readers: Mapping[str, list[NodeProto]]) -> Iterator[NodeProto]:
+    """Yield the nodes that read integers, as they are or moved and cut off."""
+    for reader in readers[integers]:
+        if reader.op_type in SCALE_KEEPING and reader.input[0] == integers:
+            yield from _ends(reader.output[0], readers)
         else:
-            yield taker
+            yield reader
 
 
 def _axis(node: NodeProto) -> int:
     return next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
 
 
-def _same(one: NodeProto, other: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
-    """Whether two nodes have the same scales, zero points and integers; an axis counts where there are several."""
-    if one.input[1:] == other.input[1:] and _axis(one) == _axis(other):
+def _same(node: NodeProto, other: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
+    """Return whether two nodes have the same scales, zero points and types; the axis counts for several scales."""
+    if node.input[1:] == other.input[1:] and _axis(node) == _axis(other):
         return True
-    ours, others = (_quantization(node, weights) for node in (one, other))
-    return ours is not None and ours == others
+    quantization = _quantization(node, weights)
+    return quantization is not None and quantization == _quantization(other, weights)
 
 
 def _quantization(node: NodeProto, weights: Mapping[str, TensorProto]) -> tuple[object, ...] | None:
@@ -119,12 +121,12 @@ def _quantization(node: NodeProto, weights: Mapping[str, TensorProto]) -> tuple[
         tensor = weights[node.input[ZERO_POINT]]
         zero = (tensor.data_type, numpy_helper.to_array(tensor).ravel().tolist())
     else:
-        zero = (TensorProto.UINT8, [0] * scale.size)  # as the standard has it
+        zero = (TensorProto.UINT8, [0] * scale.size)  # the standard's default
     return scale.ravel().tolist(), zero, _axis(node) if scale.size > 1 else None
 
 
 def steps_of(model: ModelProto) -> dict[str, float]:
-    """The largest step between two values of each output that is rounded."""
+    """Return the largest step between two values of each rounded output."""
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     outputs = {value.name for value in model.graph.output}
     rounding = [node for node in model.graph.node if node.op_type == DEQUANTIZE and node.output[0] in outputs]
@@ -132,5 +134,5 @@ def steps_of(model: ModelProto) -> dict[str, float]:
 
 
 def in_float(model: ModelProto) -> list[str]:
-    """Names of the products that ONNX Runtime has left in float in a model that it has optimized."""
+    """Return the names of products that ONNX Runtime left in float in a model that it optimized."""
     return [node.name or node.output[0] for node in model.graph.node if node.op_type in IN_FLOAT]

@@ -1,13 +1,13 @@
-"""8-bit floats in place of 8-bit integers, by the ranges that ONNX Runtime's quantizer found for these.
+"""8-bit floats in place of 8-bit integers, with the ranges that ONNX Runtime's quantizer found for the integers.
 
-Its own way to them, `CalibrationMethod.Distribution`, cuts off what is beyond 4.5 standard deviations, and takes a Relu
-out before a value that it rounds, as if zero were the least of the floats, as of 1.31.
+ONNX Runtime's own method, `CalibrationMethod.Distribution`, cuts off values beyond 4.5 standard deviations. It also
+removes a Relu before a rounded value, as if zero were the least of the floats, as of 1.31.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,25 +22,32 @@ from orun.stages.contract import Context
 from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
 from orun.stages.quantize._pairs import INTEGERS
 
-if TYPE_CHECKING:
-    from orun.stages.quantize.static import Params
-
 NAME = "float8e4m3fn"
-FROM = 19  # version of the operator set that has them
+SINCE_OPSET = 19
 LARGEST = 448.0  # of float8e4m3fn
-HALF_RANGE = 127  # steps of int8 that a symmetric range has on each side
-OPERATORS = ("Conv", "Gemm", "MatMul")  # what accelerators compute in them
-# Options of ONNX Runtime's quantizer: what operators take is rounded, and not what they yield; a Relu before it stays.
-AROUND = {"OpTypesToExcludeOutputQuantization": [*OPERATORS], "QDQKeepRemovableActivations": True}
-# Where it makes no operators on integers of pairs.
+HALF_RANGE = 127  # steps of int8 on each side of a symmetric range
+OPERATORS = ("Conv", "Gemm", "MatMul")  # operators that accelerators compute in 8-bit floats
+# Only the inputs of operators are rounded, and a Relu before them stays.
+QUANTIZER_OPTIONS = {"OpTypesToExcludeOutputQuantization": [*OPERATORS], "QDQKeepRemovableActivations": True}
+# At this level ONNX Runtime does not fuse pairs into integer operators.
 UNFUSED = Target("cpu", session={"graph_optimization_level": "basic"})
 
 
-def require_float8(context: Context, params: Params) -> None:
-    """Refuse what 8-bit floats do not go with."""
-    if params.activation_type != params.weight_type:
+def require_float8(
+    context: Context, types: tuple[str, str], method: str, op_types: Collection[str], conflicts: Mapping[str, bool]
+) -> None:
+    """Refuse parameters that 8-bit floats do not support.
+
+    Args:
+        context: of the stage.
+        types: of activations and weights.
+        method: of calibration.
+        op_types: types of operators to quantize; all when empty.
+        conflicts: whether each of some further settings is made, by its name.
+    """
+    if types[0] != types[1]:
         raise StageFailed(context.stage, f"{NAME} is for weights and activations", hint="say both types, or neither")
-    if params.method == "distribution":
+    if method == "distribution":
         raise StageFailed(
             context.stage,
             f"`method: distribution` cuts off what {NAME} holds",
@@ -48,31 +55,25 @@ def require_float8(context: Context, params: Params) -> None:
             "what it rounds",
             hint="`method: minmax` keeps all values; `percentile` cuts off",
         )
-    asked = {
-        "format: qoperator": params.format != "qdq",
-        "method: entropy": params.method == "entropy",
-        "overrides": bool(params.overrides),
-        "reduce_range": params.reduce_range,
-        "op_types": bool(set(params.op_types or ()) - set(OPERATORS)),
-    }
-    if wrong := [name for name, is_asked in asked.items() if is_asked]:
+    conflicts = {**conflicts, "op_types": bool(set(op_types) - set(OPERATORS))}
+    if wrong := [name for name, is_set in conflicts.items() if is_set]:
         why = f"pairs around {', '.join(OPERATORS)} are what is computed in it, by `minmax` or `percentile`"
         raise StageFailed(context.stage, f"`{wrong[0]}` does not go with {NAME}", why=why)
     version = max((item.version for item in load_graph(context.model()).opset_import if item.domain == ""), default=0)
-    if version < FROM:
+    if version < SINCE_OPSET:
         raise StageFailed(
             context.stage,
-            f"{NAME} needs operator set {FROM}, and the model has {version}",
-            hint=f"put `convert/opset` with `version: {FROM}` before it",
+            f"{NAME} needs operator set {SINCE_OPSET}, and the model has {version}",
+            hint=f"put `convert/opset` with `version: {SINCE_OPSET}` before it",
         )
 
 
 def to_float8(model: ModelProto, before: ModelProto) -> None:
-    """Let pairs of int8 be of float8e4m3fn, in place: the largest magnitude becomes 448.
+    """Turn pairs of int8 into pairs of float8e4m3fn, in place: the largest magnitude becomes 448.
 
     Args:
-        model: with pairs whose integers are int8 with a zero point of 0, as ONNX Runtime's quantizer leaves it.
-        before: the float model, whole in memory, which is changed; pairs of its own stay as they are.
+        model: result of ONNX Runtime's quantizer; the integers of its pairs are int8 with a zero point of 0.
+        before: the float model, whole in memory; it is changed. Pairs that it has already stay as they are.
     """
     hoist(before)
     weights = {tensor.name: tensor for tensor in before.graph.initializer}
@@ -95,19 +96,19 @@ def to_float8(model: ModelProto, before: ModelProto) -> None:
     for zero in {node.input[2] for node in pairs}:
         count = int(np.prod(stored[zero].dims))
         stored[zero].CopyFrom(_tensor(zero, stored[zero].dims, bytes(count)))
-    made = {name for node in pairs for name in node.output if node.op_type == QUANTIZE}
-    kept = [value for value in graph.value_info if value.name not in made]
+    quantized = {name for node in pairs for name in node.output if node.op_type == QUANTIZE}
+    kept = [value for value in graph.value_info if value.name not in quantized]
     del graph.value_info[:]
     graph.value_info.extend(kept)
     _keep_relu(model, {node.input[0] for node in pairs if node.op_type == QUANTIZE})
 
 
 def _store(stored: Mapping[str, TensorProto], node: NodeProto, weight: NDArray[Any]) -> None:
-    """Round a weight to 8-bit floats with the same scales as its integers had, one or one for each channel."""
+    """Round a weight to 8-bit floats, with one scale or one for each channel, as its integers had."""
     scale = stored[node.input[1]]
     axis = next((item.i for item in node.attribute if item.name == "axis"), 1) if scale.dims else None
-    others = tuple(place for place in range(weight.ndim) if axis is None or place != axis % weight.ndim)
-    largest = np.abs(weight).max(axis=others, keepdims=True)
+    reduced = tuple(place for place in range(weight.ndim) if axis is None or place != axis % weight.ndim)
+    largest = np.abs(weight).max(axis=reduced, keepdims=True)
     steps = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)
     scale.CopyFrom(numpy_helper.from_array(steps.reshape(tuple(scale.dims)), scale.name))
     values = (weight / steps).astype(ml_dtypes.float8_e4m3fn)
@@ -120,11 +121,11 @@ def _tensor(name: str, dims: Sequence[int], data: bytes) -> TensorProto:
 
 
 def _keep_relu(model: ModelProto, rounded: set[str]) -> None:
-    """Say a Relu before a rounded value as Max: ONNX Runtime takes the former out, whatever type it is rounded to."""
+    """Write a Relu before a rounded value as Max: ONNX Runtime would remove the Relu, whatever the rounded type."""
     graph, zero = model.graph, "float8/zero"
-    found = [node for node in graph.node if node.op_type == "Relu" and node.output[0] in rounded]
-    for node in found:
+    relus = [node for node in graph.node if node.op_type == "Relu" and node.output[0] in rounded]
+    for node in relus:
         node.op_type = "Max"
         node.input.append(zero)
-    if found:
+    if relus:
         graph.initializer.append(numpy_helper.from_array(np.array(0, np.float32), zero))

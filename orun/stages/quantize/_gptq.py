@@ -1,7 +1,7 @@
-"""GPTQ: weights are rounded one row after another, and the rows that follow make up for each error.
+"""GPTQ: rounding of weights row by row, with each error compensated in the rows that follow.
 
 Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers", 2023. ONNX Runtime
-1.31 has a function of this name, which multiplies with the zeros of a triangular matrix: it makes up for nothing.
+1.31 has a function of this name that multiplies with the zeros of a triangular matrix: it compensates nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from orun.stages.quantize._calibration import watched
+from orun.stages.quantize._calibration import rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,14 +31,14 @@ NIBBLE = 4  # bits
 
 @dataclass(frozen=True)
 class Grid:
-    """What a weight is rounded to: `bits` of an integer, a scale for each `block_size` rows of a column."""
+    """Integers that a weight is rounded to: `bits` wide, with a scale for each `block_size` rows of a column."""
 
     bits: int
     block_size: int
     symmetric: bool
 
     def fit(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Scale and zero point of each column of a block `[rows, columns]`."""
+        """Return scale and zero point of each column of a block `[rows, columns]`."""
         top = 2**self.bits - 1
         low, high = np.minimum(rows.min(axis=0), 0), np.maximum(rows.max(axis=0), 0)
         if self.symmetric:
@@ -51,7 +51,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Rounded:
-    """A weight `[rows, columns]` as integers, with the scales and zero points `[blocks, columns]`."""
+    """Rounded weight: integers `[rows, columns]`, scales and zero points `[blocks, columns]`."""
 
     integers: Bytes
     scales: NDArray[np.float32]
@@ -59,12 +59,12 @@ class Rounded:
 
 
 def gptq(weight: Floats, hessian: Floats, grid: Grid) -> Rounded:
-    """Round a weight so that what it is multiplied with comes out near to what it was.
+    """Round a weight so that its product with typical inputs changes little.
 
     Args:
         weight: `[rows, columns]`; a row for each channel of the input.
         hessian: of the error, `[rows, rows]`: the sum of `x.T @ x` over inputs `x`.
-        grid: what it is rounded to.
+        grid: integers to round to.
     """
     weight, hessian = weight.astype(np.float64), hessian.copy()
     rows = len(weight)
@@ -78,9 +78,9 @@ def gptq(weight: Floats, hessian: Floats, grid: Grid) -> Rounded:
         scale, zero = grid.fit(weight[start:end])
         errors = np.zeros((end - start, weight.shape[1]))
         for row in range(start, end):
-            found = np.clip(np.round(weight[row] / scale) + zero, 0, 2**grid.bits - 1)
-            integers[row] = found
-            errors[row - start] = (weight[row] - (found - zero) * scale) / upper[row, row]
+            rounded = np.clip(np.round(weight[row] / scale) + zero, 0, 2**grid.bits - 1)
+            integers[row] = rounded
+            errors[row - start] = (weight[row] - (rounded - zero) * scale) / upper[row, row]
             weight[row + 1 : end] -= np.outer(upper[row, row + 1 : end], errors[row - start])
         weight[end:] -= upper[start:end, end:].T @ errors
         scales.append(scale)
@@ -89,14 +89,14 @@ def gptq(weight: Floats, hessian: Floats, grid: Grid) -> Rounded:
 
 
 def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collection[str], accuracy_level: int) -> None:
-    """Let MatMulNBits take the place of each MatMul whose right side is a constant matrix.
+    """Replace each MatMul whose right side is a constant matrix by MatMulNBits, in place.
 
     Args:
-        model: whole in memory; changed in place.
-        grid: what weights are rounded to.
+        model: whole in memory.
+        grid: integers to round weights to.
         dataset: typical inputs.
         excluded: names of nodes that stay.
-        accuracy_level: as MatMulNBits has it; 0 leaves it open.
+        accuracy_level: attribute of MatMulNBits; 0 leaves it out.
     """
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
@@ -108,10 +108,10 @@ def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collecti
         and weight.data_type == TensorProto.FLOAT and len(weight.dims) == MATRIX
     ]  # fmt: skip
     hessians: dict[str, Floats] = {}
-    for values in watched(model, list(dict.fromkeys(node.input[0] for node in products)), dataset):
+    for values in rows_of(model, list(dict.fromkeys(node.input[0] for node in products)), dataset):
         for name, rows in values.items():
-            one = rows.astype(np.float64)
-            hessians[name] = hessians.get(name, 0.0) + one.T @ one
+            inputs = rows.astype(np.float64)
+            hessians[name] = hessians.get(name, 0.0) + inputs.T @ inputs
     for node in products:
         weight = numpy_helper.to_array(weights[node.input[1]])
         _replace(model, node, gptq(weight, hessians[node.input[0]], grid), grid, accuracy_level)
@@ -119,10 +119,10 @@ def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collecti
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(kept)
-    gone = weights.keys() - used  # in models of old, weights are inputs as well
-    inputs = [value for value in graph.input if value.name not in gone]
+    removed = weights.keys() - used  # before IR version 4, weights are inputs as well
+    remaining = [value for value in graph.input if value.name not in removed]
     del graph.input[:]
-    graph.input.extend(inputs)
+    graph.input.extend(remaining)
 
 
 def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, accuracy_level: int) -> None:
@@ -153,16 +153,16 @@ def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, ac
 
 
 def _packed(weight: Rounded, grid: Grid) -> Bytes:
-    """The integers as MatMulNBits has them, `[columns, blocks, bytes of a block]`."""
+    """Return the integers in the layout of MatMulNBits, `[columns, blocks, bytes of a block]`."""
     rows, columns = weight.integers.shape
     blocks = len(weight.scales)
-    padded = np.repeat(weight.zeros, grid.block_size, axis=0)  # what fills the last block stands for 0
+    padded = np.repeat(weight.zeros, grid.block_size, axis=0)  # padding of the last block stands for 0
     padded[:rows] = weight.integers
     return _nibbles(padded.T.reshape(columns, blocks, grid.block_size), grid.bits)
 
 
 def _nibbles(values: Bytes, bits: int) -> Bytes:
-    """Two 4-bit integers to a byte along the last axis, the first in the lower half; 8-bit ones stay."""
+    """Pack two 4-bit integers into a byte along the last axis, the first in the lower half; 8-bit ones stay."""
     if bits != NIBBLE:
         return np.ascontiguousarray(values)
     odd = values.shape[-1] % 2

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 SCALE = "_scale"  # ends the name of a value's scale
 CANNOT = "ONNX Runtime cannot quantize the model so"
-ADVICE = "pre-processing before quantization"  # in what the quantizers warn of at every model; `preprocess` is ours
+ADVICE = "pre-processing before quantization"  # in a warning for every model; the parameter `preprocess` does it
 
 
 def require_types(context: Context, op_types: Collection[str] | None) -> None:
-    """Refuse a list of no types of operators, which the quantizers take for all of them."""
+    """Refuse an empty list of operator types, which the quantizers take for all types."""
     if op_types is not None and not op_types:
         raise StageFailed(
             context.stage, "`op_types` is empty", hint="name what is to be quantized, or leave it out for all types"
@@ -29,7 +29,7 @@ def require_types(context: Context, op_types: Collection[str] | None) -> None:
 
 
 def integer_weights(model: ModelProto) -> list[str]:
-    """Names of the weights of more than one axis that are stored in at most 16 bits as integers, or as 8-bit floats."""
+    """Return the names of weights with several axes stored as integers of at most 16 bits, or as 8-bit floats."""
     from onnx import TensorProto
 
     from orun.stages._graph.io import tensors
@@ -41,37 +41,39 @@ def integer_weights(model: ModelProto) -> list[str]:
     return [tensor.name for tensor in tensors(model) if tensor.data_type in types and len(tensor.dims) > 1]
 
 
-def nothing(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
-    """That nothing could be quantized, and why: as a rule what is given, or that its weights are in float64."""
+def nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
+    """Return the error that nothing could be quantized; weights in float64 replace the given reason."""
     from onnx import TensorProto
 
     from orun.stages._graph.io import tensors
 
-    doubles = [one.name for one in tensors(model) if one.data_type == TensorProto.DOUBLE and len(one.dims) > 1]
+    doubles = [item.name for item in tensors(model) if item.data_type == TensorProto.DOUBLE and len(item.dims) > 1]
     if doubles:
-        why = f"{', '.join(doubles)}: in float64, and what is quantized is float32"
+        why = f"{', '.join(doubles)}: in float64, and only float32 is quantized"
         hint = "export the model in float32 (`module.float()` in PyTorch)"
     return StageFailed(context.stage, "nothing in the model could be quantized", why=why, hint=hint)
 
 
 def require_integers(context: Context, model: ModelProto, why: str) -> int:
-    """How many such weights there are, listed in the log.
+    """Return the number of integer weights, which the log lists.
 
     Raises:
         StageFailed: when there are none; `why` says what could have been quantized.
     """
     weights = integer_weights(model)
     if not weights:
-        raise nothing(context, model, why, "look at `op_types` and `exclude`")
+        raise nothing_quantized(context, model, why, "look at `op_types` and `exclude`")
     context.log.info("%d weights in few bits:\n  %s", len(weights), "\n  ".join(weights))
     return len(weights)
 
 
 def require_scales(context: Context, model: ModelProto) -> None:
-    """Refuse ranges that are infinite, as those of a mask's minus infinity: by such a scale every value becomes 0.
+    """Refuse infinite ranges, such as those of a mask's minus infinity: their scale turns every value into 0.
+
+    ONNX Runtime's quantizer accepts them, as of 1.31.
 
     Raises:
-        StageFailed: names the values; ONNX Runtime's quantizer lets them pass, as of 1.31.
+        StageFailed: when there are such ranges; names the values.
     """
     scales = [tensor for tensor in model.graph.initializer if tensor.name.endswith(SCALE)]
     if names := [name.removesuffix(SCALE) for name in not_finite(scales)]:
@@ -85,13 +87,13 @@ def require_scales(context: Context, model: ModelProto) -> None:
 
 @contextmanager
 def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
-    """Let what a quantizer raises inside be a failure of the stage; of weights that are not finite it only asserts.
+    """Turn errors of a quantizer into failures of the stage, and keep its standing advice out of the log.
 
-    What it advises at every model is kept out of the log.
+    For weights that are not finite the quantizer only has an assertion: the failure names them.
 
     Args:
         context: of the stage.
-        path: of the float model.
+        path: path of the float model.
         hint: what to do instead.
     """
     from orun.stages._graph.io import load_graph
@@ -114,21 +116,21 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
 
 @contextmanager
 def _without_advice() -> Iterator[None]:
-    def heeded(record: logging.LogRecord) -> bool:
+    def is_wanted(record: logging.LogRecord) -> bool:
         return ADVICE not in record.getMessage()
 
     root = logging.getLogger()
-    root.addFilter(heeded)
+    root.addFilter(is_wanted)
     try:
         yield
     finally:
-        root.removeFilter(heeded)
+        root.removeFilter(is_wanted)
 
 
 def not_finite(weights: Iterable[TensorProto], folder: Path = Path()) -> list[str]:
-    """Names of the floating-point tensors that hold NaN or infinity, read one at a time from the folder."""
+    """Return the names of floating-point tensors that hold NaN or infinity, read one at a time from the folder."""
     import numpy as np
     from onnx import numpy_helper
 
-    arrays = ((one.name, numpy_helper.to_array(one, str(folder))) for one in weights)
+    arrays = ((weight.name, numpy_helper.to_array(weight, str(folder))) for weight in weights)
     return [name for name, array in arrays if array.dtype.kind == "f" and not np.isfinite(array).all()]

@@ -1,4 +1,4 @@
-"""Pairs of QuantizeLinear and DequantizeLinear that are taken out again, of tensors that are to stay float."""
+"""Removal of QuantizeLinear and DequantizeLinear pairs from tensors that are to stay float."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-# What ONNX Runtime's quantizer appends to the names of tensors: of an output of the graph, and of a weight.
+# Suffixes that ONNX Runtime's quantizer gives to the names of graph outputs and of weights.
 BEFORE, INTEGERS = "_QuantizeLinear_Input", "_quantized"
 
 
-def leave(context: Context, path: Path, result: ModelProto, include: Sequence[str], exclude: Sequence[str]) -> None:
-    """Leave the tensors in float that are not to be rounded.
+def keep_in_float(
+    context: Context, path: Path, result: ModelProto, include: Sequence[str], exclude: Sequence[str]
+) -> None:
+    """Keep tensors in float that are not to be quantized.
 
     Args:
         context: of the stage.
-        path: of the float model.
-        result: made of it.
-        include: names of the only tensors to round; all when empty.
-        exclude: names of those to leave.
+        path: path of the float model.
+        result: the quantized model; changed in place.
+        include: names of the only tensors to quantize; all when empty.
+        exclude: names of tensors to keep in float.
     """
     from orun.stages._graph.io import load
 
@@ -33,22 +35,22 @@ def leave(context: Context, path: Path, result: ModelProto, include: Sequence[st
         return name in exclude or bool(include and name not in include)
 
     weights = {tensor.name: tensor for tensor in load(path).graph.initializer}
-    left = leave_in_float(result, weights, stays)
-    context.log.info("%d tensors stay float:\n  %s", len(left), "\n  ".join(left))
+    names = remove_pairs(result, weights, stays)
+    context.log.info("%d tensors stay float:\n  %s", len(names), "\n  ".join(names))
 
 
-def leave_in_float(
+def remove_pairs(
     model: ModelProto, weights: Mapping[str, TensorProto], stays: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Let tensors be float again, in place.
+    """Remove the pairs of some tensors, in place.
 
     Args:
         model: with pairs, as ONNX Runtime's quantizer leaves it.
-        weights: of the float model, by name.
-        stays: whether the tensor of that name is to be float.
+        weights: weights of the float model, by name.
+        stays: whether the tensor of a name is to stay float.
 
     Returns:
-        The names of those that were not, in the order of the graph.
+        Names of the tensors that had a pair, in the order of the graph.
     """
     graph = model.graph
     outputs = {value.name for value in graph.output}
@@ -57,30 +59,30 @@ def leave_in_float(
     for node in graph.node:
         for name in node.input:
             readers[name].append(node)
-    called: dict[str, str] = {}  # what there was, and what takes its place
-    gone: dict[str, NodeProto] = {}  # by what they yield
-    found: dict[str, None] = {}
+    renamed: dict[str, str] = {}
+    removed: dict[str, NodeProto] = {}  # by their output
+    names: dict[str, None] = {}
     for node in graph.node:
         source = node.input[0] if node.op_type in (QUANTIZE, DEQUANTIZE) else ""
-        if node.op_type == QUANTIZE and (source in called or stays(source.removesuffix(BEFORE))):
-            gone[node.output[0]] = node
-            found.setdefault(called.get(source, source).removesuffix(BEFORE))
+        if node.op_type == QUANTIZE and (source in renamed or stays(source.removesuffix(BEFORE))):
+            removed[node.output[0]] = node
+            names.setdefault(renamed.get(source, source).removesuffix(BEFORE))
             for reader in readers[node.output[0]]:
-                gone[reader.output[0]] = reader
-                was, now = reader.output[0], called.get(source, source)
-                called.update({now: was} if was in outputs else {was: now})
+                removed[reader.output[0]] = reader
+                old, new = reader.output[0], renamed.get(source, source)
+                renamed.update({new: old} if old in outputs else {old: new})
         elif source in stored and source.endswith(INTEGERS) and stays(name := source.removesuffix(INTEGERS)):
-            gone[node.output[0]], called[node.output[0]] = node, name
-            found.setdefault(name)
+            removed[node.output[0]], renamed[node.output[0]] = node, name
+            names.setdefault(name)
             graph.initializer.append(weights[name])
-    kept = [node for node in graph.node if node.output[0] not in gone]
+    kept = [node for node in graph.node if node.output[0] not in removed]
     for node in kept:
-        node.input[:] = [called.get(name, name) for name in node.input]
-        node.output[:] = [called.get(name, name) for name in node.output]
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed.get(name, name) for name in node.output]
     del graph.node[:]
     graph.node.extend(kept)
-    _drop_unread(model, {name for node in gone.values() for name in node.input} & stored)
-    return tuple(found)
+    _drop_unread(model, {name for node in removed.values() for name in node.input} & stored)
+    return tuple(names)
 
 
 def _drop_unread(model: ModelProto, names: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""SmoothQuant: outliers of activations move into the weights that they are multiplied with, before both are rounded.
+"""SmoothQuant: move outliers of activations into the weights that multiply them, before both are rounded.
 
 Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models", 2023: channel j
 of an activation X is divided by `s[j] = max|X[j]| ** alpha / max|W[j]| ** (1 - alpha)`, and row j of the weights W is
@@ -12,9 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from orun.stages.quantize._calibration import watched
+from orun.errors import StageFailed
+from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+from orun.stages._graph.io import save
+from orun.stages.contract import Context
+from orun.stages.quantize._calibration import rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,27 +30,65 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 MATRIX = 2  # axes of a weight
-LEAST = 1e-5  # of a largest value, so that nothing is divided by zero
+LEAST = 1e-5  # lower bound of a maximum, so that nothing is divided by zero
 PRODUCTS = ("MatMul", "Gemm")
 
 
-def smooth(model: ModelProto, alpha: float, dataset: Dataset, wanted: Callable[[NodeProto], bool]) -> list[str]:
+def smooth_checked(
+    context: Context,
+    model: ModelProto,
+    alpha: float,
+    dataset: Dataset,
+    is_selected: Callable[[NodeProto], bool],
+    trial: Trial,
+) -> None:
+    """Smooth a model in place, and check that it still computes the same.
+
+    Args:
+        context: of the stage; `context.result` is used for the check and is empty afterwards.
+        model: as `smooth` takes it.
+        alpha: how much of the outliers moves into the weights, 0 to 1.
+        dataset: typical inputs.
+        is_selected: whether a node is to be quantized.
+        trial: inputs of the check.
+
+    Raises:
+        StageFailed: when no product can be smoothed, or the smoothed model computes something else.
+    """
+    names = smooth(model, alpha, dataset, is_selected)
+    if not names:
+        raise StageFailed(
+            context.stage,
+            "`smooth` found nothing to do",
+            why="no MatMul or Gemm that is to be quantized has a constant matrix on its right",
+            hint="leave `smooth` out, or look at `op_types`, `include` and `exclude`",
+        )
+    context.log.info("%d products with smoothed inputs:\n  %s", len(names), "\n  ".join(names))
+    save(model, context.result)  # the quantized model replaces it
+    tolerance = Tolerance(1e-4, 1e-3)
+    check_against_input(context, "the smoothed float model", trial, tolerance, hint="leave `smooth` out")
+    onnx.load_external_data_for_model(model, str(context.output))  # `save` empties tensors in external data
+    for path in context.output.iterdir():
+        path.unlink()
+
+
+def smooth(model: ModelProto, alpha: float, dataset: Dataset, is_selected: Callable[[NodeProto], bool]) -> list[str]:
     """Rewrite a model so that the inputs of its matrix products have channels of like size; it computes the same.
 
-    A LayerNormalization whose output goes into such products alone takes the factors into its own scale and bias; any
+    A LayerNormalization whose output goes into such products alone takes the factors into its own scale and bias. Any
     other activation gets a Mul of its own.
 
     Args:
         model: whole in memory, with the types of its values declared; changed in place.
         alpha: how much of the outliers moves into the weights, 0 to 1.
         dataset: typical inputs.
-        wanted: whether a node is one to be quantized.
+        is_selected: whether a node is to be quantized.
 
     Returns:
-        names of the products whose input is smoother.
+        Names of the products with smoothed inputs.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    groups = _groups(model, weights, wanted)
+    groups = _groups(model, weights, is_selected)
     largest = _largest(model, list(groups), dataset)
     uses = [name for node in model.graph.node for name in node.input]
     uses += [value.name for value in model.graph.output]
@@ -61,12 +104,12 @@ def smooth(model: ModelProto, alpha: float, dataset: Dataset, wanted: Callable[[
 
 
 def _groups(
-    model: ModelProto, weights: Mapping[str, TensorProto], wanted: Callable[[NodeProto], bool]
+    model: ModelProto, weights: Mapping[str, TensorProto], is_selected: Callable[[NodeProto], bool]
 ) -> dict[str, list[NodeProto]]:
-    """The products to be quantized whose right side is a constant matrix, by what they take."""
+    """Return the products to be quantized whose right side is a constant matrix, by their left input."""
     groups: dict[str, list[NodeProto]] = defaultdict(list)
     for node in model.graph.node:
-        if node.op_type not in PRODUCTS or node.domain or not wanted(node) or _attribute(node, "transA"):
+        if node.op_type not in PRODUCTS or node.domain or not is_selected(node) or _attribute(node, "transA"):
             continue
         weight = weights.get(node.input[1])
         fits = weight is not None and len(weight.dims) == MATRIX and weight.data_type == TensorProto.FLOAT
@@ -80,19 +123,19 @@ def _attribute(node: NodeProto, name: str) -> int:
 
 
 def _matrix(node: NodeProto, weights: Mapping[str, TensorProto]) -> Floats:
-    """The weights of a product, a row for each channel of what it takes."""
+    """Return the weights of a product, `[input channels, output channels]`."""
     matrix: Floats = numpy_helper.to_array(weights[node.input[1]])
     return matrix.T if _attribute(node, "transB") else matrix
 
 
 def _largest(model: ModelProto, names: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
-    """The largest absolute value of each channel (the last axis) of these values over the dataset."""
-    found: dict[str, Floats] = {}
-    for values in watched(model, names, dataset):
+    """Return the largest absolute value of each channel (the last axis) of these values over the dataset."""
+    largest: dict[str, Floats] = {}
+    for values in rows_of(model, names, dataset):
         for name, rows in values.items():
-            one = np.abs(rows).max(axis=0)
-            found[name] = np.maximum(found.get(name, one), one)
-    return found
+            channels = np.abs(rows).max(axis=0)
+            largest[name] = np.maximum(largest.get(name, channels), channels)
+    return largest
 
 
 def _factors(activations: Floats, rows: Floats, alpha: float) -> Floats:
@@ -110,7 +153,7 @@ def _scale_weight(
 def _scale_normalization(
     model: ModelProto, activation: str, weights: dict[str, TensorProto], factors: Floats, uses: list[str]
 ) -> bool:
-    """Divide what a LayerNormalization yields; False when something else yields the value."""
+    """Divide the output of a LayerNormalization; return False when another operator yields the value."""
     (maker,) = [node for node in model.graph.node if activation in node.output] or [None]
     if maker is None or maker.op_type != "LayerNormalization" or activation != maker.output[0]:
         return False
@@ -126,23 +169,21 @@ def _scale_normalization(
 def _replace(
     model: ModelProto, node: NodeProto, place: int, value: Floats, weights: dict[str, TensorProto], uses: list[str]
 ) -> None:
-    """Give a node another weight; one that others use stays as it is."""
+    """Give a node another weight; a weight that other nodes use too stays as it is."""
     name = node.input[place]
     if uses.count(name) > 1:
         uses.remove(name)
-        name = _unused(f"{name}_smooth", weights)
+        name = f"{name}_smooth"
+        while name in weights:
+            name += "_"
         node.input[place] = name
         uses.append(name)
         weights[name] = model.graph.initializer.add()
     weights[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name))
 
 
-def _unused(name: str, taken: Mapping[str, object]) -> str:
-    return _unused(f"{name}_", taken) if name in taken else name
-
-
 def _insert(model: ModelProto, activation: str, nodes: Sequence[NodeProto], factors: Floats) -> None:
-    """Divide a value on its way into these nodes."""
+    """Divide a value before these nodes read it."""
     graph = model.graph
     factor, smoothed = f"{activation}_smooth_factor", f"{activation}_smooth"
     graph.initializer.append(numpy_helper.from_array(1 / factors, factor))

@@ -1,7 +1,7 @@
 """Store weights in 8 bits and quantize activations while the model runs, with ONNX Runtime.
 
-No calibration data is needed. That the result still works is checked on made-up inputs (it runs, and every output is
-finite); how good it is takes real ones: put `measure/accuracy` after it.
+No calibration data is needed. The stage checks on made-up inputs that the result runs and that every output is finite.
+To find out how accurate it is, put `measure/accuracy` after it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from orun.stages.quantize._integers import quantizing, require_integers, require
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-ROOM = 3.2  # times the weights is held at once
-ATTENTION_BIAS = 5  # its place among the inputs of ONNX Runtime's Attention
+WEIGHT_COPIES = 3.2  # peak memory as a multiple of the weights
+ATTENTION_BIAS = 5  # index of the bias among the inputs of ONNX Runtime's Attention
 
 
 @dataclass(frozen=True)
 class Params:
-    """What is quantized, and how."""
+    """Parameters of `quantize/dynamic`."""
 
     weight_type: Annotated[Literal["int8", "uint8"], Doc("How weights are stored.")] = "int8"
     per_channel: Annotated[
-        bool, Doc("One scale for each output channel: more exact wherever channels differ, and about as fast.")
+        bool, Doc("One scale for each output channel: more exact if channels differ, and about as fast.")
     ] = False
     reduce_range: Annotated[
         bool,
@@ -67,11 +67,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
-    from orun.stages.memory_headroom import require_room
+    from orun.stages.memory_headroom import require_memory
 
     require_types(context, params.op_types)
-    require_room(context, ROOM)
-    with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
+    require_memory(context, WEIGHT_COPIES)
+    with TemporaryDirectory(dir=".") as folder:  # the quantizer writes temporary files next to its input
         path = Path(folder, "float.onnx")
         op_types = _prepare(context, params, path)
         with quantizing(context, path, "leave nodes out: `exclude`"):
@@ -85,18 +85,18 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _prepare(context: Context, params: Params, path: Path) -> list[str]:
-    """Write the float model that is going to be quantized, and let go of it; the types of operators to quantize."""
+    """Write the float model to a path; return the types of operators to quantize."""
     from orun.stages._graph.io import load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimized
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
-    _require_whole(context, model, params)
+    _require_unbiased(context, model, params)
     model = add_types(model)
     for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it
         value.type.tensor_type.ClearField("shape")
     save(model, path, external=True)
-    if not (op_types := _op_types(model, params)):  # which ONNX Runtime would take for all of them
+    if not (op_types := _op_types(model, params)):  # ONNX Runtime would take an empty list for all types
         raise StageFailed(
             context.stage,
             "nothing in the model could be quantized",
@@ -106,8 +106,8 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     return op_types
 
 
-def _require_whole(context: Context, model: ModelProto, params: Params) -> None:
-    """Refuse an Attention whose bias (mask, positions) ONNX Runtime's quantizer would drop, as of 1.31."""
+def _require_unbiased(context: Context, model: ModelProto, params: Params) -> None:
+    """Refuse an Attention with a bias (mask, positions), which ONNX Runtime's quantizer would drop, as of 1.31."""
     if params.op_types is not None and "Attention" not in params.op_types:
         return
     biased = [
@@ -128,7 +128,10 @@ def _require_whole(context: Context, model: ModelProto, params: Params) -> None:
 
 
 def _op_types(model: ModelProto, params: Params) -> list[str]:
-    """Without Attention where it is the standard's, which ONNX Runtime's quantizer takes for its own, as of 1.31."""
+    """Return the types to quantize, without the standard's Attention.
+
+    ONNX Runtime's quantizer takes that for its own operator of this name, as of 1.31.
+    """
     from onnxruntime.quantization.registry import IntegerOpsRegistry
 
     from orun.stages._graph.domains import STANDARD
@@ -139,7 +142,7 @@ def _op_types(model: ModelProto, params: Params) -> list[str]:
 
 
 def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
-    """The quantized model, made of the one at a path in a folder of its own."""
+    """Return the quantized model; temporary files go next to the source."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     from orun.stages._graph.io import load
@@ -156,6 +159,6 @@ def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
         nodes_to_exclude=params.exclude,
         use_external_data_format=True,
     )
-    made = load(result)
-    sort_nodes(made.graph)  # the quantizer does not see what the graphs of an If or Loop take from around them
-    return made
+    model = load(result)
+    sort_nodes(model.graph)  # the quantizer does not see which outer values the graphs of an If or Loop read
+    return model

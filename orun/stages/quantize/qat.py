@@ -1,27 +1,28 @@
 """Make an integer model of one that was trained with fake quantization: its weights become stored integers.
 
-Such a model rounds its weights and activations while it is trained, and holds pairs of QuantizeLinear and
-DequantizeLinear for it, whose scales training has found: no calibration is needed. Where they come from:
+Such a model rounds its weights and activations while it is trained. It holds pairs of QuantizeLinear and
+DequantizeLinear whose scales training has found, so that no calibration is needed. The pairs may come from:
 
-- PyTorch's FakeQuantize modules, placed by hand, by `prepare_qat` or `prepare_qat_fx`: `convert/torch` takes the
-  trained module, before `convert`, by either exporter. It fixes the ranges, also those of the fused variant that
-  PyTorch's defaults use, and folds a batch normalisation that was trained within its convolution. After `convert` it
-  takes `exporter: torchscript`.
-- torchao's `prepare_qat_pt2e` and `convert_pt2e` (tried: 0.18): `convert/torch` takes the converted module by
-  `exporter: dynamo`, or its program in a `.pt2` file, which needs torchao no more.
-- TensorFlow's `fake_quant_with_min_max_vars`, also per channel, in layers of one's own: `convert/tensorflow`.
-  `tensorflow_model_optimization` knows no Keras 3.
-- Whatever else made the pairs: `convert/onnx`.
+- PyTorch's FakeQuantize modules, placed by hand, by `prepare_qat` or by `prepare_qat_fx`. Pass the trained module,
+  before `convert`, to `convert/torch`; either exporter works. It fixes the ranges, also those of the fused variant that
+  PyTorch's defaults use, and folds a batch normalisation that was trained within its convolution. After `convert`, use
+  `exporter: torchscript`.
+- torchao's `prepare_qat_pt2e` and `convert_pt2e` (tried: 0.18). Pass the converted module to `convert/torch` with
+  `exporter: dynamo`, or its program in a `.pt2` file, which no longer needs torchao.
+- TensorFlow's `fake_quant_with_min_max_vars`, also per channel, in layers of your own: `convert/tensorflow`.
+  `tensorflow_model_optimization` does not support Keras 3.
+- Any other tool: `convert/onnx`.
 
-Weights that are stored rounded, as TensorFlow's converter leaves them, get their integers back: where in each output
-channel all values are whole multiples of one number, with at most 255 steps between them. Integers may be cut off to
-fewer than 8 bits: PyTorch's defaults train activations in 7.
+Weights that are stored rounded, as TensorFlow's converter leaves them, get their integers back. This works if all
+values of each output channel are whole multiples of one number, with at most 255 steps between them. Integers may be
+cut off to fewer than 8 bits: PyTorch's defaults train activations in 7.
 
-What is checked: every pair is one that a runtime can turn into integers; the model without its float weights computes
-what the fake quantization computes (within rounding of float32, on a session that does not touch the pairs); and run
-in integers, no output is further from it than `steps`.
-`in_float` counts the products that ONNX Runtime still runs in float on a CPU: those with an input that is not
-quantized, or whose own output, after its activation, is not. The log names them.
+The stage checks that a runtime can turn every pair into integers. It checks that the model without its float weights
+computes what the fake quantization computes, within rounding of float32, on a session that does not touch the pairs.
+And it checks that no output is off by more than `steps` when the model runs in integers.
+
+`in_float` counts the products that ONNX Runtime still runs in float on a CPU: an input of theirs is not quantized, or
+their output, after its activation, is not. The log names them.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 LEVELS = 255  # steps of 8 bits
-ROUNDING = 1e-5  # of float32, as a part of the output's range
+ROUNDING = 1e-5  # error of float32 relative to the output's range
 
 
 @dataclass(frozen=True)
 class Params:
-    """How far the integer model may be from the one that was trained, and on which inputs."""
+    """Parameters of `quantize/qat`."""
 
     steps: Annotated[
         float,
         Doc(
-            "Most steps that integers may be off the fake quantization: those of an output that is itself rounded, or "
-            "255ths of its range where these are larger."
+            "Most steps by which integers may differ from the fake quantization. A step is that of a rounded output, "
+            "or a 255th of the output's range if that is larger."
         ),
         Range(0),
     ] = 2.0  # fmt: skip
@@ -76,7 +77,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.quantize._grids import store_integers
     from orun.stages.quantize._integers import require_integers
 
-    # ONNX Runtime folds constants, a weight that is quantized into its integers, and drops a pair that repeats another.
+    # ONNX Runtime folds constants, among them quantized weights, and drops a pair that repeats another.
     model = optimized(context.model(), "basic", (*IN_THE_WAY, *PAIR_OPTIMIZERS))
     check_pairs(context, model)
     if rounded := store_integers(model):
@@ -84,20 +85,20 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     quantized = require_integers(context, model, "no weight of a product is rounded, by a QuantizeLinear or beforehand")
     tidy_domains(model)
     save(model, context.result)
-    left = in_float(optimized(context.result, "extended"))
-    if left:
-        text = "%d products run in float, as an input or what comes out is not quantized:\n  %s"
-        context.log.warning(text, len(left), "\n  ".join(left))
+    floats = in_float(optimized(context.result, "extended"))
+    if floats:
+        text = "%d products run in float, because an input or the output is not quantized:\n  %s"
+        context.log.warning(text, len(floats), "\n  ".join(floats))
     return {
         **weigh(context.result),
         "quantized": Metric(quantized, better="higher"),
-        "in_float": Metric(len(left), better="lower"),
+        "in_float": Metric(len(floats), better="lower"),
         "max_abs_error": _compare(context, params, model),
     }
 
 
 def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
-    """Compare the result with the model that was trained, as it is written and as it runs; the latter's error."""
+    """Compare the result with the trained model, as written and as it runs; return the error as it runs."""
     import numpy as np
 
     from orun.core.targets import Target
@@ -114,7 +115,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     rounded = steps_of(model)
     for place, name in enumerate(names):
         right = [[values[place]] for values in expected]
-        span = float(max(np.ptp(one) for (one,) in right))
+        span = float(max(np.ptp(value) for (value,) in right))
         step = max(span / LEVELS, rounded.get(name, 0.0))
         for target, allowed in ((written, ROUNDING * span), (None, params.steps * step)):
             agreement = Agreement(
@@ -125,8 +126,8 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
                 hint="give inputs like those of training, `inputs: file.py:function`, or allow more `steps`",
             )
             if target is None:
-                found = check_result(context, agreement, tries, right)
+                error = check_result(context, agreement, tries, right)
             else:
-                found = check(context, agreement, tries, right, session(context.result, [name], target))
-            worst = max(worst, found.value)
+                error = check(context, agreement, tries, right, session(context.result, [name], target))
+            worst = max(worst, error.value)
     return Metric(worst, better="lower")

@@ -1,30 +1,33 @@
 """Store weights and activations in 8 or 16 bits, with ranges of activations measured beforehand, with ONNX Runtime.
 
-`dataset` holds typical inputs, in any form that `measure/accuracy` takes: the ranges are those of the values that they
-bring about. Without one, inputs are made up from the model's signature, which suits trying a pipeline out and no
-release: the ranges of noise are not those of data.
+`dataset` holds typical inputs, in any form that `measure/accuracy` takes. The ranges are measured while the model runs
+on them. Without a dataset, inputs are made up from the model's signature. That is enough to try a pipeline, but not for
+a release: noise has other ranges than data.
 
-8-bit floats, `float8e4m3fn`, are for accelerators that have them, on none of which this was tried: what Conv, Gemm and
-MatMul take is rounded, with the largest magnitude at 448. With all products of MiniLM so its embeddings keep a cosine
-of 0.996 to those in float. ONNX Runtime's CPU computes such a model in float. Up to 1.31 it opens it only where it
-makes no operators on integers of the pairs: `session.disable_quant_qdq: 1` below `session` of the target, or
-`graph_optimization_level: basic`. Its own method for them, `Distribution`, is refused: it cuts off what is beyond 4.5
-standard deviations (MiniLM: a cosine of 0.70), and loses a Relu before what it rounds. For integers `distribution` is
-ACIQ: the range of the least error for normal or Laplacian values. Outliers that matter, as transformers have them, it
-cuts off, too (all products of MiniLM: 0.76, and 0.90 with `smooth: 0.5`, where `minmax` keeps 0.93).
+The stage checks on made-up inputs that the result runs and that every output is finite. To find out how accurate it is,
+put `measure/accuracy` after it, with other data than it was calibrated on. With `smooth`, the float model is first
+rewritten so that it rounds better, and checked to compute the same.
 
-Nodes that masks pass through stay in float, and a note names them: an integer range that holds the very low numbers
-with which a mask hides keys would round all scores to one value. So do nodes that compute with infinite values.
+Nodes that attention masks or infinite values pass through stay in float, and a note names them. A mask hides keys with
+very low numbers, and an integer range that holds these would round all scores to one value.
 
-That the result still works is checked on made-up inputs (it runs, and every output is finite); how good it is takes
-other data than it was calibrated on: put `measure/accuracy` after it. With `smooth`, the float model is first rewritten
-so that it rounds better, and checked to compute the same.
+`method: distribution` is ACIQ: the range of the least error for normal or Laplacian values. It also cuts off outliers
+that matter to transformers. With all products of MiniLM quantized, embeddings keep a cosine of 0.76 to those in float
+(0.90 with `smooth: 0.5`), where `minmax` keeps 0.93.
+
+8-bit floats, `float8e4m3fn`, are for accelerators that have them; none was at hand to try. The inputs of Conv, Gemm and
+MatMul are rounded, with the largest magnitude at 448. With all products of MiniLM rounded so, embeddings keep a cosine
+of 0.996. ONNX Runtime's CPU computes such a model in float. Up to 1.31 it opens it only if it does not fuse the pairs
+into integer operators: set `session.disable_quant_qdq: 1` below `session` of the target, or
+`graph_optimization_level: basic`. ONNX Runtime's own method for 8-bit floats, `Distribution`, is refused: it cuts off
+values beyond 4.5 standard deviations (MiniLM: a cosine of 0.70), and loses a Relu before a rounded value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -51,14 +54,12 @@ Stored = Literal["int8", "uint8", "int16", "uint16", "float8e4m3fn"]
 METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
 PERCENTILE = 99.999
-MOST_TOLD = 8  # nodes that a note names
-
-ROOM = 3.2  # times the weights is held at once
+WEIGHT_COPIES = 3.2  # peak memory as a multiple of the weights
 
 
 @dataclass(frozen=True)
 class Params:
-    """What is quantized, how, and by which data."""
+    """Parameters of `quantize/static`."""
 
     dataset: Annotated[
         Examples | None,
@@ -68,29 +69,29 @@ class Params:
     method: Annotated[
         Literal["minmax", "entropy", "percentile", "distribution"],
         Doc(
-            "How a range is told from the values: `minmax` keeps all of them, `entropy` and `percentile` cut outliers "
-            "off; `distribution` cuts off what normal or Laplacian values rarely reach (ACIQ), with `format: qdq`."
+            "How a range follows from the values: `minmax` keeps all of them; `entropy` and `percentile` cut off "
+            "outliers; `distribution` cuts off what normal or Laplacian values rarely reach (ACIQ), with `format: qdq`."
         ),
     ] = "minmax"
     percentile: Annotated[
         float | None,
-        Doc("With `method: percentile`: how much of the values stays in range; 99.999 when left out."),
+        Doc("With `method: percentile`: how many percent of the values stay in range; 99.999 when left out."),
         Range(50, 100),
     ] = None
     moving_average: Annotated[bool, Doc("With `minmax`: average the bounds of the examples.")] = False
     format: Annotated[
         Literal["qdq", "qoperator"],
-        Doc("Pairs of QuantizeLinear and DequantizeLinear, which every provider reads, or operators on integers."),
+        Doc("Pairs of QuantizeLinear and DequantizeLinear, which every provider reads, or integer operators."),
     ] = "qdq"
     activation_type: Annotated[Stored, Doc("How activations are stored.")] = "uint8"
     weight_type: Annotated[Stored, Doc("How weights are stored.")] = "int8"
     per_channel: Annotated[bool, Doc("One scale for each output channel of a weight.")] = False
     reduce_range: Annotated[
-        bool, Doc("Use 7 of the 8 bits for weights, as x86-64 processors without VNNI instructions need it.")
+        bool, Doc("Use 7 of the 8 bits for weights. x86-64 processors without VNNI instructions need it.")
     ] = False
-    symmetric: Annotated[bool, Doc("Ranges of activations with zero in the middle; GPUs need them.")] = False
+    symmetric: Annotated[bool, Doc("Centre the ranges of activations on zero; GPUs need it.")] = False
     op_types: Annotated[
-        list[str] | None, Doc("Types of operators to quantize; all that ONNX Runtime can when left out.")
+        list[str] | None, Doc("Types of operators to quantize; all that ONNX Runtime can quantize when left out.")
     ] = None
     include: Annotated[list[str], Doc("Names of the only nodes to quantize; all when empty.")] = field(
         default_factory=list
@@ -98,7 +99,9 @@ class Params:
     exclude: Excluded = field(default_factory=list)
     include_tensors: Annotated[
         list[str],
-        Doc("Names of the only values and weights to round; all of those nodes when empty. With `format: qdq`."),
+        Doc(
+            "Names of the only values and weights to quantize; all of the chosen nodes when empty. With `format: qdq`."
+        ),
     ] = field(default_factory=list)
     exclude_tensors: Annotated[list[str], Doc("Names of values and weights to leave in float; with `format: qdq`.")] = (
         field(default_factory=list)
@@ -106,14 +109,14 @@ class Params:
     smooth: Annotated[
         float | None,
         Doc(
-            "SmoothQuant's alpha, often 0.5: how much of the outliers among the channels that a MatMul or Gemm takes "
-            "moves into its weights."
+            "SmoothQuant's alpha, often 0.5: how much of the outliers in the input channels of a MatMul or Gemm moves "
+            "into its weights."
         ),
         Range(0, 1),
     ] = None
     overrides: Annotated[
         dict[str, Override],
-        Doc("Other types for some tensors, or what some nodes take and yield, by name; with `format: qdq`."),
+        Doc("Other types for some tensors, or for the inputs and outputs of some nodes, by name; with `format: qdq`."),
     ] = field(default_factory=dict)
     preprocess: Preprocess = True
     dims: Dims = field(default_factory=dict)
@@ -135,19 +138,19 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import load, save, weigh
-    from orun.stages.memory_headroom import require_room
+    from orun.stages.memory_headroom import require_memory
     from orun.stages.quantize._float8 import UNFUSED, to_float8
-    from orun.stages.quantize._pairs import leave
+    from orun.stages.quantize._pairs import keep_in_float
 
-    _require_possible(context, params)
-    require_room(context, ROOM)
+    _require_supported(context, params)
+    require_memory(context, WEIGHT_COPIES)
     if params.weight_type == FLOAT8:
-        context = replace(context, target=UNFUSED)  # what ONNX Runtime fuses has no such type
+        context = replace(context, target=UNFUSED)  # fused integer operators take no 8-bit floats
     with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
         prepared = _prepare(context, params, Path(folder, "float.onnx"))
         result = _quantize(context, params, prepared)
         if params.include_tensors or params.exclude_tensors:
-            leave(context, prepared.path, result, params.include_tensors, params.exclude_tensors)
+            keep_in_float(context, prepared.path, result, params.include_tensors, params.exclude_tensors)
         if params.weight_type == FLOAT8:
             to_float8(result, load(prepared.path))
     why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
@@ -165,51 +168,67 @@ def _trial(params: Params) -> Trial:
     return trial(params.dims, params.inputs, ranges_made_up=params.dataset is None)
 
 
-def _require_possible(context: Context, params: Params) -> None:
+def _is_selected(params: Params, node: NodeProto) -> bool:
+    """Return whether the parameters leave a node to be quantized."""
+    of_type = params.op_types is None or node.op_type in params.op_types
+    return of_type and node.name not in params.exclude and (not params.include or node.name in params.include)
+
+
+def _require_supported(context: Context, params: Params) -> None:
+    """Refuse parameters that exclude one another."""
     if FLOAT8 in (params.activation_type, params.weight_type):
         from orun.stages.quantize._float8 import require_float8
 
-        require_float8(context, params)
+        conflicts = {
+            "format: qoperator": params.format != "qdq",
+            "method: entropy": params.method == "entropy",
+            "overrides": bool(params.overrides),
+            "reduce_range": params.reduce_range,
+        }
+        types = (params.activation_type, params.weight_type)
+        require_float8(context, types, params.method, params.op_types or (), conflicts)
     require_types(context, params.op_types)
-    for name, asked, method in (
+    for name, is_set, method in (
         ("percentile", params.percentile is not None, "percentile"),
         ("moving_average", params.moving_average, "minmax"),
     ):
-        if asked and params.method != method:
+        if is_set and params.method != method:
             raise StageFailed(context.stage, f"`{name}` needs `method: {method}`, not {params.method}")
-    pairs = {name: bool(getattr(params, name)) for name in ("overrides", "include_tensors", "exclude_tensors")}
-    for name, asked in {**pairs, "method: distribution": params.method == "distribution"}.items():
-        if asked and params.format != "qdq":
+    needs_qdq = {name: bool(getattr(params, name)) for name in ("overrides", "include_tensors", "exclude_tensors")}
+    for name, is_set in {**needs_qdq, "method: distribution": params.method == "distribution"}.items():
+        if is_set and params.format != "qdq":
             raise StageFailed(context.stage, f"`{name}` needs `format: qdq`, not {params.format}")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is going to be quantized.
+    """Float model that is ready to be quantized.
 
     Attributes:
-        path: of the float model.
-        ranks: how many axes each of its inputs has.
-        dataset: typical values of these.
-        overrides: other types for some of its tensors, as ONNX Runtime takes them.
-        masks: names of nodes that stay in float, because masks pass through them.
+        path: path of the float model.
+        ranks: number of axes of each input.
+        dataset: typical values of the inputs.
+        overrides: other types for some tensors, as ONNX Runtime takes them.
+        masked: names of nodes that stay in float, because masks pass through them.
     """
 
     path: Path
     ranks: Mapping[str, int]
     dataset: Dataset
     overrides: Mapping[str, Any]
-    masks: tuple[str, ...]
+    masked: tuple[str, ...]
 
 
 def _prepare(context: Context, params: Params, path: Path) -> Prepared:
-    """Write the float model, and let go of it."""
+    """Write the float model to a path."""
     from orun.stages._graph.io import input_names, load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimized
     from orun.stages._graph.precision import tensor_overrides
     from orun.stages._graph.signature import ranks_of
-    from orun.stages.quantize._calibration import typical
+    from orun.stages.quantize._calibration import calibration_data
     from orun.stages.quantize._clipping import with_bounds
+    from orun.stages.quantize._masks import exclude_masks
+    from orun.stages.quantize._smoothing import smooth_checked
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     names = [node.name for node in model.graph.node]
@@ -221,74 +240,17 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known("include_tensors", params.include_tensors, tensors)
     require_known("exclude_tensors", params.exclude_tensors, tensors)
     inputs = input_names(model)
-    dataset = typical(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
+    dataset = calibration_data(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
+    is_selected = partial(_is_selected, params)
     if params.smooth is not None:
-        _smooth(context, model, params, dataset)
+        smooth_checked(context, model, params.smooth, dataset, is_selected, _trial(params))
     overrides = tensor_overrides(model, params.overrides, per_channel=params.per_channel)
-    masks = _masks(context, params, model, dataset)
+    masked = exclude_masks(context, model, dataset, is_selected)
     if params.method == "distribution":
         overrides = with_bounds(model, dataset, overrides, params.activation_type)
     ranks = {name: rank for name, rank in ranks_of(model).items() if name in inputs}
     save(model, path, external=True)
-    return Prepared(path, ranks, dataset, overrides, masks)
-
-
-def _masks(context: Context, params: Params, model: ModelProto, dataset: Dataset) -> tuple[str, ...]:
-    """Names of the nodes that stay in float because masks pass through; nodes without a name get one."""
-    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
-
-    from orun.stages.quantize._masks import mask_nodes
-
-    found = mask_nodes(model, dataset)
-    for node in found:
-        node.name = node.name or node.output[0]
-    types = params.op_types or {*QDQRegistry, *QLinearOpsRegistry}
-    told = [
-        node.name
-        for node in found
-        if node.op_type in types
-        and node.name not in params.exclude
-        and (not params.include or node.name in params.include)
-    ]
-    if told:
-        context.log.info(
-            "%d nodes stay in float, as masks or infinite values pass through:\n  %s", len(told), "\n  ".join(told)
-        )
-        more = f" and {len(told) - MOST_TOLD} more, which the log names" if len(told) > MOST_TOLD else ""
-        context.note(
-            f"{len(told)} nodes stay in float, because attention masks or infinite values pass through them: "
-            f"{', '.join(told[:MOST_TOLD])}{more}"
-        )
-    return tuple(node.name for node in found)
-
-
-def _smooth(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> None:
-    """Smooth what is going to be quantized, and check that the float model still computes the same."""
-    import onnx
-
-    from orun.stages._graph.agreement import Tolerance, check_against_input
-    from orun.stages._graph.io import save
-    from orun.stages.quantize._smoothing import smooth
-
-    def wanted(node: NodeProto) -> bool:
-        of_type = params.op_types is None or node.op_type in params.op_types
-        return of_type and node.name not in params.exclude and (not params.include or node.name in params.include)
-
-    done = smooth(model, params.smooth or 0.0, dataset, wanted)
-    if not done:
-        raise StageFailed(
-            context.stage,
-            "`smooth` found nothing to do",
-            why="no MatMul or Gemm that is to be quantized has a constant matrix on its right",
-            hint="leave `smooth` out, or look at `op_types`, `include` and `exclude`",
-        )
-    context.log.info("%d products with smoothed inputs:\n  %s", len(done), "\n  ".join(done))
-    save(model, context.result)  # the quantized model takes its place
-    tolerance = Tolerance(1e-4, 1e-3)
-    check_against_input(context, "the smoothed float model", _trial(params), tolerance, hint="leave `smooth` out")
-    onnx.load_external_data_for_model(model, str(context.output))  # saving empties what goes beside the model
-    for path in context.output.iterdir():
-        path.unlink()
+    return Prepared(path, ranks, dataset, overrides, masked)
 
 
 def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProto:
@@ -296,14 +258,14 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     from orun.stages._graph.io import load
-    from orun.stages.quantize._calibration import histograms_told, reader_of
-    from orun.stages.quantize._float8 import AROUND, OPERATORS
+    from orun.stages.quantize._calibration import quantizing_static, reader_of
+    from orun.stages.quantize._float8 import OPERATORS, QUANTIZER_OPTIONS
 
     float8 = params.weight_type == FLOAT8
     result = prepared.path.with_name("quantized.onnx")
     reader = reader_of(context, prepared.dataset, prepared.ranks)
     # A mask may span all of float32, whose width overflows.
-    with histograms_told(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
+    with quantizing_static(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
         quantize_static(
             prepared.path,
             result,
@@ -315,16 +277,16 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
             activation_type=QuantType[TYPES.get(params.activation_type, "QInt8")],
             weight_type=QuantType[TYPES.get(params.weight_type, "QInt8")],
             nodes_to_quantize=params.include,
-            nodes_to_exclude=[*params.exclude, *prepared.masks],
+            nodes_to_exclude=[*params.exclude, *prepared.masked],
             use_external_data_format=True,
             calibrate_method=CalibrationMethod[METHODS.get(params.method, "MinMax")],
             extra_options={
                 "ActivationSymmetric": params.symmetric or float8,
-                **(AROUND if float8 else {}),
+                **(QUANTIZER_OPTIONS if float8 else {}),
                 "CalibMovingAverage": params.moving_average,
                 "CalibPercentile": PERCENTILE if params.percentile is None else params.percentile,
                 "TensorQuantOverrides": prepared.overrides,
-                # Histograms of examples that differ in shape cannot be taken together, only one after another.
+                # Histograms of examples that differ in shape can only be collected one example at a time.
                 "CalibStridedMinMax": 1
                 if reader.shapes_differ and params.method in ("entropy", "percentile")
                 else None,

@@ -1,9 +1,11 @@
 """Store the weights of matrix products in 4 or 8 bits, block by block; activations stay as they are.
 
 The products become MatMulNBits, an operator of ONNX Runtime, or, with `format: qdq`, DequantizeLinear before MatMul.
-No calibration data is needed but by `gptq`, which rounds so that the products of typical inputs stay near; it is orun's
-own, as that of ONNX Runtime 1.31 makes up for no error. That the result still works is checked on made-up inputs (it
-runs, and every output is finite); how good it is takes real ones: put `measure/accuracy` after it.
+Only `gptq` needs calibration data: it rounds so that the products of typical inputs change little. It is orun's own
+implementation, because the GPTQ of ONNX Runtime 1.31 does not compensate errors.
+
+The stage checks on made-up inputs that the result runs and that every output is finite. To find out how accurate it is,
+put `measure/accuracy` after it.
 """
 
 from __future__ import annotations
@@ -24,34 +26,33 @@ from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
-from orun.stages.quantize._integers import not_finite, nothing
+from orun.stages.quantize._integers import not_finite, nothing_quantized
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-INT4_FROM = 21  # version of the operator set that has 4-bit integers
+INT4_SINCE = 21  # operator set
 BYTE = 8
-SAMPLES = 128  # examples that GPTQ looks at
+SAMPLES = 128  # default number of examples for GPTQ
 
-
-EXCLUDED = "look at `exclude`"
-OTHERWISE = (
-    "`quantize/dynamic` and `quantize/static` quantize Gemm; it comes of `optimize/simplify` with `skip: []`, or of a "
-    "Linear of PyTorch on two axes"
+EXCLUDED_HINT = "look at `exclude`"
+GEMM_HINT = (
+    "`quantize/dynamic` and `quantize/static` quantize Gemm; it comes from `optimize/simplify` with `skip: []`, or "
+    "from a Linear of PyTorch on two axes"
 )
 
 
 @dataclass(frozen=True)
 class Params:
-    """What is quantized, and how."""
+    """Parameters of `quantize/weights`."""
 
     bits: Annotated[Literal[4, 8], Doc("Bits of a weight.")] = 4
     block_size: Annotated[Literal[16, 32, 64, 128, 256], Doc("Weights of a column that share a scale.")] = 32
     algorithm: Annotated[
         Literal["rtn", "hqq", "k_quant", "gptq"],
         Doc(
-            "`rtn` rounds to the nearest; `hqq` searches better scales, is slow, takes 4 bits and needs PyTorch; "
-            "`k_quant` weighs the larger weights more; `gptq` lets the weights that follow make up for an error."
+            "`rtn` rounds to the nearest; `hqq` searches better scales, is slow, has 4 bits only and needs PyTorch; "
+            "`k_quant` gives larger weights more weight; `gptq` compensates each error in the weights that follow."
         ),
     ] = "rtn"
     dataset: Annotated[
@@ -64,8 +65,8 @@ class Params:
     accuracy_level: Annotated[
         Literal[0, 1, 2, 3, 4],
         Doc(
-            "Least precision of the product: 1 float32, 2 float16, 3 bfloat16, 4 int8; 0 leaves it open. With `rtn` "
-            "and `gptq`."
+            "Least precision of the product: 1 float32, 2 float16, 3 bfloat16, 4 int8; 0 leaves it to ONNX Runtime. "
+            "With `rtn` and `gptq`."
         ),
     ] = 0
     format: Annotated[
@@ -87,7 +88,7 @@ SPEC = Spec(
 
 
 def packages(params: Params, _root: Path) -> Mapping[str, str]:
-    """What a parameter asks for."""
+    """Return the packages that a parameter needs."""
     return {"torch": "`algorithm: hqq`"} if params.algorithm == "hqq" else {}
 
 
@@ -95,22 +96,23 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.io import load, save, weigh
-    from orun.stages._graph.plain import hoist, inline, turn
+    from orun.stages._graph.plain import fold_transposes, hoist, inline
     from orun.stages.quantize._calibration import trial
 
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
     _require_supported(context, params, model)
     hoist(model)
-    turn(model)
+    fold_transposes(model)
     _require_finite(context, params, model)
     result = _gptq(context, params, model) if params.algorithm == "gptq" else _quantize(context, params, model)
-    made = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
-    quantized = sum(node.op_type == made for node in result.graph.node)
+    op_type = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
+    quantized = sum(node.op_type == op_type for node in result.graph.node)
     if not quantized:
         gemm = sum(node.op_type == "Gemm" for node in model.graph.node)
         why = "it has no MatMul whose right side is a constant matrix"
-        raise nothing(context, result, f"{why}, and {gemm} Gemm" if gemm else why, OTHERWISE if gemm else EXCLUDED)
+        why, hint = (f"{why}, and {gemm} Gemm", GEMM_HINT) if gemm else (why, EXCLUDED_HINT)
+        raise nothing_quantized(context, result, why, hint)
     save(result, context.result)
     compared = trial(params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None)
     error = check_against_input(context, "the quantized model", compared, None)
@@ -118,7 +120,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_finite(context: Context, params: Params, model: ModelProto) -> None:
-    """Refuse matrices with NaN or infinity: the quantizers make numbers of them."""
+    """Refuse matrices with NaN or infinity: the quantizers would turn them into numbers."""
     nodes = [node for node in model.graph.node if node.op_type == "MatMul" and node.name not in params.exclude]
     read = {name for node in nodes for name in node.input}
     weights = [tensor for tensor in model.graph.initializer if tensor.name in read]
@@ -131,7 +133,7 @@ def _require_finite(context: Context, params: Params, model: ModelProto) -> None
 
 
 def _require_supported(context: Context, params: Params, model: ModelProto) -> None:
-    """Refuse what the algorithm would ignore, and what the operator set cannot say."""
+    """Refuse parameters that the algorithm would ignore or that the operator set does not support."""
     calibrated = params.algorithm == "gptq"
     ignored = {
         "symmetric": params.symmetric and not calibrated,
@@ -139,18 +141,18 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
         "format: qdq": params.format == "qdq",
         "bits: 8": params.bits == BYTE and params.algorithm == "hqq",
     }
-    wrong = [name for name, asked in ignored.items() if asked]
+    wrong = [name for name, is_set in ignored.items() if is_set]
     for name in ("dataset", "samples"):
         if getattr(params, name) is not None and not calibrated:
             raise StageFailed(context.stage, f"`{name}` needs `algorithm: gptq`, not {params.algorithm}")
     if params.algorithm != "rtn" and wrong:
         raise StageFailed(context.stage, f"{wrong[0]} needs `algorithm: rtn`, not {params.algorithm}")
     version = max((item.version for item in model.opset_import if item.domain == ""), default=0)
-    if params.format == "qdq" and version < INT4_FROM:
+    if params.format == "qdq" and version < INT4_SINCE:
         raise StageFailed(
             context.stage,
-            f"`format: qdq` needs operator set {INT4_FROM}, and the model has {version}",
-            hint=f"put `convert/opset` with `version: {INT4_FROM}` before it",
+            f"`format: qdq` needs operator set {INT4_SINCE}, and the model has {version}",
+            hint=f"put `convert/opset` with `version: {INT4_SINCE}` before it",
         )
 
 
@@ -159,10 +161,10 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 
     from orun.stages._graph.domains import tidy_domains
 
-    what = f"ONNX Runtime cannot quantize the model by {params.algorithm}"
-    with failing(context, what, "try `algorithm: rtn`, or another `block_size`"), warnings_to(context.log):
-        left = _left(context, model)
-        quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params, left))
+    message = f"ONNX Runtime cannot quantize the model by {params.algorithm}"
+    with failing(context, message, "try `algorithm: rtn`, or another `block_size`"), warnings_to(context.log):
+        unsupported = _unsupported(context, model)
+        quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params, unsupported))
         quantizer.process()
     result: ModelProto = quantizer.model.model
     tidy_domains(result)
@@ -172,35 +174,34 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import input_names
-    from orun.stages.quantize._calibration import typical
+    from orun.stages.quantize._calibration import calibration_data
     from orun.stages.quantize._gptq import Grid, quantize
 
-    dataset = typical(
-        context, params.dataset, input_names(model), params.samples or SAMPLES, params.dims, params.inputs
-    )
+    names, samples = input_names(model), params.samples or SAMPLES
+    dataset = calibration_data(context, params.dataset, names, samples, params.dims, params.inputs)
     grid = Grid(params.bits, params.block_size, params.symmetric)
     quantize(model, grid, dataset, params.exclude, params.accuracy_level)
     tidy_domains(model)
     return model
 
 
-def _left(context: Context, model: ModelProto) -> list[str]:
-    """Names of the products of matrices in types that MatMulNBits does not have, which are given names for that."""
+def _unsupported(context: Context, model: ModelProto) -> list[str]:
+    """Return the names of products of matrices in types that MatMulNBits does not have; nameless ones get a name."""
     from onnx import TensorProto
 
-    taken = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    others = {tensor.name for tensor in model.graph.initializer if tensor.data_type not in taken}
+    supported = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    weights = {tensor.name for tensor in model.graph.initializer if tensor.data_type not in supported}
     names = {node.name for node in model.graph.node}
-    left = [node for node in model.graph.node if node.op_type == "MatMul" and not others.isdisjoint(node.input)]
-    for node in left:
+    nodes = [node for node in model.graph.node if node.op_type == "MatMul" and not weights.isdisjoint(node.input)]
+    for node in nodes:
         node.name = node.name or unique(f"{node.output[0]}/product", names)
-    if left:
-        text = "%d products stay as they are, for MatMulNBits has no such type:\n  %s"
-        context.log.info(text, len(left), "\n  ".join(node.name for node in left))
-    return [node.name for node in left]
+    if nodes:
+        text = "%d products stay as they are, because MatMulNBits does not support their type:\n  %s"
+        context.log.info(text, len(nodes), "\n  ".join(node.name for node in nodes))
+    return [node.name for node in nodes]
 
 
-def _options(params: Params, left: list[str]) -> dict[str, Any]:
+def _options(params: Params, unsupported: list[str]) -> dict[str, Any]:
     from onnxruntime.quantization import QuantFormat
 
     return {
@@ -209,12 +210,12 @@ def _options(params: Params, left: list[str]) -> dict[str, Any]:
         "is_symmetric": params.symmetric,
         "accuracy_level": params.accuracy_level or None,
         "quant_format": QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
-        "nodes_to_exclude": [*params.exclude, *left],
+        "nodes_to_exclude": [*params.exclude, *unsupported],
     }
 
 
 def _config(params: Params) -> Any:
-    """The settings of an algorithm that has its own; those of `rtn` are the quantizer's options."""
+    """Return the settings of an algorithm other than `rtn`, whose settings are the quantizer's options."""
     from onnxruntime.quantization import matmul_nbits_quantizer as quantizers
 
     if params.algorithm == "hqq":

@@ -24,8 +24,8 @@ def photos(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("key", ["classes", "fields"])
 def test_what_is_of_columns(photos: Path, key: str) -> None:
     assert refusal(photos, "photos", images={"input": "pixels"}, **{key: ["cats"]}) == (
-        f"`{key}` is of columns, and photos is a folder\n"
-        "  images are of the class of their folder, in order of names, and nothing else is known of them"
+        f"`{key}` is for columns, and photos is a folder\n"
+        "  the class of an image is its folder, in order of names, and it has no fields"
     )
 
 
@@ -61,8 +61,8 @@ def test_images_that_a_camera_turned(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_named(photos: Path) -> None:
     assert refusal(photos, "photos") == (
-        "photos is a folder, and it is not said how its images become an input\n"
-        "  hint: say how: {path: photos, images: {input: pixel_values}}"
+        "photos is a folder, and `images` does not say how its images become an input\n"
+        "  hint: say it: {path: photos, images: {input: pixel_values}}"
     )
     assert refusal(photos, "photos", images={"input": "x", "channels": "grey"}) == (
         "photos: `mean` must have 1 value for grey images\n  it is [0.485, 0.456, 0.406]"

@@ -48,7 +48,7 @@ def test_classes_and_fields_that_do_not_fit(folder: Path) -> None:
         "people.csv: the label 'yes' in row 1 is none of `classes`\n  they are Yes, no"
     )
     assert refusal(folder, "people.csv", labels="bought", classes=["yes", "yes"]) == (
-        "`classes` names yes twice\n  the place of a name is that of its score"
+        "`classes` names yes twice\n  the position of a name is the position of its score"
     )
     assert refusal(folder, "people.csv", classes=["yes", "no"]) == (
         "people.csv has no labels that `classes` could name\n  it has age, income, town, bought"
@@ -78,7 +78,7 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,\n")
     assert refusal(tmp_path, "t.csv") == (
         "t.csv: column 'b' is empty in row 2\n  1 of 2 rows have no value\n"
-        "  hint: fill it in, or leave the row out; where the model takes NaN for what is missing: `missing: nan`"
+        "  hint: fill it in, or leave the row out; if the model accepts NaN for missing values: `missing: nan`"
     )
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,four\n")
     assert refusal(tmp_path, "t.csv", inputs={"X": ["a", "b"]}) == "t.csv: 'b' is no number in row 2\n  it is 'four'"

@@ -137,4 +137,4 @@ def test_the_bounds_of_numbers_are_within_what_is_said(low: float | None, high: 
 def test_a_mask_has_no_other_bounds() -> None:
     with pytest.raises(UsageError) as caught:
         list(cases([Input("x", "int64", (2,), low=3, mask=True)], {}, 0))
-    assert str(caught.value) == "input 'x' is a mask of 0 and 1, and is to have other bounds"
+    assert str(caught.value) == "input 'x' is a mask of 0 and 1, and cannot have other bounds"

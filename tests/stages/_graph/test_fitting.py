@@ -60,7 +60,7 @@ def test_what_the_model_does_not_take_is_told(
         run_stage(uses, tmp_path, params, inputs={"model": model}, root=tmp_path)
     assert str(caught.value) == (
         f"{source.format(dataset)} does not fit the input 'image' of the model\n"
-        f"  it has {example}, and taken is float32 ['n', 3, 8, 8]{hint}"
+        f"  it has {example}, and the model takes float32 ['n', 3, 8, 8]{hint}"
     )
 
 

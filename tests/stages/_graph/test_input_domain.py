@@ -162,8 +162,8 @@ def test_a_stage_that_changes_the_inputs_says_what_becomes_of_it(tmp_path: Path)
     renamed = parse(LOOKUP.replace("extra", "further"))
     notes = carry_domain(SPEC, artifact(tmp_path, renamed), {"model": artifact(tmp_path, declared())})
     assert notes == (
-        "the input domain of extra is dropped: the model takes no such input any more",
-        "the input domain says nothing of further, which the model takes now",
+        "the input domain of extra is dropped: the model no longer has this input",
+        "the input domain does not cover further, which the model takes now",
     )
 
 

@@ -68,7 +68,7 @@ def test_every_limit_that_is_passed_is_told(tmp_path: Path) -> None:
         "  IR version 9 is newer than max_ir 8\n"
         "  1 x com.microsoft.FastGelu: its domain is none of com.mine\n"
         "  1 x com.microsoft.Gelu: its domain is none of com.mine\n"
-        "  hint: mend it where it is made; `convert/opset` changes the operator set"
+        "  hint: fix it where it is exported; `convert/opset` changes the operator set"
     )
     assert "operator set 20 is older than min_opset 21" in refusal(tmp_path, parse(ADD), min_opset=21)
     assert "1 x com.microsoft.Gelu: its domain is not the standard's" in refusal(

@@ -62,6 +62,6 @@ def test_a_tensor_that_they_do_not_share(tmp_path: Path, models: tuple[Path, Pat
 
 
 def test_a_node_that_no_file_has(tmp_path: Path, models: tuple[Path, Path]) -> None:
-    with pytest.raises(StageFailed, match="no part of the model's file can be put right") as failed:
+    with pytest.raises(StageFailed, match="no node of the model's file can be replaced") as failed:
         restore(tmp_path, *models, nodes=["fused by the runtime"])
     assert failed.value.why == "fused by the runtime: ONNX Runtime makes these nodes itself when it opens the model"

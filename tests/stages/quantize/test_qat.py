@@ -65,7 +65,7 @@ def test_where_the_processor_cuts_sums_off_the_model_is_compared_in_float(tmp_pa
     made = quantize(tmp_path, FAKE_QUANTIZED)
     assert (
         "the integer model disagrees with the fake quantization in output 'y' here: this processor, without VNNI, "
-        "cuts sums of 8-bit products off. Compared in float instead\n"
+        "saturates sums of 8-bit products. Compared in float instead\n"
     ) in made.log
 
 
@@ -97,7 +97,7 @@ def test_a_product_that_stays_in_float_is_counted(tmp_path: Path) -> None:
     text = FAKE_QUANTIZED.replace("z = Gemm <transB = 1> (x_rounded,", "z = Gemm <transB = 1> (x,")
     made = quantize(tmp_path, text)
     assert made.value("in_float") == 1
-    assert "1 products run in float, as an input or what comes out is not quantized:\n  first" in made.log
+    assert "1 products run in float, because an input or the output is not quantized:\n  first" in made.log
 
 
 def test_a_model_without_fake_quantization(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
 
     said = (
         "example {} of the dataset holds NaN in 'x', which the model takes for a number\n"
-        "  values of which one is no number have no range\n  {} examples hold one\n"
+        "  values with NaN among them have no range\n  {} examples hold one\n"
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"
     )
     for dataset, places in (("gaps", (3, "2 of 5")), ("ragged", (1, "1 of 2"))):

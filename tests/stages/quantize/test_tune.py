@@ -24,8 +24,8 @@ from orun.stages._graph.io import load_graph
 from orun.stages._graph.sessions import session
 from orun.stages.quantize._tuning.harm import answers, candidates, energy, grouped, rank
 from orun.stages.quantize._tuning.judge import Goal, Judge
-from orun.stages.quantize._tuning.ledger import KEPT_SECONDS, Ledger, Trial, folder
 from orun.stages.quantize._tuning.settings import places, recipes, settings
+from orun.stages.quantize._tuning.trial_log import KEPT_SECONDS, Trial, TrialLog, folder
 from tests.stages.support import StageRun, artifact, run_stage
 
 RECIPES = 5 + processor.saturates()  # without data to calibrate with
@@ -181,20 +181,20 @@ def test_many_nodes_are_put_together_with_their_neighbours() -> None:
 
 
 def test_an_interrupted_search_goes_on(cache: Path) -> None:
-    first = Ledger("abc")
+    first = TrialLog("abc")
     trial = Trial(settings("dynamic", per_channel=True, op_types=["MatMul"]), 0.99, 0.5, 10, kept=("n1",))
     first.add(trial)
     refused = Trial(settings("weights", bits=4), math.inf, 1.0, 0, "no MatMul")
     first.add(refused)
     with (cache / "abc.jsonl").open("a") as file:
         file.write('{"settings": {"meth')  # the process was killed here
-    assert list(Ledger("abc").trials.values()) == [trial, refused]
+    assert list(TrialLog("abc").trials.values()) == [trial, refused]
     first.remove()
-    assert Ledger("abc").trials == {}
+    assert TrialLog("abc").trials == {}
 
 
 def test_searches_that_nobody_goes_on_with_are_forgotten(cache: Path) -> None:
-    ended, recent, left = (Ledger(name) for name in ("ended", "recent", "left"))
+    ended, recent, left = (TrialLog(name) for name in ("ended", "recent", "left"))
     for one in (ended, recent, left):
         one.add(Trial(settings("dynamic"), 0.99, 0.5, 10))
     now = time.time()

@@ -125,8 +125,8 @@ def test_nothing_to_quantize(tmp_path: Path) -> None:
     assert refusal(tmp_path, artifact(tmp_path, parse(GEMM))) == (
         "nothing in the model could be quantized\n"
         "  it has no MatMul whose right side is a constant matrix, and 1 Gemm\n"
-        "  hint: `quantize/dynamic` and `quantize/static` quantize Gemm; it comes of `optimize/simplify` with "
-        "`skip: []`, or of a Linear of PyTorch on two axes"
+        "  hint: `quantize/dynamic` and `quantize/static` quantize Gemm; it comes from `optimize/simplify` with "
+        "`skip: []`, or from a Linear of PyTorch on two axes"
     )
 
 
@@ -166,7 +166,7 @@ def test_products_in_float64_stay(tmp_path: Path, algorithm: str) -> None:
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
     assert refusal(tmp_path, artifact(tmp_path, model), algorithm=algorithm) == (
         "nothing in the model could be quantized\n"
-        "  v: in float64, and what is quantized is float32\n"
+        "  v: in float64, and only float32 is quantized\n"
         "  hint: export the model in float32 (`module.float()` in PyTorch)"
     )
 

@@ -12,7 +12,7 @@ from onnxruntime.transformers.fusion_options import FusionOptions
 from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.errors import StageFailed
-from orun.stages._graph.symbolic import taught
+from orun.stages._graph.symbolic import extend_inference
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 
@@ -33,7 +33,7 @@ def apply_optimizer(context: Context, model: ModelProto, params: Params) -> Mode
     Raises:
         StageFailed: when it cannot handle the model, or what it needs to know contradicts itself.
     """
-    taught()
+    extend_inference()
     hasten()
     found = heads(model)
     num_heads, hidden_size = params.num_heads or found[0], params.hidden_size or found[1]

@@ -1,4 +1,4 @@
-"""Makes candidates with the library's own kinds, each in a folder of its own below the working folder."""
+"""Builder of candidates with the library's own kinds, each in its own folder below the working folder."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ from orun.stages.quantize._tuning.settings import Settings
 
 
 class RefusedError(Exception):
-    """A candidate that the library cannot make, or will not: the reason in one line."""
+    """Reason, in one line, why the library cannot make a candidate."""
 
 
 @dataclass
 class Workshop:
-    """Makes candidates of one model.
+    """Builder of the candidates of one model.
 
     Attributes:
         context: of the stage.
-        dataset: what static quantization is calibrated with, as a parameter names it; None for no such.
-        samples: examples of it that are used.
-        made: folder of each candidate that was made.
+        dataset: calibration data for static quantization, as a parameter names it; None for none.
+        samples: number of examples to calibrate with.
+        folders: folder of each candidate that exists.
     """
 
     context: Context
     dataset: Any
     samples: int
-    made: dict[Settings, Path] = field(default_factory=dict)
+    folders: dict[Settings, Path] = field(default_factory=dict)
 
     def make(self, wanted: Settings, kept: Sequence[str] = ()) -> Path:
-        """The folder of a candidate.
+        """Return the folder of a candidate, making it if need be.
 
         Args:
-            wanted: how it is made; where it runs makes no difference.
+            wanted: its settings; the place does not matter.
             kept: names of nodes that stay in float.
 
         Raises:
             RefusedError: when it cannot be made.
         """
         key = replace(wanted, place="cpu")
-        if key not in self.made:
-            self.made[key] = self._make(key, kept)
-        return self.made[key]
+        if key not in self.folders:
+            self.folders[key] = self._make(key, kept)
+        return self.folders[key]
 
     def drop(self, wanted: Settings) -> None:
-        """Remove the files of a candidate that is out of the race; the model itself and fused ones stay."""
-        folder = self.made.get(replace(wanted, place="cpu"))
+        """Remove the files of a candidate that missed the goal; the model itself and the fused one stay."""
+        folder = self.folders.get(replace(wanted, place="cpu"))
         if folder and wanted.method != "float":
             shutil.rmtree(folder, ignore_errors=True)
-            del self.made[replace(wanted, place="cpu")]
+            del self.folders[replace(wanted, place="cpu")]
 
     def _make(self, wanted: Settings, kept: Sequence[str]) -> Path:
         if wanted.method == "float":
-            given = self.context.inputs["model"]
-            return self._run("optimize/transformer", given, {"method": "rules"}) if wanted.fused else given
+            original = self.context.inputs["model"]
+            return self._run("optimize/transformer", original, {"method": "rules"}) if wanted.fused else original
         source = self.make(Settings("float", fused=wanted.fused))
         options: dict[str, Any] = {**dict(wanted.options), "exclude": list(kept)}
         if wanted.method == "static":
@@ -71,10 +71,10 @@ class Workshop:
         return self._run(f"quantize/{wanted.method}", source, options)
 
     def _run(self, uses: str, source: Path, options: dict[str, Any]) -> Path:
-        named = hashlib.sha256(json.dumps([uses, str(source), options], default=str).encode()).hexdigest()[:16]
-        folder = Path("candidates", named).absolute()
+        digest = hashlib.sha256(json.dumps([uses, str(source), options], default=str).encode()).hexdigest()[:16]
+        folder = Path("candidates", digest).absolute()
         folder.mkdir(parents=True)
-        quiet = Logger(f"{self.context.stage} candidate")  # noqa: LOG001 -- what a candidate says is nobody's business
+        quiet = Logger(f"{self.context.stage} candidate")  # noqa: LOG001 -- drops the messages of candidates
         module: Any = importlib.import_module(module_name(uses))
         sub = replace(
             self.context,
@@ -92,5 +92,5 @@ class Workshop:
         return folder
 
     def model(self, wanted: Settings, kept: Sequence[str] = ()) -> Path:
-        """Path of the proto of a candidate; raises as `make` does."""
+        """Return the path of a candidate's proto; raises as `make` does."""
         return self.make(wanted, kept) / MODEL

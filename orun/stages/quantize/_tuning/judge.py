@@ -1,4 +1,4 @@
-"""Accuracy and speed of a candidate, beside the model that it was made of."""
+"""Accuracy and speed of a candidate, relative to the float model."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ FLOAT = "float"
 
 @dataclass(frozen=True)
 class Goal:
-    """What a candidate must reach.
+    """Goal of the search.
 
     Attributes:
         metric: as `measure/accuracy` names it.
-        at_least, at_most: bounds of it; None for no such bound.
+        at_least, at_most: bounds of the metric; None for no bound.
     """
 
     metric: str
@@ -46,11 +46,11 @@ class Goal:
     at_most: float | None
 
     def better(self, value: float, other: float) -> bool:
-        """Whether a value is nearer to, or further beyond, what is asked for than another."""
+        """Return whether a value is better than another."""
         return value > other if self.at_least is not None else value < other
 
     def short(self, value: float) -> float:
-        """By how much a value misses the goal; 0 when it does not, infinite for what is not a number."""
+        """Return by how much a value misses the goal; 0 when it does not, infinite when it is not finite."""
         if not math.isfinite(value):
             return math.inf
         low = self.at_least - value if self.at_least is not None else 0.0
@@ -60,16 +60,16 @@ class Goal:
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges candidates of one model.
+    """Judge of the candidates of one model.
 
     Attributes:
-        goal: what they must reach.
+        goal: the goal that they must reach.
         request: how accuracy is measured.
         dataset: all examples.
-        few: those that a candidate is tried on first.
+        few: examples that a candidate is tried on first.
         reference: the model in float, and where it runs.
-        feed: what the models are fed while they are timed.
-        seed: of every random order.
+        feed: inputs of the models for timing.
+        seed: seed of every random order.
     """
 
     goal: Goal
@@ -81,7 +81,7 @@ class Judge:
     seed: int
 
     def accuracy(self, model: Path, target: Target, *, everything: bool = False) -> float:
-        """The metric of a candidate, on a few examples or on all."""
+        """Return the metric of a candidate, on a few examples or on all."""
         kind: Any = importlib.import_module(module_name("measure/accuracy"))
         with ExitStack() as stack:
             sessions = {
@@ -93,7 +93,7 @@ class Judge:
         return accuracy
 
     def time(self, model: Path, target: Target) -> float:
-        """Time of a candidate divided by that of the model in float on the CPU, measured side by side."""
+        """Return the time of a candidate divided by that of the float model on the CPU, measured side by side."""
         if model == self.reference.model and target.providers[0].name == CPU:
             return 1.0
         subjects = {"model": BenchmarkCase(model, target, self.feed), "reference": self.reference}
@@ -103,22 +103,22 @@ class Judge:
     def undisturbed(
         self, finalists: Sequence[tuple[Path, Target]], seconds: float, progress: Callable[[int], None]
     ) -> list[float]:
-        """Time of each finalist divided by that of the model in float on the CPU, each where nobody disturbed it.
+        """Return the fastest time of each finalist divided by that of the float model on the CPU.
 
         Args:
-            finalists: models and where they run.
-            seconds: how long they are timed, together.
+            finalists: models and their targets.
+            seconds: time for all of them together.
             progress: called with the number of each round of launches.
         """
-        subjects = {str(number): BenchmarkCase(*one, self.feed) for number, one in enumerate(finalists)}
+        subjects = {str(number): BenchmarkCase(*finalist, self.feed) for number, finalist in enumerate(finalists)}
         spent = time_candidates({**subjects, FLOAT: self.reference}, seconds, self.seed, progress)
         return [spent[name] / spent[FLOAT] for name in subjects]
 
 
 def _session(model: Path, target: Target, stack: ExitStack) -> InferenceSession | RemoteSession:
-    """A session, in a process of its own unless it is on the CPU provider.
+    """Open a session, in a separate process unless it runs on the CPU provider.
 
-    Other providers have threads of their own, and those of a session here would be missing in the processes that are
+    Other providers start threads. Threads of a session in this process would be missing in the processes that are
     forked for the next timing.
     """
     from orun.measure.session import open_session
@@ -126,5 +126,5 @@ def _session(model: Path, target: Target, stack: ExitStack) -> InferenceSession 
     quiet = replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
     if [provider.name for provider in target.providers] == [CPU] and target.interpreter is None:
         return open_session(model, quiet)
-    apart = replace(quiet, interpreter=target.interpreter or Interpreter(sys.executable))
-    return stack.enter_context(RemoteSession(model, apart))
+    remote = replace(quiet, interpreter=target.interpreter or Interpreter(sys.executable))
+    return stack.enter_context(RemoteSession(model, remote))

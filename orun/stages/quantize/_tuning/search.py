@@ -1,4 +1,4 @@
-"""The search: single recipes first, then the best of them with the worst layers left out, then Optuna."""
+"""Search: single recipes first, then the best of them with the worst layers in float, then Optuna."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from orun.stages.contract import MODEL
 from orun.stages.quantize._tuning.build import RefusedError, Workshop
 from orun.stages.quantize._tuning.harm import Group, rank
 from orun.stages.quantize._tuning.judge import Judge
-from orun.stages.quantize._tuning.ledger import Ledger, Trial
 from orun.stages.quantize._tuning.settings import Settings, settings
+from orun.stages.quantize._tuning.trial_log import Trial, TrialLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FINALISTS = 4
-NEAREST = 3  # candidates that are told when none reaches the goal
-PATIENCE = 10  # trials of Optuna without a better model, after which it ends
-RANKING = 0.25  # of the time, at most, for finding out which layers harm most
-FINAL = 0.2  # of the time, for the finalists
+NEAREST = 3  # candidates that the message names when none reaches the goal
+PATIENCE = 10  # trials of Optuna without a better model before it stops
+RANKING = 0.25  # share of the time, at most, for ranking layers by harm
+FINAL = 0.2  # share of the time for the finalists
 
 Objective = Literal["latency", "size"]
 
@@ -39,12 +39,12 @@ class Search:
 
     Attributes:
         workshop: makes candidates.
-        judge: judges them.
-        places: where a candidate may run.
-        ledger: what was tried so far.
-        recipes: where to begin.
-        objective: what is to be small.
-        trials, seconds: after which no further candidate is tried.
+        judge: judges candidates.
+        places: variants of the target by name.
+        trial_log: trials so far.
+        recipes: recipes to begin with.
+        objective: what the search minimizes.
+        trials, seconds: number and time after which no further candidate is tried.
         outputs: names of the model's outputs.
         feeds: inputs of a few real examples.
         log, progress: of the stage.
@@ -53,7 +53,7 @@ class Search:
     workshop: Workshop
     judge: Judge
     places: Mapping[str, Target]
-    ledger: Ledger
+    trial_log: TrialLog
     recipes: Sequence[Settings]
     objective: Objective
     trials: int
@@ -65,21 +65,21 @@ class Search:
     _groups: dict[bool, list[Group]] = field(default_factory=dict)
 
     def run(self) -> tuple[Trial, list[Trial]]:
-        """The chosen candidate, judged on all examples, and those that no other beats in both time and accuracy.
+        """Return the chosen candidate, judged on all examples, and the Pareto front of cost and accuracy.
 
         Raises:
             StageFailed: when no candidate reaches the goal.
         """
         self._began = time.monotonic()
-        for one in self.recipes:
-            self._try(one)
+        for recipe in self.recipes:
+            self._try(recipe)
         self._keep_the_worst()
         self._explore()
-        return self._final(), front(list(self.ledger.trials.values()), self.judge, self._cost)
+        return self._final(), front(list(self.trial_log.trials.values()), self.judge, self._cost)
 
     @property
     def _over(self) -> bool:
-        return len(self.ledger.trials) >= self.trials or time.monotonic() > self._began + self.seconds * (1 - FINAL)
+        return len(self.trial_log.trials) >= self.trials or time.monotonic() > self._began + self.seconds * (1 - FINAL)
 
     def _cost(self, trial: Trial) -> float:
         return trial.time if self.objective == "latency" else float(trial.size)
@@ -88,21 +88,19 @@ class Search:
         return not trial.refused and self.judge.goal.short(trial.accuracy) == 0
 
     def _best(self) -> float:
-        """The least cost of a candidate that reaches the goal."""
-        costs = [self._cost(one) for one in self.ledger.trials.values() if self._reaches(one)]
+        """Return the least cost of a candidate that reaches the goal."""
+        costs = [self._cost(trial) for trial in self.trial_log.trials.values() if self._reaches(trial)]
         return min((cost for cost in costs if math.isfinite(cost)), default=math.inf)
 
     def _try(self, wanted: Settings) -> Trial:
-        """Make and judge a candidate, unless that was done before."""
-        if wanted in self.ledger.trials:
-            return self.ledger.trials[wanted]
-        self.progress(len(self.ledger.trials), self.trials, wanted.title)
+        """Make and judge a candidate, unless it is in the log."""
+        if wanted in self.trial_log.trials:
+            return self.trial_log.trials[wanted]
+        self.progress(len(self.trial_log.trials), self.trials, wanted.title)
         trial = self._judged(wanted)
-        self.ledger.add(trial)
-        told = (
-            trial.refused or f"{self.judge.goal.metric} {trial.accuracy:.5g}, time {trial.time:.3f}, {trial.size} bytes"
-        )
-        self.log.info("%s: %s", wanted.title, told)
+        self.trial_log.add(trial)
+        result = f"{self.judge.goal.metric} {trial.accuracy:.5g}, time {trial.time:.3f}, {trial.size} bytes"
+        self.log.info("%s: %s", wanted.title, trial.refused or result)
         if not self._reaches(trial):
             self.workshop.drop(wanted)
         return trial
@@ -115,7 +113,7 @@ class Search:
             useful = self.objective == "latency" and (self.judge.goal.short(accuracy) == 0 or not wanted.kept)
             spent = self.judge.time(model, self.places[wanted.place]) if useful else math.nan
         except (RefusedError, OrunError) as error:
-            if wanted == settings("float"):  # the model as it was given, on the CPU: no other will do better
+            if wanted == settings("float"):  # nothing works if the original model does not
                 raise
             return Trial(wanted, math.nan, math.nan, 0, str(error).partition("\n")[0] or type(error).__name__, kept)
         return Trial(wanted, accuracy, spent, _size(model), kept=kept)
@@ -126,38 +124,39 @@ class Search:
         return tuple(name for group in self._ranked(wanted.fused)[: wanted.kept] for name in group.nodes)
 
     def _ranked(self, fused: bool) -> list[Group]:
-        """The groups of the model, or of the fused one, the most harmful first."""
+        """Return the groups of the model, or of the fused model, the most harmful first."""
         if fused not in self._groups:
             probe = settings("dynamic", fused=fused, per_channel=True)
 
-            def only(kept: Sequence[str]) -> Path | None:
-                marked = replace(probe, kept=-1)  # no candidate: never remembered under a name of one
+            def make_except(kept: Sequence[str]) -> Path | None:
+                options = (*probe.options, ("exclude", tuple(kept)))
                 try:
                     return self.workshop.model(
-                        replace(marked, options=(*probe.options, ("exclude", tuple(kept)))), kept
-                    )
+                        replace(probe, kept=-1, options=options), kept
+                    )  # -1: no candidate has it
                 except RefusedError:
                     return None
 
             model = self.workshop.model(settings("float", fused=fused))
-            self.progress(len(self.ledger.trials), self.trials, "which layers suffer most")
-            self._groups[fused] = rank(model, self.outputs, self.feeds, only, self.seconds * RANKING)
+            self.progress(len(self.trial_log.trials), self.trials, "which layers suffer most")
+            self._groups[fused] = rank(model, self.outputs, self.feeds, make_except, self.seconds * RANKING)
             worst = [f"{', '.join(group.nodes)}: {group.harm:.2g}" for group in self._groups[fused][:5]]
             self.log.info("most harmful when quantized:\n  %s", "\n  ".join(worst))
         return self._groups[fused]
 
     def _keep_the_worst(self) -> None:
-        """For each recipe that is cheap and not good enough, the fewest groups that must stay in float."""
-        short = [one for one in self.ledger.trials.values() if not one.refused and not self._reaches(one)]
-        for trial in sorted((one for one in short if not one.settings.kept), key=self._cost):
+        """Find, for each cheap recipe that misses the goal, the fewest groups that must stay in float."""
+        trials = self.trial_log.trials.values()
+        short = [trial for trial in trials if not trial.refused and not self._reaches(trial)]
+        for trial in sorted((trial for trial in short if not trial.settings.kept), key=self._cost):
             if self._over or trial.settings.method == "float":
                 continue
             if self._cost(trial) >= self._best():
-                break  # leaving layers out only makes it dearer, and the next ones are dearer still
+                break  # layers in float only make it dearer, and the next recipes are dearer still
             self._bisect(trial.settings)
 
     def _bisect(self, recipe: Settings) -> None:
-        low, high = 0, len(self._ranked(recipe.fused))  # with `low` groups it falls short, with all it is in float
+        low, high = 0, len(self._ranked(recipe.fused))  # `low` groups miss the goal; with all it is the float model
         while high - low > 1 and not self._over:
             middle = (low + high) // 2
             if self._reaches(self._try(replace(recipe, kept=middle))):
@@ -166,21 +165,21 @@ class Search:
                 low = middle
 
     def _explore(self) -> None:
-        """Let Optuna's TPE choose recipes and how much of them to leave out (Bergstra et al. 2011)."""
+        """Let Optuna's TPE choose recipes and numbers of groups in float (Bergstra et al. 2011)."""
         import optuna
 
-        quantized = [one for one in self._seeds() if one.method != "float"]
+        quantized = [recipe for recipe in self._seeds() if recipe.method != "float"]
         if self._over or not quantized:
             return
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=self.judge.seed)
         study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-        most = max(len(self._ranked(fused)) for fused in {one.fused for one in quantized})
+        most = max(len(self._ranked(fused)) for fused in {recipe.fused for recipe in quantized})
         space = {
             "recipe": optuna.distributions.CategoricalDistribution(range(len(quantized))),
             "kept": optuna.distributions.IntDistribution(0, most - 1),
         }
-        for trial in self.ledger.trials.values():
+        for trial in self.trial_log.trials.values():
             if trial.settings.recipe in quantized and math.isfinite(self._cost(trial)):
                 chosen = {"recipe": quantized.index(trial.settings.recipe), "kept": trial.settings.kept}
                 values = [self._cost(trial), self.judge.goal.short(trial.accuracy)]
@@ -188,22 +187,22 @@ class Search:
         idle = 0
         while not self._over and idle < PATIENCE:
             best = self._best()
-            asked = study.ask(space)
-            tried = self._try(replace(quantized[asked.params["recipe"]], kept=asked.params["kept"]))
-            if math.isfinite(self._cost(tried)):
-                study.tell(asked, [self._cost(tried), self.judge.goal.short(tried.accuracy)])
+            proposal = study.ask(space)
+            trial = self._try(replace(quantized[proposal.params["recipe"]], kept=proposal.params["kept"]))
+            if math.isfinite(self._cost(trial)):
+                study.tell(proposal, [self._cost(trial), self.judge.goal.short(trial.accuracy)])
             else:
-                study.tell(asked, state=optuna.trial.TrialState.FAIL)
+                study.tell(proposal, state=optuna.trial.TrialState.FAIL)
             idle = 0 if self._best() < best else idle + 1
 
     def _seeds(self) -> list[Settings]:
-        """The recipes that could be made, the cheapest first."""
-        made = [self.ledger.trials[one] for one in self.recipes if one in self.ledger.trials]
-        return [one.settings for one in sorted((one for one in made if not one.refused), key=self._cost)]
+        """Return the recipes that could be made, the cheapest first."""
+        trials = [self.trial_log.trials[recipe] for recipe in self.recipes if recipe in self.trial_log.trials]
+        return [trial.settings for trial in sorted((trial for trial in trials if not trial.refused), key=self._cost)]
 
     def _final(self) -> Trial:
-        """The cheapest of those that reach the goal on all examples; in time, the fastest of the likeliest."""
-        reaching = sorted((one for one in self.ledger.trials.values() if self._reaches(one)), key=self._cost)
+        """Return the cheapest candidate that reaches the goal on all examples; for latency, time finalists again."""
+        reaching = sorted((trial for trial in self.trial_log.trials.values() if self._reaches(trial)), key=self._cost)
         judged: list[Trial] = []
         for trial in reaching:
             if len(judged) == FINALISTS:
@@ -221,14 +220,14 @@ class Search:
         return self._fastest(judged)
 
     def _fastest(self, finalists: Sequence[Trial]) -> Trial:
-        """Their times so far are of different minutes: now they take turns, for a quarter as long as was searched."""
+        """Time the finalists alternately, for a quarter as long as the search: earlier times are of other minutes."""
 
         def progress(rounds: int) -> None:
-            self.progress(self.trials, self.trials, f"the finalists in turn, round {rounds}")
+            self.progress(self.trials, self.trials, f"finalists, round {rounds}")
 
         searched = time.monotonic() - self._began
         seconds = FINAL * min(self.seconds, searched / (1 - FINAL))
-        spent = self.judge.undisturbed([self._placed(one) for one in finalists], seconds, progress)
+        spent = self.judge.undisturbed([self._placed(trial) for trial in finalists], seconds, progress)
         judged = [replace(trial, time=each) for trial, each in zip(finalists, spent, strict=True)]
         for trial in judged:
             self.log.info("undisturbed: %s takes %.3f of the time of float", trial.settings.title, trial.time)
@@ -238,28 +237,28 @@ class Search:
         return self.workshop.model(trial.settings, trial.kept), self.places[trial.settings.place]
 
     def _unreached(self) -> StageFailed:
-        made = [one for one in self.ledger.trials.values() if not one.refused]
-        refused = dict.fromkeys(one.refused for one in self.ledger.trials.values() if one.refused)
-        near = sorted(made, key=lambda one: self.judge.goal.short(one.accuracy))[:NEAREST]
+        trials = self.trial_log.trials.values()
+        judged = [trial for trial in trials if not trial.refused]
+        refusals = dict.fromkeys(trial.refused for trial in trials if trial.refused)
+        nearest = sorted(judged, key=lambda trial: self.judge.goal.short(trial.accuracy))[:NEAREST]
         goal = self.judge.goal
         return StageFailed(
             self.workshop.context.stage,
-            f"none of {len(self.ledger.trials)} candidates reaches the goal",
-            why="\n".join(f"{one.settings.title}: {goal.metric} {one.accuracy:.5g}" for one in near)
-            or "\n".join([*refused][:NEAREST]),
+            f"none of {len(self.trial_log.trials)} candidates reaches the goal",
+            why="\n".join(f"{trial.settings.title}: {goal.metric} {trial.accuracy:.5g}" for trial in nearest)
+            or "\n".join([*refusals][:NEAREST]),
             hint="ask for less, or give it more `time` and `trials`",
         )
 
 
 def front(trials: Sequence[Trial], judge: Judge, cost: Callable[[Trial], float]) -> list[Trial]:
-    """The trials that no other beats in both cost and distance from the goal's far side, the cheapest first."""
-    known = sorted((one for one in trials if not one.refused and math.isfinite(cost(one))), key=cost)
-    better = judge.goal.better
-    found: list[Trial] = []
+    """Return the trials that no other beats in both cost and accuracy, the cheapest first."""
+    known = sorted((trial for trial in trials if not trial.refused and math.isfinite(cost(trial))), key=cost)
+    result: list[Trial] = []
     for trial in known:
-        if not found or better(trial.accuracy, found[-1].accuracy):
-            found.append(trial)
-    return found
+        if not result or judge.goal.better(trial.accuracy, result[-1].accuracy):
+            result.append(trial)
+    return result
 
 
 def _size(model: Path) -> int:

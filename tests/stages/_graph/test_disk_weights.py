@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from orun.stages._graph.apart import load_apart, load_whole
+from orun.stages._graph.disk_weights import load_on_disk, load_weights
 from orun.stages._graph.io import save
 
 LAYERS = """
@@ -53,13 +53,13 @@ def test_only_large_weights_are_apart_and_all_come_back(
         onnx.save(model, source / "model.onnx", save_as_external_data=True, location="data", size_threshold=0)
     else:
         save(model, source / "model.onnx")
-    light = load_apart(source / "model.onnx", "weights")
+    light = load_on_disk(source / "model.onnx", "weights")
     apart = {tensor.name: tensor.data_location for tensor in light.graph.initializer}
     assert apart == {"w": onnx.TensorProto.EXTERNAL, "small": onnx.TensorProto.DEFAULT}
     assert light.ByteSize() < 64 * 64 * 4
     right = numpy_helper.to_array(before.graph.initializer[0])
     assert np.array_equal(numpy_helper.to_array(light.graph.initializer[0]), right)
-    load_whole(light)
+    load_weights(light)
     assert [numpy_helper.to_array(tensor).tobytes() for tensor in light.graph.initializer] == [
         numpy_helper.to_array(tensor).tobytes() for tensor in before.graph.initializer
     ]

@@ -1,8 +1,8 @@
-"""Work-around for products of stored weights and a Transpose in float16, on which ONNX Runtime crashes.
+"""Work-around for float16 products of a stored weight and a Transpose, on which ONNX Runtime crashes.
 
-It makes one operator of such a product and a Transpose that moves the first axis to the last or the one before. Its CPU
-has none of that in float16, and where the weight has fewer axes than the other, NchwcTransformer ends with a
-segmentation fault, as of 1.31: so would every recurrent layer whose batch comes first and that a linear one follows.
+ONNX Runtime fuses such a product with a Transpose that moves the first axis to the last place or the one before. Its
+CPU has no such operator in float16, and if the weight has fewer axes than the other input, NchwcTransformer ends with a
+segmentation fault, as of 1.31. This happens to every recurrent layer with the batch first and a linear layer after it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SAME_RANK = ("Cast", "Identity", "Transpose")  # operators that a stored weight 
 
 @dataclass(frozen=True)
 class Product:
-    """A MatMul of a stored weight and what a Transpose made.
+    """MatMul of a stored weight and the result of a Transpose.
 
     Attributes:
         node: the MatMul.
-        side: which of its inputs the Transpose made.
-        transpose: the Transpose, right before it or before casts.
-        axes: how many the weight has.
+        side: index of its input that the Transpose made.
+        transpose: the Transpose, directly before it or before casts.
+        axes: number of axes of the weight.
     """
 
     node: NodeProto
@@ -36,33 +36,34 @@ class Product:
 
     @property
     def order(self) -> list[int]:
-        """Of the axes that the Transpose makes."""
+        """Order of the axes after the Transpose."""
         return _order(self.transpose)
 
     @property
-    def turns(self) -> bool:
-        """Whether the same comes of multiplying first and moving axes then."""
+    def can_swap(self) -> bool:
+        """Whether the Transpose may as well follow the product."""
         matrix = 2
         direct = self.node.input[0] == self.transpose.output[0]
         return direct and self.axes == matrix and self.order[-1] == len(self.order) - 1
 
 
-def untangle(model: ModelProto) -> None:
-    """Put such products otherwise, in place, so that the same comes out.
+def rewrite_products(model: ModelProto) -> None:
+    """Rewrite such products, in place, so that ONNX Runtime does not fuse them; the model computes the same.
 
-    The Transpose goes behind the product where it can. Elsewhere the weight gets axes of size 1.
+    The Transpose moves behind the product if possible. Otherwise the weight gets axes of size 1.
     """
     graph = model.graph
     sort_nodes(graph)
-    while turned := [one for one in _products(graph) if one.turns]:  # again: behind one product may stand another
-        for one in turned:
-            result, order = f"{one.node.output[0]}/before_transpose", one.transpose.attribute
-            graph.node.add(op_type="Transpose", input=[result], output=one.node.output, attribute=order)
-            one.node.input[0], one.node.output[0] = one.transpose.input[0], result
-        _drop(graph, {one.transpose.output[0] for one in turned})
-    for one in list(_products(graph)):
-        if one.axes < len(one.order):
-            _widen(model, one)
+    while swappable := [product for product in _products(graph) if product.can_swap]:  # products may be in a row
+        for product in swappable:
+            node, transpose = product.node, product.transpose
+            result = f"{node.output[0]}/before_transpose"
+            graph.node.add(op_type="Transpose", input=[result], output=node.output, attribute=transpose.attribute)
+            node.input[0], node.output[0] = transpose.input[0], result
+        _drop(graph, {product.transpose.output[0] for product in swappable})
+    for product in list(_products(graph)):
+        if product.axes < len(product.order):
+            _widen(model, product)
     sort_nodes(graph)
 
 
@@ -71,7 +72,7 @@ def _products(graph: GraphProto) -> Iterator[Product]:
     for node in graph.node:
         for side in (0, 1) if node.op_type == "MatMul" else ():
             maker = makers.get(node.input[side])
-            while maker is not None and maker.op_type == "Cast":  # behind which ONNX Runtime looks
+            while maker is not None and maker.op_type == "Cast":  # ONNX Runtime looks behind casts too
                 maker = makers.get(maker.input[0])
             axes = ranks.get(node.input[1 - side])
             if maker is not None and axes and _is_fused(maker):
@@ -79,15 +80,15 @@ def _products(graph: GraphProto) -> Iterator[Product]:
 
 
 def _ranks(graph: GraphProto) -> dict[str, int]:
-    """How many axes stored weights have, and what ONNX Runtime makes of one of them beforehand."""
-    given = {value.name for value in graph.input}
-    found = {tensor.name: len(tensor.dims) for tensor in graph.initializer if tensor.name not in given}
+    """Return the number of axes of stored weights, and of values that ONNX Runtime computes from them beforehand."""
+    inputs = {value.name for value in graph.input}
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer if tensor.name not in inputs}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].HasField("t"):
-            found[node.output[0]] = len(node.attribute[0].t.dims)
-        elif node.op_type in SAME_RANK and node.input[0] in found:
-            found[node.output[0]] = found[node.input[0]]
-    return found
+            ranks[node.output[0]] = len(node.attribute[0].t.dims)
+        elif node.op_type in SAME_RANK and node.input[0] in ranks:
+            ranks[node.output[0]] = ranks[node.input[0]]
+    return ranks
 
 
 def _is_fused(node: NodeProto) -> bool:
@@ -102,12 +103,12 @@ def _order(node: NodeProto) -> list[int]:
     return next((list(item.ints) for item in node.attribute if item.name == "perm"), [])
 
 
-def _widen(model: ModelProto, one: Product) -> None:
-    """Give the weight as many axes as what it is multiplied with."""
-    node, place = one.node, 1 - one.side
-    weight, result, vector = node.input[place], node.output[0], one.axes == 1
+def _widen(model: ModelProto, product: Product) -> None:
+    """Give the weight as many axes as the other input."""
+    node, place = product.node, 1 - product.side
+    weight, result, vector = node.input[place], node.output[0], product.axes == 1
     missing = -1 if place else -2  # the axis that a vector lacks, as the right or the left side of a product
-    new = [*range(len(one.order) - one.axes - vector), *([missing] if vector else [])]
+    new = [*range(len(product.order) - product.axes - vector), *([missing] if vector else [])]
     node.input[place] = f"{result}/wide_weight"
     _reshape(model, "Unsqueeze", weight, node.input[place], new)
     if vector:
@@ -128,7 +129,7 @@ def _reshape(model: ModelProto, kind: str, value: str, result: str, axes: list[i
 
 
 def _drop(graph: GraphProto, names: set[str]) -> None:
-    """Remove the nodes that yield these, unless something else reads it."""
+    """Remove the nodes that yield these values, unless another node reads one."""
     read = {name for node in graph.node for name in reads(node)} | {value.name for value in graph.output}
     kept = [node for node in graph.node if (names - read).isdisjoint(node.output)]
     del graph.node[:]

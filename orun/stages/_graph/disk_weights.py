@@ -1,4 +1,4 @@
-"""Models whose weights stay on disk, so that several can be copied, cut and put together without holding them."""
+"""Models whose weights stay on disk, so that several can be copied, cut and joined without holding the weights."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from orun.stages._graph.io import EXTERNAL_FROM, load_graph, tensors
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
-PAGE = 4096  # weights begin at multiples of it, so that ONNX Runtime can map them
+PAGE = 4096  # offset of a weight is a multiple, so that ONNX Runtime can map it
 
 
-def load_apart(path: Path, name: str) -> ModelProto:
-    """The model, its large initializers in a file of the working folder; one at a time is in memory meanwhile.
+def load_on_disk(path: Path, name: str) -> ModelProto:
+    """Load a model with its large initializers in a file of the working folder; at most one is in memory at a time.
 
-    Tensors of models that were loaded so may go from one into another: they name the file that holds them.
+    Tensors may be moved between models that were loaded so, because they name the file that holds them.
 
     Args:
-        path: of the model; its external data lies beside it.
-        name: of the file.
+        path: path of the model, with external data next to it.
+        name: name of the file for the weights.
 
     Raises:
         UsageError: as `io.load` does.
@@ -34,21 +34,21 @@ def load_apart(path: Path, name: str) -> ModelProto:
         _load(tensor, base)
     with Path(name).open("wb") as data:
         for tensor in model.graph.initializer:
-            whole = TensorProto()
-            whole.CopyFrom(tensor)
-            _load(whole, base)
-            if len(whole.raw_data) >= EXTERNAL_FROM:
+            copy = TensorProto()
+            copy.CopyFrom(tensor)
+            _load(copy, base)
+            if len(copy.raw_data) >= EXTERNAL_FROM:
                 offset = data.seek(-(-data.tell() // PAGE) * PAGE)
-                set_external_data(whole, name, offset, data.write(whole.raw_data))
-                whole.ClearField("raw_data")
-            tensor.CopyFrom(whole)
+                set_external_data(copy, name, offset, data.write(copy.raw_data))
+                copy.ClearField("raw_data")
+            tensor.CopyFrom(copy)
     light = ModelProto()
-    light.CopyFrom(model)  # what a message once held takes memory for as long as it lives
+    light.CopyFrom(model)  # protobuf frees the memory of removed fields only with the message
     return light
 
 
 def _load(tensor: TensorProto, base: str) -> None:
-    """Take the data of a tensor into it that lies in a file of this folder."""
+    """Read the external data of a tensor, from a file of this folder, into the tensor."""
     from onnx import TensorProto
     from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
@@ -58,8 +58,8 @@ def _load(tensor: TensorProto, base: str) -> None:
         del tensor.external_data[:]
 
 
-def load_whole(model: ModelProto) -> None:
-    """Take the weights of a model that was made of ones loaded apart back into it, so that it can be saved to stay."""
+def load_weights(model: ModelProto) -> None:
+    """Read the weights of a model made of tensors from `load_on_disk` back into it, so that it can be saved."""
     import onnx
 
     onnx.load_external_data_for_model(model, ".")
