@@ -157,7 +157,7 @@ def upstream(pipeline: Pipeline, stage: str) -> set[str]:
 def giving(pipeline: Pipeline, stage: str) -> list[str]:
     """Which of a stage and all before it give something away: they must not run to find something out."""
     before = upstream(pipeline, stage)
-    return [one.id for one in pipeline.stages if one.id in before and pipeline.kinds[one.uses].spec.gives]
+    return [one.id for one in pipeline.stages if one.id in before and pipeline.kinds[one.uses].spec.publishes]
 
 
 def _ids(good: Side, bad: Side) -> list[str]:

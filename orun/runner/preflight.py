@@ -148,9 +148,9 @@ def needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
     own = dict.fromkeys(kind.spec.tools, "")
     if kind.origin == "file":
         return own
-    from orun.stages.required_packages import asked
+    from orun.stages.required_packages import required_packages
 
-    return {**own, **asked(import_module(kind.entry), stage.params, pipeline.root), **own}
+    return {**own, **required_packages(import_module(kind.entry), stage.params, pipeline.root), **own}
 
 
 def _needs_unknown(stage: Stage, distribution: str, error: Exception) -> Problem:

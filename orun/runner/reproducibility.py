@@ -117,7 +117,7 @@ class _Rebuilding:
             return Rebuilt(stage.id, stage.uses, "not rebuildable", reasons=step.reasons)
         if spec.stage_class == "measurement":
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "it measures, and no two measurements are alike")
-        if spec.gives:
+        if spec.publishes:
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "it publishes a release, and would do so again")
         try:
             pipeline = self.planner.pipeline

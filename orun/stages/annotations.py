@@ -1,4 +1,4 @@
-"""Parameter types of annotations that are read as text: what `params.type_of` does for real ones."""
+"""Parameter types from annotations in source text; `params.type_of` does the same for real annotations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Unreadable(Exception):
     """An annotation that a pipeline file cannot write.
 
     Attributes:
-        node: the part of it that is not understood.
+        node: the offending part of the annotation.
         message: what is wrong with it.
     """
 
@@ -35,10 +35,10 @@ class Unreadable(Exception):
 
 
 def type_of(node: ast.expr) -> ParamType:
-    """The parameter type of an annotation.
+    """Return the parameter type of an annotation.
 
     Raises:
-        Unreadable: when a file cannot write such a value, or the annotation is not made of names and literals.
+        Unreadable: when a pipeline file cannot hold such a value, or the annotation is not made of names and literals.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return type_of(_quoted(node, node.value))
@@ -46,14 +46,13 @@ def type_of(node: ast.expr) -> ParamType:
         return _union(node, [node.left, node.right])
     if isinstance(node, ast.Subscript) and _items(node.slice):
         return _subscript(node, _last_name(node.value), _items(node.slice))
-    found = SIMPLE.get(_last_name(node))
-    if found is None:
-        raise Unreadable(node, f"a pipeline file cannot write a {ast.unparse(node)}")
-    return found
+    if simple := SIMPLE.get(_last_name(node)):
+        return simple
+    raise Unreadable(node, f"a pipeline file cannot write a {ast.unparse(node)}")
 
 
 def doc_of(node: ast.expr) -> str:
-    """The text of `Doc("...")` in an `Annotated[...]`; empty when there is none."""
+    """Return the text of `Doc("...")` in an `Annotated[...]`, or an empty text."""
     texts = [
         str(_literal(argument))
         for call in _extras(node)

@@ -1,7 +1,8 @@
-"""Python's byte code, where the content of a module counts and not the version of its package.
+"""Protection against stale byte code of modules whose content is in a cache key.
 
-Python goes by the size of a source and by the second of its last change, which another text may have as well: after two
-edits within a second, or where times are copied with the files, it runs the one while the digest is of the other.
+Python recognizes stale byte code by the size and the second of the last change of the source. Another text can have
+both: after two edits within a second, or when files are copied with their times. Python would then run the old text
+while the digest is that of the new one.
 """
 # ruff: noqa: PTH116  (strings: the import system works with them)
 
@@ -17,10 +18,10 @@ from orun.fs.signatures import CLOCK
 
 
 def distrust(doubted: Callable[[str, str], bool]) -> None:
-    """Compile modules from their sources in this process from now on, whatever byte code there is.
+    """Compile some modules from their sources in this process from now on, whatever byte code exists.
 
     Args:
-        doubted: tells which, by the module's name and the path of its source.
+        doubted: whether to do so for a module, by its name and the path of its source.
     """
     stats = SourceFileLoader.path_stats
 
@@ -29,25 +30,24 @@ def distrust(doubted: Callable[[str, str], bool]) -> None:
             raise OSError(f"the byte code of {path} is not used")
         return stats(self, path)
 
-    SourceFileLoader.path_stats = path_stats  # type: ignore[method-assign]  # asked before byte code is looked for
+    SourceFileLoader.path_stats = path_stats  # type: ignore[method-assign]  # called before byte code is read
 
 
 @functools.cache
 def distrust_package(package: str) -> None:
-    """Do so for the modules of a package whose sources may have changed since."""
+    """Distrust the byte code of a package's modules whose sources may have changed since."""
     distrust(lambda name, path: name.partition(".")[0] == package and may_be_stale(path))
 
 
 def may_be_stale(path: str, compiled: str = "") -> bool:
-    """Whether a source may have changed since its byte code was made, where there is any.
+    """Return whether a source may have changed since its byte code was written; False without byte code.
 
     Args:
         path: the source.
-        compiled: the byte code, when it is not that of this process: each Python and each level of optimisation has
-            its own.
+        compiled: the byte code, when it is not that of this process; each Python and level of optimization has its own.
     """
     try:
-        made = os.stat(compiled or cache_from_source(path)).st_mtime_ns
+        written = os.stat(compiled or cache_from_source(path)).st_mtime_ns
     except FileNotFoundError:
         return False
-    return os.stat(path).st_ctime_ns + CLOCK >= made
+    return os.stat(path).st_ctime_ns + CLOCK >= written

@@ -1,4 +1,4 @@
-"""The user's own functions, loaded from their files inside the process of a stage."""
+"""Loader of the user's functions from their files, in the process of a stage."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from orun.errors import UsageError
 
 
 class SourceLoader(SourceFileLoader):
-    """Compiles a module from its source each time: cached byte code is neither trusted nor written.
+    """Loader that compiles a module from its source each time, and neither reads nor writes byte code.
 
-    Byte code goes by the time and size of its source, which two edits within a second can leave alike.
+    Byte code is checked by time and size of its source, which can be equal after two edits within a second.
     """
 
     def get_code(self, fullname: str) -> CodeType:
-        """The code of the module."""
+        """Return the code of the module."""
         path = self.get_filename(fullname)
         LOADED[path] = fullname
         text = TEXTS[path] = self.get_data(path)
         return _COMPILED.get((path, text)) or _compile(text, path)
 
 
-LOADED: dict[str, str] = {}  # file -> module, of those that this process has loaded from their source
-TEXTS: dict[str, bytes] = {}  # file -> content, of the same
+LOADED: dict[str, str] = {}  # file -> module, of modules loaded from source in this process
+TEXTS: dict[str, bytes] = {}  # file -> content of the same modules
 _COMPILED: dict[tuple[str, bytes], CodeType] = {}
 
 
 def compile_beforehand(path: str, text: bytes) -> None:
-    """Compile a file for the processes that are forked from this one and load it while it has this content.
+    """Compile a file for processes that are forked from this one and load it with this content.
 
     Raises:
         SyntaxError, ValueError: when the compiler refuses it.
@@ -48,39 +48,39 @@ def _compile(text: bytes, path: str) -> CodeType:
 
 
 def load_function(root: Path, reference: str, takes: Sequence[str] | None = None) -> Callable[..., Any]:
-    """The function that `file.py:function` names.
+    """Load the function that `file.py:function` names, once in a process.
 
-    Its file can import what lies beside it and what lies in `root`; it is loaded once to a process.
+    Its file can import modules from its own folder and from `root`.
 
     Args:
         root: the pipeline's folder, which the reference is relative to.
         reference: `file.py:function`.
-        takes: what it will be called with, by name; None when that is checked elsewhere.
+        takes: names of the arguments of the later call; None when they are checked elsewhere.
 
     Raises:
-        UsageError: when there is no such file or function, or it cannot be called so.
+        UsageError: when there is no such file or function, or it does not take these arguments.
     """
     name, _, function = reference.rpartition(":")
     path = Path(root, name).absolute()
     if not path.is_file():
         raise UsageError(f"no file {name}", why=f"{reference} is looked for in {root}")
     module = _module(root.absolute(), path)
-    found = getattr(module, function, None)
-    if found is not None and not callable(found):
+    value = getattr(module, function, None)
+    if value is not None and not callable(value):
         raise UsageError(
-            f"{reference} is of type {type(found).__name__}, not a function", hint=f"def load(): return {function}"
+            f"{reference} is of type {type(value).__name__}, not a function", hint=f"def load(): return {function}"
         )
-    if found is None:
+    if value is None:
         raise UsageError(f"no function {function!r} in {name}", why=f"it defines: {', '.join(_functions(module))}")
     if takes is not None:
-        _require(found, path, reference, takes)
-    return found  # type: ignore[no-any-return]  # any callable will do
+        _require_signature(value, path, reference, takes)
+    return value  # type: ignore[no-any-return]  # any callable will do
 
 
-def _require(function: Callable[..., Any], path: Path, reference: str, takes: Sequence[str]) -> None:
+def _require_signature(function: Callable[..., Any], path: Path, reference: str, takes: Sequence[str]) -> None:
     try:
         signature = signature_of(function)
-    except ValueError:  # of native code: nothing is known
+    except ValueError:  # native code without a signature
         return
     try:
         signature.bind(*takes)
@@ -93,12 +93,12 @@ def _require(function: Callable[..., Any], path: Path, reference: str, takes: Se
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """As `inspect.signature`, whatever the annotations say.
+    """Return `inspect.signature` without evaluating annotations.
 
-    From Python 3.14 on they are evaluated when somebody asks, and may name what is imported for type checkers alone.
+    From Python 3.14 on `inspect.signature` evaluates them, and they may name imports for type checkers only.
 
     Raises:
-        TypeError, ValueError: when there is none, as for some functions of native code.
+        TypeError, ValueError: when there is no signature, as for some native functions.
     """
     if sys.version_info >= (3, 14):
         from annotationlib import Format
@@ -128,7 +128,7 @@ def _module(root: Path, path: Path) -> ModuleType:
 
 
 def _free_name(stem: str) -> str:
-    """The module's name: that of its file, unless another module has it."""
+    """Return the name of the module: that of its file, unless another module has it."""
     name = stem
     while name in sys.modules or name in sys.stdlib_module_names:
         name = f"_{name}"

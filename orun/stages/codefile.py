@@ -1,4 +1,4 @@
-"""Python files that a pipeline names, read as text: nothing in them is run."""
+"""Python files of a pipeline, parsed but never run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from orun.fs.observed_state import TEXT_LIMIT, read_bounded
 from orun.text.suggestions import Unknown, closest, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-EVERYTHING = "*"  # among the names of a file: it imports all of another module
+EVERYTHING = "*"  # name in a file that imports all names of another module
 
 
 class CodeFile(Record, frozen=True):
-    """A parsed Python file: its absolute path, the BLAKE3 digest of its bytes, its syntax tree and its lines."""
+    """Parsed Python file: absolute path, BLAKE3 digest of the bytes, syntax tree and lines."""
 
     path: Path
     digest: str
@@ -31,7 +31,7 @@ class CodeFile(Record, frozen=True):
     def problem(
         self, node: ast.AST, message: str, *, expected: str = "", suggestion: str = "", hint: str = ""
     ) -> Problem:
-        """A mistake at a node of the tree."""
+        """Return an error at a node of the tree."""
         line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         source = self.lines[line - 1] if line <= len(self.lines) else ""
         column = len(source.encode()[:start].decode(errors="replace"))  # the tree counts bytes
@@ -41,24 +41,24 @@ class CodeFile(Record, frozen=True):
         return Problem(position, message, source, max(1, width), expected=expected, suggestion=suggestion, hint=hint)
 
     def function(self, name: str) -> Function | None:
-        """The function of that name that is defined at the top of the file, the last one if there are several."""
-        found = [node for node in _top_level(self.tree.body) if isinstance(node, Function) and node.name == name]
-        return found[-1] if found else None
+        """Return the top-level function of a name, the last if there are several."""
+        nodes = [node for node in _top_level(self.tree.body) if isinstance(node, Function) and node.name == name]
+        return nodes[-1] if nodes else None
 
     def names(self) -> tuple[str, ...]:
-        """Everything that the file defines or imports at its top, functions first."""
+        """Return all names that the file defines or imports at its top level, functions first."""
         bound = (name for node in _top_level(self.tree.body) for name in _bound(node))
         return tuple(dict.fromkeys((*self.functions(), *bound)))
 
     def functions(self) -> tuple[str, ...]:
-        """The functions that are defined at the top of the file."""
+        """Return the names of the top-level functions."""
         return tuple(node.name for node in _top_level(self.tree.body) if isinstance(node, Function))
 
     def require(self, name: str) -> None:
-        """See that the file has something of that name to call.
+        """Require a name in the file.
 
         Raises:
-            Unknown: when it has not.
+            Unknown: when the file does not define it.
         """
         names = self.names()
         if name in names or EVERYTHING in names:
@@ -71,22 +71,22 @@ class CodeFile(Record, frozen=True):
 
 
 class CodeFiles:
-    """The Python files that were looked into, each read once."""
+    """Cache of parsed Python files."""
 
     def __init__(self) -> None:
         self._files: dict[Path, CodeFile | OSError | PipelineError] = {}
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digest of each file that could be read, by absolute path."""
+        """Digest of each file that could be read, by absolute path."""
         return {str(path): file.digest for path, file in self._files.items() if isinstance(file, CodeFile)}
 
     def get(self, path: Path) -> CodeFile:
-        """The parsed file.
+        """Return the parsed file.
 
         Raises:
             OSError: when it cannot be read.
-            PipelineError: when it is not Python; the place is in that file.
+            PipelineError: when it is not Python; its location is in that file.
         """
         if path not in self._files:
             try:
@@ -108,7 +108,7 @@ def parse(path: Path) -> CodeFile:
         lines = data.decode(encoding).splitlines()
     except SyntaxError as error:
         raise PipelineError([_syntax_problem(path, error)]) from error
-    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, not its encoding, nested without end
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, wrong encoding, endless nesting
         position = Position(str(path), 1, 1)
         raise PipelineError([Problem(position, f"Python cannot parse this file: {error}")]) from error
     return CodeFile(path, blake3(data).hexdigest(), tree, tuple(lines))
@@ -123,20 +123,20 @@ def _syntax_problem(path: Path, error: SyntaxError) -> Problem:
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run when the file is imported, in order, those in `if`, `try` and `with` included."""
-    waiting = list(reversed(body))
-    while waiting:
-        node = waiting.pop()
+    """Yield the statements that run on import, in order, including those in `if`, `try` and `with`."""
+    pending = list(reversed(body))
+    while pending:
+        node = pending.pop()
         yield node
         if isinstance(node, Function | ast.ClassDef):
             continue
         blocks = [getattr(node, block, []) for block in ("body", "orelse", "finalbody")]
         blocks[1:1] = [handler.body for handler in getattr(node, "handlers", [])]
-        waiting.extend(reversed([statement for block in blocks for statement in block]))
+        pending.extend(reversed([statement for block in blocks for statement in block]))
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that a statement binds."""
+    """Return the names that a statement binds."""
     if isinstance(node, Function | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):

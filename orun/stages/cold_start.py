@@ -1,4 +1,4 @@
-"""Base of the kinds that launch a model in processes of its own."""
+"""Common parts of the kinds that launch a model in new processes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.serialization import encode
-from orun.stages.common_parameters import Where
+from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Port
 from orun.stages.params import Doc, Range
-from orun.stages.timing import Batch, Bound, Fed, Shape
+from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 INPUTS = {
     "model": Port(("onnx", "engine"), "The model to launch."),
-    "reference": Port(("onnx", "engine"), "The model that it is compared with.", optional=True, many=True),
+    "reference": Port(("onnx", "engine"), "The model to compare with.", optional=True, many=True),
 }
-LEAST = 6  # launches that bound a median with 95 %
+LEAST = 6  # launches; fewer do not bound a median with 95 % confidence
 
 
 @dataclass(frozen=True)
 class Launches:
-    """How a model is launched."""
+    """Parameters of the launches."""
 
-    target: Where = None
-    inputs: Fed = None
+    target: ModelTarget = None
+    inputs: TimedInputs = None
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
-    io_binding: Bound = False
-    launches: Annotated[int, Doc("Launches of each model."), Range(low=LEAST)] = LEAST
+    io_binding: IoBinding = False
+    launches: Annotated[int, Doc("Number of launches of each model."), Range(low=LEAST)] = LEAST
 
 
 def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequence[Reading]]:
-    """Launch every connected model; what was found by the model's role.
+    """Launch every connected model and return the readings by the model's role.
 
     Args:
         context: of the stage.
-        params: how to launch them.
+        params: parameters of the launches.
         runs: inferences in a launch.
     """
     from orun.measure.latency.cold_start import launch_in_turn
@@ -56,7 +56,7 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
 def prepared(
     context: Context, params: Launches, runs: int
 ) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
-    """What each connected model is to do in a launch, and its inputs, by the model's role, as `readings` has it."""
+    """Return the request of a launch and the inputs of each connected model by role; arguments as for `readings`."""
     from orun.core.targets import Target
     from orun.measure.latency.cold_start import Request
     from orun.stages.timing import Sizes, timed_feeds
@@ -67,7 +67,7 @@ def prepared(
     return {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}, fed
 
 
-def write(context: Context, found: Mapping[str, Sequence[Reading]]) -> None:
-    """Leave every launch in the artifact."""
-    text = json.dumps(encode(found), indent=2)
+def write(context: Context, launches: Mapping[str, Sequence[Reading]]) -> None:
+    """Write the readings of every launch to the artifact."""
+    text = json.dumps(encode(launches), indent=2)
     (context.output / "launches.json").write_text(text + "\n", "utf-8")

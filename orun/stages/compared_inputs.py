@@ -1,4 +1,4 @@
-"""Inputs of two models whose inner values are compared."""
+"""Inputs for the comparison of inner values of two models."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def feeds_of(
     context: Context, examples: Examples | None, samples: int, dims: Mapping[str, Sequence[int]]
 ) -> list[dict[str, NDArray[Any]]]:
-    """The first examples of a dataset, one at a time, or as many that are made up from the model's signature.
+    """Return the first examples of a dataset, one for each feed, or made-up examples.
 
     Args:
-        context: of the stage, whose models say which inputs there are.
-        examples: the dataset; None for inputs that are made up.
-        samples: how many.
-        dims: sizes of dynamic axes by name, for inputs that are made up.
+        context: of the stage, with the models.
+        examples: the dataset; None for made-up inputs.
+        samples: number of examples.
+        dims: sizes of dynamic axes by name, for made-up inputs.
     """
     from orun.measure.dataset import batches
     from orun.stages._data.synthetic import synthetic

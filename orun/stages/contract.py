@@ -1,17 +1,18 @@
-"""Contract of a stage kind: what it must have, and what it gets when it runs.
+"""Contract of a stage kind: the parts of its module, and the context of a running stage.
 
 A built-in kind is a module `orun/stages/<folder>/<file>.py` with
 
-    Params   a frozen dataclass (see `params.py`)
-    SPEC     a `Spec`
-    run      run(context: Context, params: Params) -> Mapping[str, Metric]
+    Params    a frozen dataclass (see `params.py`)
+    SPEC      a `Spec`
+    run       run(context: Context, params: Params) -> Mapping[str, Metric]
+    metrics   optional, if the names depend on parameters: metrics(params: Params) -> Collection[str]
+    packages  optional, if some parameters need further packages:
+              packages(params: Params, root: Path) -> Mapping[str, str], the reason for each package
 
-and, when its metrics are known beforehand, metrics(params: Params) -> Collection[str]; and, when some parameters need
-packages that others do without, packages(params: Params, root: Path) -> Mapping[str, str]: what asks for each of them.
 The docstring of the module is the user's documentation. The module imports nothing heavy: `run` does.
 A plug-in package offers such a module under the entry point group `orun.stages`.
-A function of the user's own (`uses: ./file.py:function`) is declared by the decorator `stage` and is read without
-being run.
+A user's function (`uses: ./file.py:function`) is declared by the decorator `stage`, and its file is read without being
+run.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ if TYPE_CHECKING:
 
 Artifact = Literal["onnx", "metrics", "engine", "dataset", "bundle", "files"]
 
-MODEL = "model.onnx"  # the name of the proto in an `onnx` artifact; external data lies beside it
+MODEL = "model.onnx"  # name of the proto in an `onnx` artifact; external data is next to it
 
 
 class Port(Record, frozen=True):
-    """An input of a kind.
+    """Input port of a kind.
 
     Attributes:
         accepts: the artifact types that may be connected.
-        doc: what it is for, one sentence.
+        doc: its purpose in one sentence.
         optional: whether it may be left out.
-        many: whether further ones may be connected, as `<port>.<name>`.
-        needed_for: values that ask for it where it may be left out, by the parameter, a list, that they stand in.
-        metrics: names of metrics that there are only where it is connected.
+        many: whether further inputs may be connected, as `<port>.<name>`.
+        needed_for: for an optional port, the values that require it, by the list parameter that holds them.
+        metrics: names of metrics that exist only if it is connected.
     """
 
     accepts: tuple[Artifact, ...]
@@ -56,38 +57,39 @@ class Port(Record, frozen=True):
 
 
 class Spec(Record, frozen=True):
-    """What a kind depends on and yields.
+    """Declaration of a kind: inputs, output, tools, and what its result depends on.
 
     Attributes:
         inputs: input ports by name; the first is the primary one (`needs: stage`).
         output: the type of its artifact.
         tools: distributions whose versions are in the key, by their names on the package index; alternatives that
             exclude one another are joined by `|` (`onnxruntime|onnxruntime-gpu`).
-        extra: the extra of orun that installs them.
-        stage_class: what its result is bound to (see the key).
-        interface: `same` when an `onnx` output must have the inputs and outputs of the primary input.
-        deterministic: whether equal inputs make equal bytes. Where they do not, the first result is kept, and a warning
-            is given unless the kind says so here.
-        exclusive: it needs the machine to itself (it measures time).
-        distant: it runs its models where their targets say in processes that it starts, so that its own process, with
-            the user's code, need not be in the environment of its target.
-        cpus: cores that it keeps busy.
+        extra: the extra of orun that installs the tools.
+        stage_class: what its result is bound to.
+        interface: `same` if an `onnx` output must have the inputs and outputs of the primary input.
+        deterministic: whether equal inputs yield equal bytes. If they do not, the first result is kept, with a warning
+            unless this is False.
+        exclusive: whether it needs the machine to itself, as measurements of time do.
+        distant: whether it runs models in separate processes in the environments of their targets, so that its own
+            process, with the user's code, need not be in the environment of its target.
+        cpus: number of cores that it uses.
         preload: modules that its process imports before the stage starts, shared with other stages.
-        baseline: it measures the accepted baseline model too: an extra input `baseline` is connected by the planner
-            when a gate asks for `max_regression`.
-        lineage: it is given `lineage.json`: every stage before it, and those that guard it, with parameters, tools,
-            digests, metrics, verdicts.
-        builds_with: kinds of the library that it runs itself; their code counts for its result as its own does.
-        fits: parameters that name data which the result is calibrated with or chosen by.
-        guards: it fails where what goes in is not good enough, without a gate: releases of that wait for it.
-        releases: what it makes is given away, so that it waits for what judges it (see `orun.pipeline.guards`).
-        kept: of one that releases: what it makes stays in the store, for another stage or for people to give away.
-        one_of: parameters, and inputs, of which a stage has exactly one.
-        metrics: names of the metrics it yields whatever its parameters are; a module's own `metrics(params)` goes
-            before it; None when any name may come (a user's stage that declares none).
-        samples: how many each metric needs, by name, to be held against a figure; the parameter `samples` is the most
-            that a gate of the stage needs when it is left out.
-        units: of those metrics whose unit is known beforehand, by name; a gate's threshold is held against it.
+        baseline: whether it measures the accepted baseline model too: the planner connects an extra input `baseline`
+            when a gate has `max_regression`.
+        lineage: whether it gets `lineage.json`: every stage before it, and those that guard it, with parameters, tools,
+            digests, metrics and verdicts.
+        builds_with: kinds of the library that it runs itself; their code counts for its result like its own.
+        fits: parameters with data that the result is calibrated with or chosen by.
+        guards: whether it fails without a gate when its input is not good enough; releases of that input wait for it.
+        releases: whether its result is published, so that it waits for the stages that judge it (see
+            `orun.pipeline.guards`).
+        kept: for a releasing kind, whether its result stays in the store, to be published by another stage or person.
+        one_of: parameters and inputs of which a stage has exactly one.
+        metrics: names of its metrics for any parameters; a module's `metrics(params)` has precedence; None if any name
+            may occur (a user's stage that declares none).
+        samples: number of samples that a gate on each metric needs, by name; the parameter `samples` defaults to the
+            largest for the gates of the stage.
+        units: units of metrics, by name, as far as known beforehand; thresholds of gates are checked against them.
     """
 
     inputs: Mapping[str, Port] = field(default_factory=dict)
@@ -114,35 +116,34 @@ class Spec(Record, frozen=True):
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     @property
-    def gives(self) -> bool:
-        """Whether it gives something away: it is run where a run asks for it, and never to find something out."""
+    def publishes(self) -> bool:
+        """Whether it publishes something: it runs only on request, and never for a diagnosis."""
         return self.releases and not self.kept
 
 
 def module_name(kind: str) -> str:
-    """Return the name of the module of a kind of the library."""
+    """Return the module name of a kind of the library."""
     return f"orun.stages.{kind.replace('/', '.').replace('-', '_')}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a running stage may touch.
+    """Inputs, output folder and services of a running stage.
 
     Attributes:
         stage: the stage's id.
         inputs: read-only folder of each connected input port (and `baseline`, see `Spec`).
-        output: the empty folder to fill; nothing else may be written but the scratch folder, which is the process's
-            working folder.
+        output: the empty folder to fill. Apart from it the stage may write only to its working folder.
         root: the folder of the pipeline file; code and paths are relative to it.
-        target: the target that the parameters name, or None; the first when several do.
-        further: those that other parameters name, by the parameter.
-        key: of the result, as far as it is known before the stage runs: a name for what outlives an interrupted run.
+        target: the target that the parameters name, or None; the first if there are several.
+        further: targets of other parameters, by parameter.
+        key: cache key of the result before the stage runs; a name for data that outlives an interrupted run.
         seed: seed for every random choice.
         timeout: seconds that the stage may run, or None.
-        lineage: path of `lineage.json` for kinds that ask for it.
+        lineage: path of `lineage.json` for kinds with `Spec.lineage`.
         open_log: opens the stage's log; see `log`.
         progress: progress(done, total, what) shows on the terminal.
-        notes: what was said by `note` so far.
+        notes: notes so far, see `note`.
     """
 
     stage: str
@@ -160,32 +161,32 @@ class Context:
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Say something of the result that who uses it should know: every run that has it shows the sentence."""
+        """Add a note for users of the result; every run with this result shows it."""
         self.notes.append(text)
 
     @cached_property
     def log(self) -> logging.Logger:
-        """Messages for the stage's log."""
+        """Logger of the stage."""
         return self.open_log()
 
     def model(self, port: str = "model") -> Path:
-        """Path of the ONNX proto of an `onnx` input."""
+        """Return the path of the ONNX proto of an `onnx` input."""
         return self.inputs[port] / MODEL
 
     @property
     def result(self) -> Path:
-        """Path where an `onnx` stage leaves its proto."""
+        """Path of the ONNX proto that an `onnx` stage must write."""
         return self.output / MODEL
 
     def load(self, reference: Code, takes: Sequence[str] | None = None) -> Callable[..., Any]:
-        """The function that `file.py:function` names, imported from the pipeline's folder.
+        """Return the function that `file.py:function` names, imported from the pipeline's folder.
 
         Args:
             reference: `file.py:function`.
-            takes: what it will be called with, by name, where that is to be checked.
+            takes: names of the arguments of the later call, to be checked; None for no check.
 
         Raises:
-            UsageError: when there is no such file or function, or it cannot be called so.
+            UsageError: when there is no such file or function, or it does not take these arguments.
         """
         from orun.stages.code import load_function
 
@@ -193,7 +194,7 @@ class Context:
 
 
 class KindModule(Protocol):
-    """The shape of a built-in or plug-in kind."""
+    """Module of a built-in or plug-in kind."""
 
     Params: type
     SPEC: Spec
@@ -205,7 +206,7 @@ class KindModule(Protocol):
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def stage(  # noqa: PLR0913 - each is a declaration by itself
+def stage(  # noqa: PLR0913 - each argument is a declaration of its own
     *,
     inputs: Mapping[str, str] | None = None,
     output: Artifact = "onnx",
@@ -217,23 +218,23 @@ def stage(  # noqa: PLR0913 - each is a declaration by itself
     baseline: bool = False,
     releases: bool = False,
 ) -> Callable[[F], F]:
-    """Declare a function of your own as a stage: `uses: ./file.py:function`.
+    """Declare your own function as a stage: `uses: ./file.py:function`.
 
-    The function is called as `function(context, **parameters)`; its keyword-only arguments are its parameters, typed
+    The function is called as `function(context, **parameters)`. Its keyword-only arguments are its parameters, typed
     like the fields of a parameter class. It may return a mapping of metric names to numbers or `Metric`.
-    The declaration is read from the source without running it, so every argument here is a literal.
+    The declaration is read from the source without running it, so every argument here must be a literal.
 
     Args:
         inputs: type of each input port, the first is the primary one; `{"model": "onnx"}` when left out.
-        output: type of what it leaves in `context.output`.
+        output: type of the artifact in `context.output`.
         tools: distributions whose versions are in the key.
-        interface: `same` when an `onnx` output keeps the inputs and outputs of its input.
+        interface: `same` if an `onnx` output keeps the inputs and outputs of its input.
         stage_class: `portable`, `device` or `measurement`.
-        metrics: names it returns; any name when left out.
-        deterministic: whether equal inputs make equal bytes; where they do not, the first result is kept.
-        baseline: whether it measures the accepted model too, which then is its input `baseline` where a gate asks for
-            `max_regression` and another model was accepted; for the output `metrics`.
-        releases: whether it gives away what goes in, so that it waits for the gates on that.
+        metrics: names of its metrics; any name when left out.
+        deterministic: whether equal inputs yield equal bytes; if they do not, the first result is kept.
+        baseline: whether it measures the accepted model too, as its input `baseline`, when a gate has `max_regression`
+            and another model was accepted; for the output `metrics`.
+        releases: whether it publishes its input, so that it waits for the gates on that.
     """
     del (
         inputs,

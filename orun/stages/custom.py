@@ -1,4 +1,4 @@
-"""Stages that are functions of the user's own, `./file.py:function`: declared by their source, which is not run."""
+"""Reader of kinds that are the user's functions, `./file.py:function`, from their source without running it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "interface": ("same", "changed"),
     "stage_class": typing.get_args(StageClass),
 }
-NAMES = ("tools", "metrics")  # arguments that are lists of names
+NAMES = ("tools", "metrics")  # arguments with lists of names
 FLAGS = ("deterministic", "baseline", "releases")
 ARGUMENTS = ("inputs", *CHOICES, *NAMES, *FLAGS)
 UNITS: Mapping[str, Callable[[str | float], float]] = {
@@ -42,16 +42,16 @@ PLAIN: Mapping[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float"
 
 
 def read(uses: str, root: Path, files: CodeFiles) -> Kind:
-    """The kind that a function declares.
+    """Return the kind that a function declares.
 
     Args:
         uses: `file.py:function`.
         root: the folder that the file is relative to.
-        files: where parsed files are kept.
+        files: cache of parsed files.
 
     Raises:
         Unknown: when there is no such file or function.
-        PipelineError: when the file or the declaration is wrong; the places are in that file.
+        PipelineError: when the file or the declaration is wrong; locations are in that file.
     """
     name, _, function = uses.rpartition(":")
     try:
@@ -60,7 +60,7 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
         raise Unknown(
             unreachable(root / name, name, "code file"),
             expected="the path of a Python file, relative to the pipeline file",
-            suggestion=_neighbour(root / name, uses),
+            suggestion=_similar_file(root / name, uses),
         ) from error
     file.require(function)
     node = file.function(function)
@@ -72,19 +72,19 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
     return _Declaration(file, node).kind(uses)
 
 
-def _neighbour(path: Path, uses: str) -> str:
+def _similar_file(path: Path, uses: str) -> str:
     if os.path.lexists(path):
         return ""
     try:
-        names = [other.name for other in path.parent.iterdir() if other.suffix == ".py"]
-    except OSError:  # the folder is not there either
+        names = [file.name for file in path.parent.iterdir() if file.suffix == ".py"]
+    except OSError:  # the folder is missing too
         return ""
-    found = closest(path.name, names)
-    return uses.replace(path.name, found) if found else ""
+    name = closest(path.name, names)
+    return uses.replace(path.name, name) if name else ""
 
 
 class _Declaration:
-    """Reads one function; collects what is wrong with it."""
+    """Reader of one function, which collects all its errors."""
 
     def __init__(self, file: CodeFile, node: Function) -> None:
         self.file = file
@@ -132,24 +132,24 @@ class _Declaration:
         return Param(argument.arg, kind, REQUIRED if default is None else self._default(default, kind), doc)
 
     def _default(self, node: ast.expr, kind: ParamType) -> Any:
-        given = self._literal(node)
-        if given is None:
+        value = self._literal(node)
+        if value is None:
             if not kind.optional and isinstance(node, ast.Constant):
                 self._wrong(node, "None is the default of a parameter that cannot be None", "`| None` in its type")
             return None
         if parse := UNITS.get(kind.name):
             try:
-                return parse(given)
+                return parse(value)
             except ValueError as error:
                 self._wrong(node, str(error))
                 return None
-        if kind.name in PLAIN and type(given) not in PLAIN[kind.name]:
+        if kind.name in PLAIN and type(value) not in PLAIN[kind.name]:
             self._wrong(node, f"{ast.unparse(node)} is not of the type {kind.name}")
-        if kind.name == "literal" and given not in kind.choices:
+        if kind.name == "literal" and value not in kind.choices:
             self._wrong(
                 node, f"{ast.unparse(node)} is not among the values of its type", one_of(map(repr, kind.choices))
             )
-        return given
+        return value
 
     def _literal(self, node: ast.expr) -> Any:
         try:
@@ -159,19 +159,19 @@ class _Declaration:
             return None
 
     def _spec(self) -> Spec:
-        given = ((keyword.arg, self._argument(keyword)) for keyword in self._keywords())
-        found = {name: value for name, value in given if value is not None}
-        ports = found.get("inputs", {"model": "onnx"})
+        values = ((keyword.arg, self._argument(keyword)) for keyword in self._keywords())
+        arguments = {name: value for name, value in values if value is not None}
+        ports = arguments.get("inputs", {"model": "onnx"})
         return Spec(
             inputs={name: Port((kind,), "") for name, kind in ports.items()},
-            output=found.get("output", "onnx"),
-            tools=tuple(found.get("tools", ())),
-            interface=found.get("interface", "same"),
-            stage_class=found.get("stage_class", "portable"),
-            deterministic=found.get("deterministic", True),
-            baseline=found.get("baseline", False),
-            releases=found.get("releases", False),
-            metrics=tuple(found["metrics"]) if "metrics" in found else None,
+            output=arguments.get("output", "onnx"),
+            tools=tuple(arguments.get("tools", ())),
+            interface=arguments.get("interface", "same"),
+            stage_class=arguments.get("stage_class", "portable"),
+            deterministic=arguments.get("deterministic", True),
+            baseline=arguments.get("baseline", False),
+            releases=arguments.get("releases", False),
+            metrics=tuple(arguments["metrics"]) if "metrics" in arguments else None,
         )
 
     def _keywords(self) -> list[ast.keyword]:
@@ -185,42 +185,42 @@ class _Declaration:
         return []
 
     def _argument(self, keyword: ast.keyword) -> Any:
-        """The value of an argument of the decorator; None when it is wrong."""
+        """Return the value of an argument of the decorator; None when it is wrong."""
         if keyword.arg not in ARGUMENTS:
             near = closest(keyword.arg or "", ARGUMENTS)
             self._wrong(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", one_of(ARGUMENTS), near)
             return None
-        given = self._literal(keyword.value)
-        if given is None:
+        value = self._literal(keyword.value)
+        if value is None:
             return None
         if choices := CHOICES.get(keyword.arg):
-            return self._checked(keyword, given, given in choices, one_of(choices))
+            return self._checked(keyword, value, value in choices, one_of(choices))
         if keyword.arg in FLAGS:
-            return self._checked(keyword, given, isinstance(given, bool), "True or False")
+            return self._checked(keyword, value, isinstance(value, bool), "True or False")
         if keyword.arg in NAMES:
-            good = isinstance(given, list | tuple | set) and all(isinstance(name, str) for name in given)
-            return self._checked(keyword, given, good, "a list of names")
-        good = isinstance(given, dict) and all(kind in ARTIFACTS for kind in given.values())
-        return self._checked(keyword, given, good, f"a mapping of inputs to {one_of(ARTIFACTS)}")
+            good = isinstance(value, list | tuple | set) and all(isinstance(name, str) for name in value)
+            return self._checked(keyword, value, good, "a list of names")
+        good = isinstance(value, dict) and all(kind in ARTIFACTS for kind in value.values())
+        return self._checked(keyword, value, good, f"a mapping of inputs to {one_of(ARTIFACTS)}")
 
-    def _checked(self, keyword: ast.keyword, given: Any, good: bool, expected: str) -> Any:
+    def _checked(self, keyword: ast.keyword, value: Any, good: bool, expected: str) -> Any:
         if good:
-            return given
-        self._wrong(keyword.value, f"{keyword.arg} of @{DECORATOR} cannot be {given!r}", expected)
+            return value
+        self._wrong(keyword.value, f"{keyword.arg} of @{DECORATOR} cannot be {value!r}", expected)
         return None
 
 
 def _documented(doc: str) -> dict[str, str]:
-    """What the `Args:` section of a docstring says of each argument."""
+    """Return the description of each argument in the `Args:` section of a docstring."""
     _, _, section = doc.partition("\nArgs:\n")
     docs: dict[str, str] = {}
     name = ""
     for line in section.splitlines():
         if line.strip() and not line.startswith(" "):
             break  # the next section
-        if begun := re.match(r" {2,4}(\w+)(?: \([^)]*\))?: *(.*)", line):
-            name = begun[1]
-            docs[name] = begun[2]
+        if entry := re.match(r" {2,4}(\w+)(?: \([^)]*\))?: *(.*)", line):
+            name = entry[1]
+            docs[name] = entry[2]
         elif name and line.strip():
             docs[name] += f" {line.strip()}"
     return docs

@@ -1,4 +1,4 @@
-"""The dataset that a parameter names, loaded and checked."""
+"""Loader of the dataset that a parameter names, with checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODE = re.compile(r".+\.py:[A-Za-z_]\w*")
 
 
 def load_dataset(context: Context, examples: Examples, inputs: Collection[str] = ()) -> Dataset:
-    """The dataset that a parameter names: what a function returns, or what lies in files.
+    """Load the dataset that a parameter names: the result of a function, or files.
 
     Args:
         context: of the stage.
@@ -28,11 +28,11 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
 
     Raises:
         StageFailed: when it is no dataset, or has no values for one of the inputs.
-        UsageError: when a file is not what it should be; says which file, column and row. When the first example is not
-            of the types and shapes that these inputs of the model have.
+        UsageError: when a file is wrong, naming file, column and row; when the first example does not fit the types and
+            shapes of these inputs of the model.
     """
     if isinstance(examples, str) and CODE.fullmatch(examples):
-        dataset = _returned(context, Code(examples))
+        dataset = _call(context, Code(examples))
     else:
         from orun.stages._data.files import read
 
@@ -57,13 +57,13 @@ def _require_fitting(context: Context, source: str, dataset: Dataset, names: Col
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import inputs_of
 
-    taken = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
-    feed = one_example(dataset.inputs, 0, {item.name: len(item.shape) for item in taken})
-    require_fitting(f"an example of {source}", taken, feed)
+    items = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
+    feed = one_example(dataset.inputs, 0, {item.name: len(item.shape) for item in items})
+    require_fitting(f"an example of {source}", items, feed)
 
 
 def _in_columns(context: Context, dataset: Dataset) -> Dataset:
-    """Values `[n]` as `[n, 1]` where the model takes them so, as a converted estimator does for each column."""
+    """Reshape values `[n]` to `[n, 1]` where the model needs it, as a converted estimator does for each column."""
     import numpy as np
 
     from orun.stages._graph.io import load_graph
@@ -80,11 +80,11 @@ def _in_columns(context: Context, dataset: Dataset) -> Dataset:
 
 
 def title(examples: Examples) -> str:
-    """What a dataset is called in messages."""
+    """Return the name of a dataset for messages."""
     return str(examples.path if isinstance(examples, Source) else examples)
 
 
-def _returned(context: Context, reference: Code) -> Dataset:
+def _call(context: Context, reference: Code) -> Dataset:
     from orun.measure.dataset import Dataset
 
     dataset = context.load(reference, ())()

@@ -1,4 +1,4 @@
-"""Files from the web, each known by its digest before it is fetched."""
+"""Download of files with a digest that is known beforehand."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ Progress = Callable[[int, int, str], None]
 
 
 def download(url: str, path: Path, digest: str, progress: Progress) -> None:
-    """Fetch a file, and keep it when its SHA-256 is right.
+    """Fetch a file, and keep it if its SHA-256 is right.
 
     Args:
-        url: http or https, without credentials in it.
-        path: where it goes; its folder is made.
+        url: http or https, without credentials.
+        path: destination; its folder is made.
         digest: SHA-256 in hexadecimal.
-        progress: told how many bytes have come, of how many.
+        progress: called with the bytes received and the total.
 
     Raises:
-        UsageError: when the address is of another kind, cannot be read, or holds other bytes.
+        UsageError: when the URL has another scheme, cannot be read, or yields other bytes.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise UsageError(f"{url} cannot be fetched", why="only http:// and https:// are")
-    if parts.username is not None:  # a token may stand in its place
+    if parts.username is not None:  # it may be a token
         plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         raise UsageError(f"{plain} was given with credentials", why="they would be stored in keys and records")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        found = _fetch(url, path, progress)
+        actual = _fetch(url, path, progress)
     except (URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         path.unlink(missing_ok=True)
         if isinstance(error, HTTPError):
-            error.close()  # it holds the answer
+            error.close()  # it holds the response
         raise UsageError(f"{url} cannot be fetched", why=str(getattr(error, "reason", error) or error)) from error
-    if found != digest.lower():
+    if actual != digest.lower():
         path.unlink()
         raise UsageError(
             f"{url} is not the file that its digest names",
-            why=f"SHA-256 is {found}\nexpected {digest}",
+            why=f"SHA-256 is {actual}\nexpected {digest}",
             hint="check where the file comes from; write the new digest into the pipeline if it is right",
         )
 
@@ -57,20 +57,20 @@ def download(url: str, path: Path, digest: str, progress: Progress) -> None:
 def _fetch(url: str, path: Path, progress: Progress) -> str:
     hasher = hashlib.sha256()
     request = urllib.request.Request(url, headers={"User-Agent": "orun"})  # noqa: S310 - http and https alone, see _opener
-    with _opener().open(request, timeout=PATIENCE) as answer, path.open("wb") as file:
-        total, come = int(answer.headers.get("Content-Length") or 0), 0
-        while chunk := answer.read(CHUNK):
+    with _opener().open(request, timeout=PATIENCE) as response, path.open("wb") as file:
+        total, received = int(response.headers.get("Content-Length") or 0), 0
+        while chunk := response.read(CHUNK):
             hasher.update(chunk)
             file.write(chunk)
-            come += len(chunk)
-            progress(come, max(total, come), f"fetch {path.name}")
-    if total and come < total:
-        raise http.client.IncompleteRead(b"", total - come)
+            received += len(chunk)
+            progress(received, max(total, received), f"fetch {path.name}")
+    if total and received < total:
+        raise http.client.IncompleteRead(b"", total - received)
     return hasher.hexdigest()
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """What reads http and https, and follows to nothing else."""
+    """Return an opener for http and https that follows no redirect to other schemes."""
     opener = urllib.request.OpenerDirector()
     handlers: tuple[Any, ...] = (
         urllib.request.ProxyHandler(),

@@ -15,32 +15,32 @@ from orun.stages.contract import MODEL, Spec
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-LONGEST = 3000  # bytes of a folder's path; the system takes about 4096, and artifacts are placed elsewhere
-SHOWN = 60  # characters of such a path
-Shape = tuple[int | None, ...]  # None for a dimension that is left open
+LONGEST = 3000  # bytes of a folder's path; the system allows about 4096, and artifacts move to other folders
+SHOWN = 60  # characters of such a path in a message
+Shape = tuple[int | None, ...]  # None for a dynamic dimension
 Value = tuple[str, str, Shape]  # name, type, shape
 
 
 def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path]) -> None:
-    """Check what a stage left.
+    """Check the output folder of a stage.
 
-    Every kind leaves regular files and folders only, and something unless its artifact is `metrics`. An `onnx` artifact
-    is a model that loads and passes the checker, with the external data that it names and nothing else; and with the
-    inputs and outputs of the primary input unless its kind says that it changes them.
+    It holds only regular files and folders, and is not empty unless the artifact is `metrics`. An `onnx` artifact is a
+    model that loads and passes the checker, with its external data and no other file. It has the inputs and outputs of
+    the primary input unless its kind changes them.
 
     Args:
         stage: the stage's id.
-        spec: what its kind promises.
-        output: the folder that it filled.
+        spec: declaration of its kind.
+        output: its output folder.
         inputs: folder of each connected input port.
 
     Raises:
-        OutputRefused: when something of that does not hold.
+        OutputRefused: when a promise is broken.
     """
     names = _names(stage, output)
     if not names and spec.output != "metrics":
         why = f"its kind yields {spec.output}, so that it must fill its output folder"
-        hint = 'a function that leaves nothing but metrics says so: @stage(output="metrics")'
+        hint = 'a function that yields only metrics declares it: @stage(output="metrics")'
         raise OutputRefused(stage, f"{stage} left nothing", why=why, hint=hint)
     if spec.output == "onnx":
         model = _check_model(stage, output, names)
@@ -50,9 +50,9 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
 
 
 def _names(stage: str, output: Path) -> list[str]:
-    """Names of all files, refused when one is neither a file nor a folder, or has a name that is not Unicode."""
+    """Return the names of all files; refuse entries other than files and folders, and names that are not Unicode."""
     if not _is_folder(output):
-        raise OutputRefused(stage, f"{stage} left no output folder", why="it was there, and something took it away")
+        raise OutputRefused(stage, f"{stage} left no output folder", why="something removed it while the stage ran")
     names, folders = [], [str(output)]
     while folders:
         if len(os.fsencode(folders[-1])) > LONGEST:
@@ -66,7 +66,7 @@ def _names(stage: str, output: Path) -> list[str]:
                 name = entry.path[len(str(output)) + 1 :]
                 if not entry.is_file(follow_symlinks=False):
                     kind = "a link" if entry.is_symlink() else "a socket, a pipe or a device"
-                    why = f"{name}: an artifact is of files and folders"
+                    why = f"{name}: an artifact holds only files and folders"
                     raise OutputRefused(stage, f"{stage} left {kind}", why=why)
                 if (shown := os.fsencode(name).decode(errors="replace")) != name:
                     raise OutputRefused(stage, f"{stage} left a file whose name is not Unicode", why=shown)
@@ -75,7 +75,7 @@ def _names(stage: str, output: Path) -> list[str]:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether a folder is there, and no link to one."""
+    """Return whether a path is a folder, and not a link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def _check_model(stage: str, output: Path, names: list[str]) -> ModelProto:
 
 
 def _check_external(stage: str, output: Path, model: ModelProto, names: list[str]) -> None:
-    """Every byte of external data that the model names is there, and no file that it does not name."""
+    """Require all external data that the model names, and no other file."""
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
     named = {MODEL}
@@ -118,12 +118,12 @@ def _check_external(stage: str, output: Path, model: ModelProto, names: list[str
             stage,
             f"{stage} left files that its model does not name",
             why=f"{', '.join(surplus)}: an onnx artifact is {MODEL} and the external data that its tensors name",
-            hint="Write what is temporary to the working folder, and other artifacts in a stage of their own",
+            hint="Write temporary files to the working folder, and other artifacts in their own stage",
         )
 
 
 def _check_validity(stage: str, path: Path) -> None:
-    """The model passes the checker."""
+    """Require that the model passes the checker."""
     from onnx import checker
 
     from orun.stages._graph.validity import check
@@ -131,22 +131,22 @@ def _check_validity(stage: str, path: Path) -> None:
     try:
         check(path)
     except checker.ValidationError as error:
-        what = f"{stage} left a model that the ONNX checker refuses"
-        raise OutputRefused(stage, what, why=str(error).strip()) from error
+        message = f"{stage} left a model that the ONNX checker refuses"
+        raise OutputRefused(stage, message, why=str(error).strip()) from error
 
 
 def check_interface(
     stage: str,
     before: ModelProto,
     after: ModelProto,
-    hint: str = "A kind that means to says so in its declaration: interface='changed'",
+    hint: str = "A kind that does so on purpose declares it: interface='changed'",
 ) -> None:
-    """Names, order and types are the same; fixed dimensions stay so, and what an input leaves open stays open.
+    """Require the same names, order, types and shapes of inputs and outputs.
 
-    An output may become known better than it was: shape inference fixes dimensions that an exporter left open.
+    A dynamic dimension of an output may become fixed, because shape inference finds sizes that an exporter left open.
 
     Raises:
-        OutputRefused: when something of that does not hold.
+        OutputRefused: when something differs.
     """
     differences = []
     for kind, old, new in (("input", _inputs(before), _inputs(after)), ("output", _outputs(before), _outputs(after))):

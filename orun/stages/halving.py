@@ -1,4 +1,4 @@
-"""Search for the few of many that must stay, by trying halves."""
+"""Search for the few items of many that must stay, by trying halves."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Callable, Collection, Sequence
 
 
 def needed(items: Sequence[str], good: Callable[[Collection[str]], bool]) -> list[str]:
-    """Items that must stay for the rest to go: a part that cannot go with what went before is tried by its halves.
+    """Return items that must stay so that all others can be removed.
 
-    As in the automatic mixed precision of onnxconverter-common. Of `k` items that must stay among `n` it takes about
-    `2 k log2(n)` trials. Where items only matter together, what is found depends on the order of the items.
+    Parts are removed one after the other; a part that cannot be removed is split in halves. The automatic mixed
+    precision of onnxconverter-common works the same way. If `k` of `n` items must stay, it takes about `2 k log2(n)`
+    trials. If items only matter together, the result depends on their order.
 
     Args:
         items: in an order in which neighbours belong together.
-        good: whether all is well when just these stay.
+        good: whether the result is good when only these items stay.
     """
     staying = list(items)
     parts = [list(items)]
     while parts:
         part = parts.pop()
-        going = set(part)
-        rest = [item for item in staying if item not in going]
+        removed = set(part)
+        rest = [item for item in staying if item not in removed]
         if good(rest):
             staying = rest
         elif len(part) > 1:

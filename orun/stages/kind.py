@@ -1,4 +1,4 @@
-"""A stage kind as plain data, whichever way it was declared."""
+"""Stage kind as plain data, however it was declared."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from orun.stages.params import Param, build, params_of
 
 
 class Kind(Record, frozen=True):
-    """A kind that `uses` may name.
+    """Kind that `uses` may name.
 
     Attributes:
         name: as written in `uses`.
-        origin: `built-in`, `plug-in` (a package's entry point) or `file` (a function of the user's own).
-        entry: `module` of a built-in or plug-in kind; `path.py:function`, relative to the pipeline file, of a file's.
+        origin: `built-in`, `plug-in` (a package's entry point) or `file` (a user's function).
+        entry: module of a built-in or plug-in kind; `path.py:function`, relative to the pipeline file, for a function.
         doc: the user's documentation; its first line is the summary.
         params: its parameters in order.
-        spec: what it depends on and yields.
+        spec: its declaration.
         metrics: names of the metrics for resolved parameters, or None when any name may come.
         distribution: the package of a plug-in, whose version is in the key; else empty.
     """
@@ -36,12 +36,12 @@ class Kind(Record, frozen=True):
 
     @property
     def summary(self) -> str:
-        """One sentence on what it does."""
+        """First line of the documentation."""
         return self.doc.partition("\n")[0]
 
 
 def metrics_of(module: ModuleType) -> Callable[[Mapping[str, Any]], Collection[str] | None]:
-    """The names of a kind's metrics for resolved parameters; None while a required one is missing."""
+    """Return a function from resolved parameters to names of metrics; it returns None if a required one is missing."""
     spec: Spec = module.SPEC
     declared = getattr(module, "metrics", None)
     if declared is None:

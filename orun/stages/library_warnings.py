@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def warnings_to(log: logging.Logger) -> Iterator[None]:
-    """Write each warning of a library into the log once, whatever the process does with warnings otherwise."""
+    """Write each warning of a library to the log once, regardless of the process's warning filters."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

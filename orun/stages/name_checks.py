@@ -1,4 +1,4 @@
-"""Checks that names in a parameter exist in the model, because the tools ignore unknown ones."""
+"""Checks that names in a parameter exist in the model, because tools ignore unknown names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ def require_known(parameter: str, names: Collection[str], known: Collection[str]
     """Refuse a name that the model does not have.
 
     Args:
-        parameter: where the names stand.
-        names: what it says.
-        known: what the model has.
+        parameter: name of the parameter.
+        names: its value.
+        known: names in the model.
 
     Raises:
-        UnknownName: for the first that is not there.
+        UnknownName: for the first unknown name.
     """
     for name in names:
-        if not name or name not in known:  # nodes without a name have an empty one: it tells none of them
+        if not name or name not in known:  # nameless nodes have an empty name, which identifies none of them
             raise UnknownName(
                 f"{parameter}: the model has no {name!r}",
                 name,
@@ -30,13 +30,13 @@ def require_known(parameter: str, names: Collection[str], known: Collection[str]
             )
 
 
-def require_made_up(context: Context, dims: Mapping[str, Sequence[int]], given: str) -> None:
-    """Refuse sizes of dynamic axes where examples are given, which bring their own.
+def require_made_up(context: Context, dims: Mapping[str, Sequence[int]], parameter: str) -> None:
+    """Refuse sizes of dynamic axes for examples of a dataset, which have their own sizes.
 
     Args:
         context: of the stage.
         dims: the sizes.
-        given: the parameter that names the examples.
+        parameter: name of the parameter with the dataset.
 
     Raises:
         StageFailed: when there are any.
@@ -44,7 +44,7 @@ def require_made_up(context: Context, dims: Mapping[str, Sequence[int]], given: 
     if dims:
         raise StageFailed(
             context.stage,
-            f"`dims` is of no use beside `{given}`",
-            why="its examples bring their own sizes",
-            hint=f"leave one of them out: without `{given}` inputs are made up, of these sizes",
+            f"`dims` has no effect with `{parameter}`",
+            why="its examples have their own sizes",
+            hint=f"leave one of them out: without `{parameter}` inputs are made up with these sizes",
         )

@@ -1,4 +1,4 @@
-"""The parameters of a stage kind: declared once as a frozen dataclass, read by schema, docs, key and run.
+"""Parameters of a stage kind: declared once as a frozen dataclass, read by schema, docs, key and run.
 
     @dataclass(frozen=True)
     class Params:
@@ -21,19 +21,19 @@ from orun.core.serialization import Record, replace
 
 
 class Code(str):
-    """`file.py:function`, relative to the pipeline file. What the function's file holds is in the key."""
+    """`file.py:function`, relative to the pipeline file. The content of the file is in the key."""
 
     __slots__ = ()
 
 
 class FilePath(str):
-    """A file or folder, relative to the pipeline file. Its content is in the key."""
+    """File or folder, relative to the pipeline file. Its content is in the key."""
 
     __slots__ = ()
 
 
 class TargetName(str):
-    """The name of an entry of `targets`."""
+    """Name of an entry of `targets`."""
 
     __slots__ = ()
 
@@ -51,13 +51,13 @@ class Size(int):
 
 
 class Ratio(float):
-    """A proportion; written as `5%` or `0.05`."""
+    """Proportion; written as `5%` or `0.05`."""
 
     __slots__ = ()
 
 
 class Doc(Record, frozen=True):
-    """What a parameter does: one or two sentences for the user."""
+    """Description of a parameter for the user, in one or two sentences."""
 
     text: str
 
@@ -70,7 +70,7 @@ class Range(Record, frozen=True):
 
 
 class WithUnit(Record, frozen=True):
-    """Of a duration that other tools have as a count of runs: a plain number, which could be either, is refused."""
+    """Mark of a duration that other tools express as a number of runs: a plain number is ambiguous and refused."""
 
 
 TypeName = Literal[
@@ -83,20 +83,20 @@ MARKERS: Mapping[type, TypeName] = {
     Code: "code", FilePath: "path", TargetName: "target", Duration: "duration", Size: "size", Ratio: "ratio",
 }  # fmt: skip
 
-REQUIRED = object()  # the default of a field that has none
+REQUIRED = object()  # default of a field without one
 
 
 class ParamType(Record, frozen=True):
-    """The type of a parameter as plain data.
+    """Type of a parameter as plain data.
 
     Attributes:
-        name: which type.
+        name: name of the type.
         optional: whether null is allowed.
-        choices: the values of a `literal`.
-        items: the element of a `list`, the value of a `map`, or the members of a `union`.
-        fields: the fields of an `object`.
+        choices: values of a `literal`.
+        items: type of the elements of a `list` or the values of a `map`, or the members of a `union`.
+        fields: fields of an `object`.
         range: bounds of a number.
-        with_unit: whether a `duration` cannot be a plain number but 0.
+        with_unit: whether a `duration` needs a unit unless it is 0.
     """
 
     name: TypeName
@@ -109,7 +109,7 @@ class ParamType(Record, frozen=True):
 
 
 class Param(Record, frozen=True):
-    """One parameter: name, type, default (`REQUIRED` when there is none) and what it does."""
+    """Parameter: name, type, default (`REQUIRED` if there is none) and description."""
 
     name: str
     type: ParamType
@@ -118,15 +118,15 @@ class Param(Record, frozen=True):
 
     @property
     def required(self) -> bool:
-        """Whether the file must set it."""
+        """Whether the pipeline file must set it."""
         return self.default is REQUIRED
 
 
 def params_of(cls: type) -> tuple[Param, ...]:
-    """The parameters that a frozen dataclass declares, in order.
+    """Return the parameters that a frozen dataclass declares, in order.
 
     Raises:
-        TypeError: when a field has a type that a pipeline file cannot write.
+        TypeError: when a pipeline file cannot hold values of a field's type.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple(_param(field, hints[field.name]) for field in dataclasses.fields(cls))
@@ -143,7 +143,7 @@ def _param(field: dataclasses.Field[Any], hint: Any) -> Param:
 
 
 def type_of(hint: Any) -> ParamType:
-    """The parameter type of a Python annotation; raises TypeError for one that a file cannot write."""
+    """Return the parameter type of a Python annotation; raise TypeError if a pipeline file cannot hold such values."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         bounds = next((extra for extra in hint.__metadata__ if isinstance(extra, Range)), Range())
@@ -178,10 +178,7 @@ T = TypeVar("T")
 
 
 def build(cls: type[T], values: Mapping[str, Any]) -> T:
-    """An instance of the parameter class from the resolved plain values of a pipeline.
-
-    Values are trusted: the pipeline was validated before. Nested objects are built as their classes.
-    """
+    """Build a parameter class, and nested ones, from the resolved plain values of a validated pipeline."""
     hints = typing.get_type_hints(cls)
     return cls(**{name: _convert(hints[name], value) for name, value in values.items()})
 
@@ -203,7 +200,7 @@ def _convert(hint: Any, value: Any) -> Any:
 
 
 def _mapping_member(members: list[Any], value: Any) -> Any:
-    """The member of a union that a mapping is an instance of; no type where the value needs no building."""
+    """Return the member of a union that a mapping belongs to; None if the value needs no conversion."""
     if not isinstance(value, Mapping):
         return None
     for member in members:

@@ -1,4 +1,4 @@
-"""Kinds that packages offer under the entry point group `orun.stages`, each imported only when it is asked for."""
+"""Kinds that packages offer under the entry point group `orun.stages`, each imported only when it is used."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "orun.stages"
-# Files of the frames that stand between us and the package's code.
+# Files of frames between orun and the package's code.
 LOADING = (__file__, str(Path(importlib.__file__).parent), "<frozen ")
 
 
 def offered() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """The entry points by name, in the order of names; more than one where several packages offer that kind."""
+    """Return the entry points by name, in order of names; several if several packages offer that kind."""
     from importlib.metadata import entry_points
 
-    found: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, _package(one))):
-        found[point.name] = (*found.get(point.name, ()), point)
-    return found
+    points: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, _package(point))):
+        points[point.name] = (*points.get(point.name, ()), point)
+    return points
 
 
 def load(points: tuple[EntryPoint, ...]) -> Kind:
-    """The kind that entry points of one name offer.
+    """Return the kind that the entry points of a name offer.
 
     Raises:
-        Unknown: when they are several, or the package is broken.
+        Unknown: when there are several, or the package is broken.
     """
-    point, *others = points
-    if others:
-        packages = [_package(one) for one in points]
+    point = points[0]
+    if len(points) > 1:
+        packages = [_package(point) for point in points]
         raise Unknown(
             f"the kind {point.name!r} is offered by {len(packages)} packages: {', '.join(packages)}",
-            expected="one of them, as it decides what the stage does",
+            expected="a single package, because it decides what the stage does",
             hint=f"pip uninstall {packages[-1]}",
         )
-    module = _loaded(point)
+    module = _load_module(point)
     return Kind(
         name=point.name,
         origin="plug-in",
@@ -64,7 +64,7 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
 
 
 def every() -> Iterator[Kind | Unknown]:
-    """Every kind that is offered, or why it cannot be used."""
+    """Yield every kind that packages offer, or the error why it cannot be used."""
     for points in offered().values():
         try:
             yield load(points)
@@ -76,12 +76,12 @@ def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist else point.value
 
 
-def _loaded(point: EntryPoint) -> ModuleType:
+def _load_module(point: EntryPoint) -> ModuleType:
     distrust_package(point.module.partition(".")[0])
     try:
         module = point.load()
-    except Exception as error:  # a plug-in may raise anything when it is imported
-        raise _broken(point, _told(error), show="") from error
+    except Exception as error:  # importing a plug-in may raise any error
+        raise _broken(point, _describe(error), show="") from error
     if not isinstance(module, ModuleType):
         raise _broken(point, f"{point.value} is not a module")
     if not isinstance(getattr(module, "SPEC", None), Spec):
@@ -107,19 +107,18 @@ def _params(module: ModuleType, point: EntryPoint) -> tuple[Any, ...]:
         raise _broken(point, f"Params: {error}") from error
 
 
-def _told(error: Exception) -> str:
-    """What was raised, and where in the package's own code."""
+def _describe(error: Exception) -> str:
+    """Return the error, and its location in the package's own code."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} at {near(error.filename)}:{error.lineno}"
     frames = reversed(traceback.extract_tb(error.__traceback__))
-    place = next(
-        (f" at {near(one.filename)}:{one.lineno}" for one in frames if not one.filename.startswith(LOADING)), ""
-    )
-    return f"{type(error).__name__}: {error}{place}"
+    own = next((frame for frame in frames if not frame.filename.startswith(LOADING)), None)
+    location = f" at {near(own.filename)}:{own.lineno}" if own else ""
+    return f"{type(error).__name__}: {error}{location}"
 
 
 def _broken(point: EntryPoint, why: str, show: str = " as it; print(it.__file__, dir(it))") -> Unknown:
-    """The error of a kind; who works on its package is told how to see what importing it raises, or what it holds."""
+    """Return the error of a broken kind; the hint for an editable package shows the import error or its content."""
     package = _package(point)
     own = point.dist is not None and point.dist.read_text("direct_url.json") is not None
     return Unknown(

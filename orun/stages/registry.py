@@ -1,6 +1,6 @@
-"""Registry of kinds: the library's by name, plug-ins by entry point, the user's own by file.
+"""Registry of kinds: the library's by name, plug-ins by entry point, the user's functions by file.
 
-Finding a kind imports that kind's module and no other. A plug-in package is imported only when its kind is used.
+Finding a kind imports only that kind's module. A plug-in package is imported only when its kind is used.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ BUILTIN: tuple[str, ...] = (
     "release/publish",
     "release/triton",
 )
-A_FILE = re.compile(r"(?P<file>.+?\.py)(:(?P<behind>.*))?", re.DOTALL)  # with something behind it that is no function
+PYTHON_FILE = re.compile(r"(?P<file>.+?\.py)(:(?P<rest>.*))?", re.DOTALL)  # the rest is no valid function name
 FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
 def find(uses: str, root: Path, files: CodeFiles | None = None) -> Kind:
-    """The kind of that name.
+    """Return the kind of a name.
 
     Args:
         uses: `folder/file` of the library, `./file.py:function`, or the name of a plug-in's entry point.
         root: the folder that a file is relative to.
-        files: where the code files that were looked into are kept.
+        files: cache of parsed code files.
 
     Raises:
-        Unknown: when there is none, or the package that offers it is broken.
-        PipelineError: when the user's function is not declared well; the places are in its file.
+        Unknown: when there is no such kind, or its package is broken.
+        PipelineError: when the declaration of a user's function is wrong; locations are in its file.
     """
     if FILE_KIND.fullmatch(uses):
         return custom.read(uses, root, files or CodeFiles())
@@ -81,12 +81,12 @@ def find(uses: str, root: Path, files: CodeFiles | None = None) -> Kind:
 
 
 def all_kinds() -> tuple[Kind, ...]:
-    """The kinds of the library, in order."""
+    """Return the kinds of the library, in order."""
     return tuple(_built_in(name) for name in BUILTIN)
 
 
 def module_of(name: str) -> ModuleType:
-    """The module of a kind of the library."""
+    """Return the module of a kind of the library."""
     return importlib.import_module(module_name(name))
 
 
@@ -105,44 +105,44 @@ def _built_in(name: str) -> Kind:
 
 
 def _plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
-    found = plugins.offered()
-    if points := found.get(uses):
+    offered = plugins.offered()
+    if points := offered.get(uses):
         return plugins.load(points)
-    if in_file := A_FILE.fullmatch(uses):
-        raise _no_function(in_file["file"], in_file["behind"] or "", root, files)
-    from orun.text.aliases import meant, note  # needed where something is wrong
+    if in_file := PYTHON_FILE.fullmatch(uses):
+        raise _no_function(in_file["file"], in_file["rest"] or "", root, files)
+    from orun.text.aliases import meant, note  # lazy: only for errors
 
-    known, instead = (*BUILTIN, *found), note(uses, "kind of stage")
+    known, instead = (*BUILTIN, *offered), note(uses, "kind of stage")
     is_path = uses.startswith((".", "/"))
     raise Unknown(
         f"there is no kind of stage {uses!r}",
         expected="./file.py:function" if is_path else f"one of {', '.join(known)}, or ./file.py:function",
-        suggestion=_function(uses, root) or (meant(uses, known) if instead else closest(uses, known)),
+        suggestion=_similar_function(uses, root) or (meant(uses, known) if instead else closest(uses, known)),
         hint=instead or "orun stages",
     )
 
 
-def _no_function(name: str, behind: str, root: Path, files: CodeFiles) -> Unknown:
-    """The error for the path of a Python file without a function behind it, or with what can be none."""
+def _no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
+    """Return the error for the path of a Python file without a valid function name after it."""
     try:
         functions = files.get(root / name).functions()
     except OSError:
         return Unknown(unreachable(root / name, name, "code file"), expected="./file.py:function")
-    except PipelineError:  # nothing is known of what is in it
+    except PipelineError:  # not Python
         functions = ()
-    here = [f"{name}:{function}" for function in functions if not function.startswith("_")]
-    meant = [f"{name}:{word}" for word in re.findall(r"\w+", behind) if f"{name}:{word}" in here] or here
-    what = f"{behind!r} cannot be the name of a function in {name!r}"
+    kinds = [f"{name}:{function}" for function in functions if not function.startswith("_")]
+    meant = [f"{name}:{word}" for word in re.findall(r"\w+", rest) if f"{name}:{word}" in kinds] or kinds
+    message = f"{name!r} is a file, and a stage is a function in it"
     return Unknown(
-        what if behind else f"{name!r} is a file, and a stage is a function in it",
-        expected=one_of(here) or f"{name}:FUNCTION",
-        suggestion=meant[0] if meant != here or len(here) == 1 else "",
+        f"{rest!r} cannot be the name of a function in {name!r}" if rest else message,
+        expected=one_of(kinds) or f"{name}:FUNCTION",
+        suggestion=meant[0] if meant != kinds or len(kinds) == 1 else "",
         hint="orun stages",
     )
 
 
-def _function(uses: str, root: Path) -> str:
-    """What was meant by `file:function` or `file.py::function`, where there is such a file."""
+def _similar_function(uses: str, root: Path) -> str:
+    """Return the suggestion for `file:function` or `file.py::function`, if there is such a file."""
     file, _, function = uses.partition(":")
     path = f"{file.removesuffix('.py')}.py"
     name = function.strip(":").removesuffix("()")

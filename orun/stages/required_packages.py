@@ -13,24 +13,25 @@ from orun.stages._data.source import Examples, Source
 from orun.stages.params import build
 
 
-def asked(module: ModuleType, values: Mapping[str, Any], root: Path) -> Mapping[str, str]:
-    """What asks for each of them, by distribution, alternatives as in `Spec.tools`.
+def required_packages(module: ModuleType, values: Mapping[str, Any], root: Path) -> Mapping[str, str]:
+    """Return the reason for each package, by distribution, with alternatives as in `Spec.tools`.
 
     Args:
-        module: of the kind; its function `packages(params, root)` says what it knows, where it has one.
+        module: module of the kind, which may have a function `packages(params, root)`.
         values: the resolved parameters of the stage.
         root: the folder that paths are relative to.
     """
     params = build(module.Params, values)
-    own: Mapping[str, str] = module.packages(params, root) if hasattr(module, "packages") else {}
-    found = dict(own)
+    required: dict[str, str] = {}
+    if hasattr(module, "packages"):
+        required |= module.packages(params, root)
     for examples in _datasets(params):
-        found |= packages.reading(root, examples)
-    return found
+        required |= packages.reading(root, examples)
+    return required
 
 
 def _datasets(params: Any) -> Iterator[Examples]:
-    """The datasets that parameters name."""
+    """Yield the datasets that parameters name."""
     for name, hint in typing.get_type_hints(type(params)).items():
         value = getattr(params, name)
         if Source in typing.get_args(hint) and value is not None:

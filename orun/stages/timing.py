@@ -1,4 +1,4 @@
-"""Inputs of models while they are timed: examples of a dataset, or values made up from the signature."""
+"""Inputs of timed models: examples of a dataset, or values made up from the signature."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-Fed = Annotated[
+TimedInputs = Annotated[
     Examples | Declarations | None,
     Doc(
-        "A dataset of inputs (see `measure/accuracy`); made up within the model's input domain when left out. Or what "
-        "inputs take instead of what that domain says, by name: `{ids: {high: 99}}`."
+        "A dataset of inputs (see `measure/accuracy`); made up within the model's input domain when left out. Or "
+        "values by input that replace those of the domain: `{ids: {high: 99}}`."
     ),
 ]
 Batch = Annotated[int, Doc("Examples in an inference."), Range(low=1)]
 Shape = Annotated[
     dict[str, int],
     Doc(
-        "Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each, or "
-        "the nearest size to it that the model's input domain spans."
+        "Sizes of symbolic axes by their name, or by input and index (`pixels.2`), for made-up inputs; when left out "
+        "128, or the nearest size within the model's input domain."
     ),
 ]
-Bound = Annotated[
-    bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of an inference.")
+IoBinding = Annotated[
+    bool, Doc("Bind inputs and outputs to the device beforehand, so that the time of an inference has no copies.")
 ]
 
-DEFAULT_SIZE = 128  # of a dynamic axis that is not the first and has no size given
+DEFAULT_SIZE = 128  # of a dynamic axis other than the first
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the dynamic axes: `batch` of those that come first in an input, `axes` of others by their names."""
+    """Sizes of dynamic axes: `batch` for the first axis of an input, `axes` for others by name."""
 
     batch: int = 1
     axes: Mapping[str, int] = field(default_factory=dict)
 
 
-def timed_feeds(context: Context, given: Examples | Declarations | None, sizes: Sizes) -> dict[str, dict[str, Array]]:
-    """Return what each connected model is fed, by its role, as the parameter `inputs` of the stage says."""
+def timed_feeds(context: Context, inputs: Examples | Declarations | None, sizes: Sizes) -> dict[str, dict[str, Array]]:
+    """Return the inputs of each connected model, by its role, for the parameter `inputs` of the stage."""
     models = {role: context.model(role) for role in context.inputs}
-    if given is None or isinstance(given, dict):
-        return feeds(models, sizes, context.seed, None, declared(given or {}))
-    return feeds(models, sizes, context.seed, load_dataset(context, given))
+    if inputs is None or isinstance(inputs, dict):
+        return feeds(models, sizes, context.seed, None, declared(inputs or {}))
+    return feeds(models, sizes, context.seed, load_dataset(context, inputs))
 
 
 def feeds(
@@ -71,17 +71,17 @@ def feeds(
     dataset: Dataset | None,
     over: Mapping[str, InputValues] | None = None,
 ) -> dict[str, dict[str, Array]]:
-    """What each model is fed, by the model's name: the same arrays where inputs have the same name.
+    """Return the inputs of each model by the model's name; inputs of the same name share an array.
 
     Args:
-        models: path of each model's proto; the first decides what the others share.
-        sizes: of dynamic axes.
-        seed: of the values that are made up.
-        dataset: its first examples are fed, `sizes.batch` of them; values are made up when None.
-        over: values of made-up inputs that go before those of a model's domain.
+        models: path of each model's proto; the first decides about shared inputs.
+        sizes: sizes of dynamic axes.
+        seed: seed of made-up values.
+        dataset: dataset whose first `sizes.batch` examples are used; None for made-up values.
+        over: values of made-up inputs that replace those of a model's domain.
 
     Raises:
-        UsageError: when `sizes` names an axis that a model does not have, or the dataset lacks an input.
+        UsageError: when `sizes` names an unknown axis, or the dataset lacks an input.
     """
     import onnx
 
@@ -91,12 +91,12 @@ def feeds(
     require_known("inputs", over or {}, [name for model in graphs.values() for name in input_names(model)])
     for name, model in graphs.items():
         inputs = inputs_of(model, over)
-        own = _take(inputs, dataset, sizes.batch) if dataset else _make_up(inputs, sizes, sizes_of(model), seed)
+        own = _from_dataset(inputs, dataset, sizes.batch) if dataset else _make_up(inputs, sizes, sizes_of(model), seed)
         fed[name] = {key: shared.setdefault(key, array) for key, array in own.items()}
     return fed
 
 
-def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
+def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
     from orun.measure.dataset import batches
     from orun.stages._graph.fitting import require_fitting
 
@@ -105,22 +105,22 @@ def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, 
             why = f"it has {', '.join(dataset.inputs)}"
             raise UsageError(f"the dataset has no values for input {item.name!r}", why=why)
     most = 0
-    for given in batches({item.name: dataset.inputs[item.name] for item in inputs}, batch):
-        most = max(most, len(given.examples))
+    for group in batches({item.name: dataset.inputs[item.name] for item in inputs}, batch):
+        most = max(most, len(group.examples))
         if most == batch:
-            require_fitting("the dataset", inputs, given.feed)
-            return dict(given.feed)
+            require_fitting("the dataset", inputs, group.feed)
+            return dict(group.feed)
     raise UsageError(
-        f"`batch` is {batch}, and the dataset has not so many examples of one shape",
+        f"`batch` is {batch}, and the dataset does not have that many examples of one shape",
         why=f"it has {most}",
-        hint="give more examples, or set `batch` to what there is",
+        hint="give more examples, or reduce `batch`",
     )
 
 
 def _make_up(
     inputs: tuple[Input, ...], sizes: Sizes, declared: Mapping[str, Sequence[int]], seed: int
 ) -> dict[str, Array]:
-    """Random values within the bounds of each input; masks hide nothing."""
+    """Return random values within the bounds of each input; masks hide nothing."""
     import numpy as np
 
     first = {item.shape[0] for item in inputs if item.shape}
@@ -130,5 +130,5 @@ def _make_up(
 
 
 def _default_size(declared: Sequence[int] | None) -> int:
-    """The size of an axis for which none is given: `DEFAULT_SIZE`, kept within the sizes that the model declares."""
+    """Return the default size of an axis: `DEFAULT_SIZE`, clipped to the sizes that the model declares."""
     return min(max(DEFAULT_SIZE, min(declared)), max(declared)) if declared else DEFAULT_SIZE

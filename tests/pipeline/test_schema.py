@@ -96,7 +96,7 @@ def test_parameters_are_chosen_by_the_kind_and_explained() -> None:
         "type": ["boolean", "string"],
         "pattern": r"(^|[^$])\$\{",
         "patternErrorMessage": "expected true or false",
-        "description": "One scale for each output channel: more exact wherever channels differ, and about as fast.",
+        "description": "One scale for each output channel: more exact if channels differ, and about as fast.",
         "default": False,
     }
     assert list(chosen["measure/latency"]["properties"]["needs"]["properties"]) == ["model", "reference"]

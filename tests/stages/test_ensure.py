@@ -90,7 +90,7 @@ def test_nothing_is_not_enough(output: Path, artifact: Artifact) -> None:
     (output / "empty").mkdir()
     assert refusal(Spec(output=artifact), output) == (
         f"int8 left nothing\n  its kind yields {artifact}, so that it must fill its output folder\n"
-        '  hint: a function that leaves nothing but metrics says so: @stage(output="metrics")'
+        '  hint: a function that yields only metrics declares it: @stage(output="metrics")'
     )
 
 
@@ -119,7 +119,7 @@ def test_only_files_and_folders(
     monkeypatch.chdir(output)
     (output / "a").write_text("a")
     make(output / "b")
-    assert refusal(Spec(output="files"), output) == f"int8 left {what}\n  b: an artifact is of files and folders"
+    assert refusal(Spec(output="files"), output) == f"int8 left {what}\n  b: an artifact holds only files and folders"
 
 
 def test_a_name_that_is_not_unicode(output: Path) -> None:
@@ -143,7 +143,7 @@ def test_no_output_folder(output: Path, make: Callable[[Path], None]) -> None:
     output.rmdir()
     make(output)
     assert refusal(Spec(output="files"), output) == (
-        "int8 left no output folder\n  it was there, and something took it away"
+        "int8 left no output folder\n  something removed it while the stage ran"
     )
 
 
@@ -192,7 +192,7 @@ def test_files_that_the_model_does_not_name(output: Path) -> None:
     assert refusal(SAME, output) == (
         "int8 left files that its model does not name\n"
         "  left.data, tmp/old.bin: an onnx artifact is model.onnx and the external data that its tensors name\n"
-        "  hint: Write what is temporary to the working folder, and other artifacts in a stage of their own"
+        "  hint: Write temporary files to the working folder, and other artifacts in their own stage"
     )
 
 
@@ -224,7 +224,7 @@ def test_another_interface(output: Path, after: ModelProto, difference: str) -> 
     assert refusal(SAME, output, affine()) == (
         "int8 changed the inputs or outputs of the model\n"
         f"  {difference}\n"
-        "  hint: A kind that means to says so in its declaration: interface='changed'"
+        "  hint: A kind that does so on purpose declares it: interface='changed'"
     )
 
 

@@ -10,18 +10,18 @@ import pytest
 
 from orun.errors import StageFailed, UsageError
 from orun.stages.contract import Context
-from orun.stages.library_errors import failing, said
+from orun.stages.library_errors import describe_error, failing
 from tests.stages.models import WORDY, parse
 from tests.stages.support import artifact, run_stage
 
 
 def test_the_cause_at_the_root_is_told_in_few_lines() -> None:
-    assert said(KeyError()) == "KeyError: no message"
-    assert said(ValueError("one\n\n  two\nthree\nfour")) == "ValueError: one\ntwo\nthree"
-    assert said(ValueError("x" * 1000)) == f"ValueError: {'x' * 300}"
+    assert describe_error(KeyError()) == "KeyError: no message"
+    assert describe_error(ValueError("one\n\n  two\nthree\nfour")) == "ValueError: one\ntwo\nthree"
+    assert describe_error(ValueError("x" * 1000)) == f"ValueError: {'x' * 300}"
     advice = RuntimeError("read the manual")
     advice.__cause__ = TypeError("no such thing")
-    assert said(advice) == "TypeError: no such thing"
+    assert describe_error(advice) == "TypeError: no such thing"
 
 
 def test_errors_of_orun_pass_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

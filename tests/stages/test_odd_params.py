@@ -33,8 +33,8 @@ def first(outputs, dataset):
 UNNAMED = "the model has no ''\n  it has 1 such names\n  hint: any ONNX viewer shows them"
 NO_OPTIMIZER = f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer"
 OF_NO_USE = (
-    "`dims` is of no use beside `inputs`\n  its examples bring their own sizes\n"
-    "  hint: leave one of them out: without `inputs` inputs are made up, of these sizes"
+    "`dims` has no effect with `inputs`\n  its examples have their own sizes\n"
+    "  hint: leave one of them out: without `inputs` inputs are made up with these sizes"
 )
 NO_TYPES = "`op_types` is empty\n  hint: name what is to be quantized, or leave it out for all types"
 

@@ -76,9 +76,9 @@ def test_fewer_examples_than_the_batch_are_not_taken_for_it(models: dict[str, Pa
     with pytest.raises(UsageError) as caught:
         feeds(models, Sizes(4), 3, dataset)
     assert str(caught.value) == (
-        "`batch` is 4, and the dataset has not so many examples of one shape\n"
+        "`batch` is 4, and the dataset does not have that many examples of one shape\n"
         "  it has 3\n"
-        "  hint: give more examples, or set `batch` to what there is"
+        "  hint: give more examples, or reduce `batch`"
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages.contract import Context
-from orun.stages.library_errors import said
+from orun.stages.library_errors import describe_error
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -39,18 +39,18 @@ def convert(context: Context, optimization: str, platform: str | None, *, types:
 
     style = OptimizationStyle.Fixed if optimization == "fixed" else OptimizationStyle.Runtime
     made = Path("converted")  # in the working folder, which is scratch
-    said = io.StringIO()
+    describe_error = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), warnings.catch_warnings():
+        with contextlib.redirect_stdout(describe_error), warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # it leaves the model that it wrote open
             convert_onnx_models_to_ort(
                 context.model(), made, [style], target_platform=platform, enable_type_reduction=types
             )
     except Exception as error:  # it raises whatever its parts do
-        lines = [line for line in said.getvalue().splitlines() if line and not line.startswith("Converting ")]
+        lines = [line for line in describe_error.getvalue().splitlines() if line and not line.startswith("Converting ")]
         why = "\n".join([*lines[-3:], str(error).strip()])
         raise StageFailed(context.stage, "ONNX Runtime cannot write the model in its own format", why=why) from error
-    context.log.info("%s", said.getvalue().strip())
+    context.log.info("%s", describe_error.getvalue().strip())
     (model,) = made.rglob("*.ort")
     (config,) = made.rglob("*.config")
     shutil.copyfile(model, context.output / "model.ort")
@@ -88,8 +88,8 @@ def usability(context: Context) -> dict[str, Metric]:
                 "nodes_with_dynamic_input": as_it_is.nodes_unsupported_due_to_dynamic_input,
             }
         except Exception as error:  # noqa: BLE001 - it raises whatever a graph that it did not expect leads to
-            document[name] = {"verdict": "UNKNOWN", "why": said(error)}
-            context.log.warning("whether %s would do with this model cannot be told: %s", name, said(error))
+            document[name] = {"verdict": "UNKNOWN", "why": describe_error(error)}
+            context.log.warning("whether %s would do with this model cannot be told: %s", name, describe_error(error))
             continue
         metrics[f"share.{name}"] = Metric(_share(as_it_is), "ratio", "higher")
         metrics[f"partitions.{name}"] = Metric(as_it_is.num_partitions, better="lower")

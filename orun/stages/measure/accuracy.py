@@ -60,7 +60,7 @@ from orun.errors import StageFailed
 from orun.measure.accuracy.names import FIDELITY, TASK, UNITS, named
 from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
-from orun.stages.common_parameters import MadeUpDims, Where, WhereReferences
+from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset, title
 from orun.stages.name_checks import require_made_up
@@ -111,8 +111,8 @@ class Params:
     ] = None
     metrics: Annotated[list[Known | Code], Doc("What to measure: names, and functions of your own.")]
     dims: MadeUpDims = field(default_factory=dict)
-    target: Where = None
-    reference_target: WhereReferences = None
+    target: ModelTarget = None
+    reference_target: ReferenceTarget = None
     samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
     batch: Annotated[int, Doc("Examples of equal shape that are fed together at most."), Range(low=1)] = 1
     outputs: Annotated[list[str], Doc("Outputs of the model to look at; all when left out.")] = field(

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.measure.latency.sequential_test import FINEST
-from orun.stages.common_parameters import Where, WhereReferences
+from orun.stages.common_parameters import ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
-from orun.stages.timing import Batch, Bound, Fed, Shape
+from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,10 +80,10 @@ SPEC = Spec(
 class Params:
     """Parameters of `measure/latency`."""
 
-    target: Where = None
-    reference_target: WhereReferences = None
-    inputs: Fed = None
-    io_binding: Bound = False
+    target: ModelTarget = None
+    reference_target: ReferenceTarget = None
+    inputs: TimedInputs = None
+    io_binding: IoBinding = False
     device_time: Annotated[
         bool,
         Doc(

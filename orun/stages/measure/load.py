@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages.cold_start import INPUTS, LEAST
-from orun.stages.common_parameters import Where
+from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Spec
 from orun.stages.params import Doc, Duration, Range, WithUnit
-from orun.stages.timing import Batch, Bound, Fed, Shape
+from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from orun.measure.latency.load import Round, Traffic
@@ -49,8 +49,8 @@ SPEC = Spec(
 class Params:
     """Parameters of `measure/load`."""
 
-    target: Where = None
-    inputs: Fed = None
+    target: ModelTarget = None
+    inputs: TimedInputs = None
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
     clients: Annotated[int, Doc("Requests that may be under way at once."), Range(low=1)] = 4
@@ -60,7 +60,7 @@ class Params:
         Literal["poisson", "regular"],
         Doc("In an open loop, whether requests come as those of independent users do, or at equal intervals."),
     ] = "poisson"
-    io_binding: Bound = False
+    io_binding: IoBinding = False
     warmup: Annotated[Duration, Doc("Requests before the first round of each model."), Range(low=0.001), WithUnit()] = (
         Duration(0.5)
     )

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.serialization import encode
-from orun.stages.common_parameters import Where
+from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Duration, Range, WithUnit
-from orun.stages.timing import Batch, Fed, Shape
+from orun.stages.timing import Batch, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from orun.diagnosis.profiles import ModelTimes
@@ -56,8 +56,8 @@ SPEC = Spec(
 class Params:
     """How long is measured, and on what."""
 
-    target: Where = None
-    inputs: Fed = None
+    target: ModelTarget = None
+    inputs: TimedInputs = None
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
     launches: Annotated[int, Doc("Launches of each model."), Range(low=2)] = 3

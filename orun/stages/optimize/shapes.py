@@ -17,7 +17,7 @@ from orun.errors import StageFailed
 from orun.stages._graph import axes
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.library_errors import failing, said
+from orun.stages.library_errors import describe_error, failing
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
 
@@ -111,7 +111,9 @@ def _infer(context: Context, model: ModelProto) -> ModelProto:
     try:
         return infer(model)
     except Exception as error:  # noqa: BLE001 - it raises whatever it runs into
-        context.log.warning("ONNX Runtime's inference cannot follow the model, ONNX's own is used: %s", said(error))
+        context.log.warning(
+            "ONNX Runtime's inference cannot follow the model, ONNX's own is used: %s", describe_error(error)
+        )
     with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
         made: ModelProto = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     return made

@@ -34,7 +34,7 @@ from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import StageFailed
 from orun.stages._data.source import Examples
-from orun.stages.common_parameters import MadeUpDims, Where
+from orun.stages.common_parameters import MadeUpDims, ModelTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Duration, Range
 
@@ -67,7 +67,7 @@ class Params:
     ] = None
     samples: Annotated[int, Doc("Use only the first so many examples."), Range(low=1)] = 8
     dims: MadeUpDims = field(default_factory=dict)
-    target: Where = None
+    target: ModelTarget = None
     trials: Annotated[int, Doc("Most nodes to put back to float, one at a time."), Range(low=0)] = 32
     time: Annotated[Duration, Doc("Time after which no further node is put back."), Range(low=0)] = Duration(60)
 
