@@ -1,4 +1,4 @@
-"""Metrics of the user's own: functions of what a model answered and of the dataset."""
+"""Custom metrics: the user's functions of a model's outputs and the dataset."""
 
 from __future__ import annotations
 
@@ -9,79 +9,88 @@ from typing import Any
 import numpy as np
 
 from orun.errors import StageFailed
-from orun.measure.accuracy.request import Floats, Function, Request, unlabelled
+from orun.measure.accuracy.request import Floats, Function, Request, missing_labels
 from orun.measure.dataset import Dataset, Values, choose
-from orun.measure.metrics.pooled import Pooled, Rows, of_function
+from orun.measure.metrics.pooled import Pooled, Rows, pool_function
 
-CANDIDATES = "candidates."  # before the names of their outputs, which belong to no example
+CANDIDATES = "candidates."  # prefix of the names of their outputs, which belong to no example
 
 
 class _Unlabelled(Dataset):
-    """A dataset without labels, as a function is given it: one that asks for them would hold its outputs against None.
+    """Dataset without labels that raises an error if a custom metric reads them.
 
-    That compares as wrong, without an error: 0 % of what may be all right. One that does not ask sees no difference.
+    Compared with None, all outputs would count as wrong without an error.
     """
 
-    def __init__(self, plain: Dataset, request: Request, metric: str) -> None:
-        vars(self).update(vars(plain), _plain=plain, _request=request, _metric=metric)
+    def __init__(self, dataset: Dataset, request: Request, metric: str) -> None:
+        vars(self).update(vars(dataset), _dataset=dataset, _request=request, _metric=metric)
 
     def __getattribute__(self, name: str) -> Any:
         if name == "labels":
-            raise unlabelled(self._request.stage, f"the metric {self._metric}", self._request.source)
+            raise missing_labels(self._request.stage, f"the metric {self._metric}", self._request.source)
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:
-        return repr(self._plain)
+        return repr(self._dataset)
 
     def choose(self, examples: Rows) -> Dataset:
-        return _Unlabelled(self._plain.choose(examples), self._request, self._metric)
+        return _Unlabelled(self._dataset.choose(examples), self._request, self._metric)
 
 
-def own_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> dict[str, Floats | Pooled]:
-    """By name one value for each example `[n]`, or what is one number of all: `[]`, or `Pooled` where it is resampled.
+def custom_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> dict[str, Floats | Pooled]:
+    """Return the values of each custom metric by name.
 
     Args:
-        request: what was asked.
+        request: the measurement.
         dataset: the examples.
         outputs: of one model, by name.
 
+    Returns:
+        One value for each example `[n]`; for one number of all examples `[]`, or `Pooled` if it is resampled.
+
     Raises:
-        StageFailed: when a function returns another number of values, or one that is not finite.
+        StageFailed: if a function returns another number of values, or a value that is not finite.
     """
-    pooled = own_parts(request, dataset, outputs, np.arange(len(dataset)))
+    pooled = pooled_custom_metrics(request, dataset, outputs, np.arange(len(dataset)))
     scores: dict[str, Floats | Pooled] = {}
     for name, function in request.functions.items():
-        values = _finite(request, name, _called(request, name, function, outputs, dataset), len(dataset))
+        values = _call(request, name, function, outputs, dataset)
+        _check(request, name, values, len(dataset))
         scores[name] = values if values.ndim else pooled.get(name, values)
     return scores
 
 
-def own_parts(request: Request, dataset: Dataset, outputs: Mapping[str, Values], examples: Rows) -> dict[str, Pooled]:
-    """The functions as metrics of some of the examples, to be resampled; none where that was not asked for."""
+def pooled_custom_metrics(
+    request: Request, dataset: Dataset, outputs: Mapping[str, Values], examples: Rows
+) -> dict[str, Pooled]:
+    """Return the functions as metrics of `examples`, to be resampled; none unless the request has `resamples`."""
     if request.resamples is None:
         return {}
     return {
-        name: of_function(partial(_once, request, name, function, dataset, outputs), examples, request.resamples)
+        name: pool_function(partial(_score, request, name, function, dataset, outputs), examples, request.resamples)
         for name, function in request.functions.items()
     }
 
 
-def _once(
-    request: Request, name: str, function: Function, dataset: Dataset, outputs: Mapping[str, Values], chosen: Rows
+def _score(
+    request: Request, name: str, function: Function, dataset: Dataset, outputs: Mapping[str, Values], examples: Rows
 ) -> float:
-    taken = {key: values if key.startswith(CANDIDATES) else choose(values, chosen) for key, values in outputs.items()}
-    value = _called(request, name, function, taken, dataset.choose(chosen))
+    """Call a function on some examples, of which an index may occur several times."""
+    chosen = {
+        key: values if key.startswith(CANDIDATES) else choose(values, examples) for key, values in outputs.items()
+    }
+    value = _call(request, name, function, chosen, dataset.choose(examples))
     if value.ndim:
         raise StageFailed(
             request.stage,
-            f"the metric {name} must return one number of any examples, as it does of all",
-            why=f"it returned an array of shape {list(value.shape)} of {len(chosen)} resampled ones",
+            f"the metric {name} returns one number of all examples, and must do so of any examples",
+            why=f"it returned an array of shape {list(value.shape)} of {len(examples)} resampled examples",
         )
     return float(value)
 
 
-def _called(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Floats:
-    """What a function returns, as an array; what it raises says what it is called with."""
+def _call(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Floats:
+    """Return the result of a function as an array. A note on its arguments is added to the errors that it raises."""
     try:
         returned = function(outputs, _Unlabelled(dataset, request, name) if dataset.labels is None else dataset)
     except (AttributeError, KeyError, TypeError) as error:
@@ -99,7 +108,7 @@ def _called(request: Request, name: str, function: Function, outputs: Mapping[st
     )
 
 
-def _finite(request: Request, name: str, values: Floats, examples: int) -> Floats:
+def _check(request: Request, name: str, values: Floats, examples: int) -> None:
     if values.shape not in ((), (examples,)):
         raise StageFailed(
             request.stage,
@@ -108,4 +117,3 @@ def _finite(request: Request, name: str, values: Floats, examples: int) -> Float
         )
     if not np.isfinite(values).all():
         raise StageFailed(request.stage, f"the metric {name} returned a number that is not finite")
-    return values

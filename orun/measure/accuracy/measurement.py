@@ -1,4 +1,4 @@
-"""Accuracy of a model: what it answers against a reference's answers, and against the labels of a dataset."""
+"""Accuracy measurement: a model's outputs against a reference's, and against the labels of a dataset."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from orun.errors import StageFailed
 from orun.measure.accuracy.fidelity import fidelity_report
 from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, REFERENCE, RETRIEVAL
-from orun.measure.accuracy.request import Report, Request, unlabelled
-from orun.measure.accuracy.run import TEXT, Plan, answer, choose_outputs
+from orun.measure.accuracy.request import Report, Request, missing_labels
+from orun.measure.accuracy.run import TEXT, Plan, choose_outputs, run_models
 from orun.measure.accuracy.task import task_report
 from orun.measure.dataset import Dataset, count
 
@@ -24,16 +24,16 @@ Progress = Callable[[int, int, str], None]
 def evaluate(
     sessions: Mapping[str, InferenceSession], dataset: Dataset, request: Request, progress: Progress
 ) -> Report:
-    """Run every model over the dataset and work out the metrics.
+    """Run every model over the dataset and compute the metrics.
 
     Args:
-        sessions: `model`, and `reference`, `reference.<name>` and `baseline` where there are such.
+        sessions: `model`, and any of `reference`, `reference.<name>` and `baseline`.
         dataset: the examples.
-        request: what to find out.
-        progress: told how many examples are done.
+        request: what to measure.
+        progress: called as progress(examples done, of examples, "examples").
 
     Raises:
-        StageFailed: when a metric cannot be had from these models and this dataset, or a model fails on it.
+        StageFailed: if these models and this dataset do not have what a metric needs, or a model fails on the dataset.
     """
     _check(request, dataset, sessions)
     types = choose_outputs(request.stage, sessions, request.outputs)
@@ -47,11 +47,13 @@ def evaluate(
         class_axis=request.class_axis,
     )
     tick = _ticker(dataset, progress)
-    given = answer(sessions, dataset.inputs, plan, "example", tick)
-    found = None if dataset.candidates is None else answer(sessions, dataset.candidates, plan, "candidate", tick)
-    reports = [fidelity_report(request, dataset, types, given, found)]
+    examples = run_models(sessions, dataset.inputs, plan, "example", tick)
+    candidates = None
+    if dataset.candidates is not None:
+        candidates = run_models(sessions, dataset.candidates, plan, "candidate", tick)
+    reports = [fidelity_report(request, dataset, types, examples, candidates)]
     if request.task or request.functions:
-        reports.append(task_report(request, dataset, judged, given, found))
+        reports.append(task_report(request, dataset, judged, examples, candidates))
     return Report(
         {name: metric for report in reports for name, metric in report.metrics.items()},
         {name: values for report in reports for name, values in report.examples.items()},
@@ -68,7 +70,7 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
                     hint="connect one: needs: {model: ..., reference: ...}",
                 )
         elif dataset.labels is None:
-            raise unlabelled(request.stage, name, request.source)
+            raise missing_labels(request.stage, name, request.source)
         elif name in RETRIEVAL and dataset.candidates is None:
             raise StageFailed(
                 request.stage,

@@ -1,4 +1,4 @@
-"""The names of what `measure/accuracy` knows; imports little, so that planning can read them."""
+"""Names of the metrics of `measure/accuracy`. Planning reads them, so this imports little."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIDELITY: Mapping[str, tuple[str, ...]] = {
     "agreement_at_5": ("agreement_at_5",),
     "kl": ("kl", "kl.max"),
 }
-"""Metrics against the reference's outputs, each with the names that it yields."""
+"""Metric families against the reference's outputs, each with the names of its metrics."""
 RECALL: Mapping[str, int] = {"recall_at_1": 1, "recall_at_5": 5, "recall_at_10": 10}
 RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
 LABELLED: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "auc", "average_precision")
@@ -32,11 +32,11 @@ ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl")
 """Metrics that improve as they fall."""
 
 
-LABEL = "label"  # the field of a dataset that its labels are
+LABEL = "label"  # name of the labels among the fields of a dataset
 
 
 def sliced(metric: str, field: str, value: object) -> str:
-    """The name of a metric of the examples that have a value in a field of the dataset; printable, whatever that is."""
+    """Return the name of a metric of the examples with a value in a field; printable whatever the value is."""
     text = "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in str(value)
     )
@@ -44,5 +44,5 @@ def sliced(metric: str, field: str, value: object) -> str:
 
 
 def named(metric: str, output: str) -> str:
-    """The name of a metric of one output."""
+    """Return the name of a metric of one output."""
     return f"{metric}[{output}]"

@@ -20,20 +20,20 @@ Function: TypeAlias = Callable[[Mapping[str, Values], Dataset], Any]
 
 @dataclass(frozen=True)
 class Request:
-    """What to find out.
+    """Accuracy measurement to make.
 
     Attributes:
-        stage: its id, for errors.
+        stage: id of the stage, for errors.
         metrics: names of built-in metrics.
-        functions: the user's own metrics by name.
-        better: their direction by name; `higher` when left out.
-        outputs: the outputs to look at, all when empty; task metrics judge the first.
-        batch: examples that are fed together at most.
+        functions: custom metrics by name.
+        better: direction of custom metrics by name; `higher` when left out.
+        outputs: outputs to measure, all when empty; task metrics judge the first.
+        batch: most examples that are fed together.
         seed: of the bootstrap.
-        slices: fields of the dataset by each of whose values every metric is told, too.
-        resamples: how often a function that returns one number of all examples is called on resamples; None for never.
-        source: where the examples come from, as the file says it; empty where they are made up.
-        class_axis: of an output's axes the one along which the scores of an example's classes stand.
+        slices: fields of the dataset; every metric is measured for each of their values, too.
+        resamples: calls, on resamples, of a function that returns one number of all examples; None for none.
+        source: the dataset as the pipeline file names it; empty if it is made up.
+        class_axis: axis of an output along which the scores of the classes lie.
     """
 
     stage: str
@@ -58,39 +58,39 @@ class Request:
         return "ratio" if metric in SHARES else ""
 
     def direction(self, metric: str) -> Better:
-        """In which direction a metric improves."""
+        """Return the direction in which a metric improves."""
         return "lower" if metric in ERRORS else self.better.get(metric, "higher")
 
 
-def unlabelled(stage: str, metric: str, source: str) -> StageFailed:
-    """The error of a metric that needs labels where the dataset has none.
+def missing_labels(stage: str, metric: str, source: str) -> StageFailed:
+    """Return the error of a metric that needs labels when the dataset has none.
 
     Args:
-        stage: its id.
-        metric: the name of the metric.
-        source: where the examples come from, as the file says it; empty where they are made up.
+        stage: id of the stage.
+        metric: name of the metric.
+        source: the dataset as the pipeline file names it; empty if it is made up.
     """
     if not source:
         return StageFailed(
             stage,
-            f"{metric} needs labels, and inputs that are made up have none",
+            f"{metric} needs labels, and made-up inputs have none",
             hint="name examples with labels: dataset: data.py:function, or a file with `labels`",
         )
     return StageFailed(
         stage,
         f"{metric} needs labels, and the dataset {source} has none",
-        hint="give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file",
+        hint="add labels: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file",
     )
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was found.
+    """Result of an accuracy measurement.
 
     Attributes:
         metrics: by name.
-        examples: by `metric/role` or `metric[output]/role`, the value of each example, `[n]`, and for what compares
-            outputs then that of each candidate.
+        examples: value of each example, `[n]`, by `metric/role` or `metric[output]/role`. For fidelity metrics the
+            values of the candidates follow.
     """
 
     metrics: Mapping[str, Metric]

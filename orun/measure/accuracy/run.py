@@ -1,4 +1,4 @@
-"""Models over a dataset: the same batches through each, outputs checked, compared as they come and kept where asked."""
+"""Runs of models over a dataset: the same batches through each, outputs checked and compared batch by batch."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ TYPES = {  # numpy's name of ONNX Runtime's types
     "tensor(double)": "float64",
     **{f"tensor({name})": name for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")},
 }
-PLAIN = 2  # axes of an output with one score of each class to an example
+PLAIN = 2  # axes of an output with one score for each class and example
 Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is wanted of a pass over the data.
+    """Plan of a pass over the data.
 
     Attributes:
-        stage: its id, for errors.
+        stage: id of the stage, for errors.
         outputs: names of the outputs to fetch.
-        compared: those of them that are compared with the reference's.
-        kept: those of them whose values are needed afterwards.
-        batch: examples that are fed together at most.
-        class_axis: of an output's axes the one along which classes stand.
+        compared: outputs to compare with the reference's.
+        kept: outputs whose values are needed afterwards.
+        batch: most examples that are fed together.
+        class_axis: axis of an output along which the scores of the classes lie.
     """
 
     stage: str
@@ -51,11 +51,11 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What models answered to some inputs.
+class ModelOutputs:
+    """Outputs of all models for some inputs.
 
     Attributes:
-        differences: role -> output -> that model's output against the reference's, where there is a reference.
+        differences: role -> output -> difference from the reference's output; empty without a reference.
         kept: role -> output -> its values, `[n, ...]` or n arrays.
     """
 
@@ -64,10 +64,10 @@ class Answers:
 
 
 def choose_outputs(stage: str, sessions: Mapping[str, InferenceSession], wanted: Sequence[str]) -> dict[str, str]:
-    """The outputs to look at with their types: those wanted, or all; each of the models must have them.
+    """Return the wanted outputs, or all, with their types.
 
     Raises:
-        StageFailed: when a model lacks one, or when one is nothing that can be looked at.
+        StageFailed: if a model lacks an output, or an output has a type that cannot be measured.
     """
     types = {output.name: output.type for output in sessions[MODEL].get_outputs()}
     names = list(wanted) or list(types)
@@ -91,35 +91,35 @@ def choose_outputs(stage: str, sessions: Mapping[str, InferenceSession], wanted:
     return {name: types[name] for name in names}
 
 
-def answer(
+def run_models(
     sessions: Mapping[str, InferenceSession], inputs: Mapping[str, Values], plan: Plan, part: str, tick: Tick
-) -> Answers:
+) -> ModelOutputs:
     """Feed every example to every model.
 
     Args:
-        sessions: by role: `model`, and `reference` and `baseline` where there are such.
+        sessions: by role: `model`, and any of `reference` and `baseline`.
         inputs: one array `[n, ...]` or n arrays for each input.
-        plan: what is wanted.
-        part: what the inputs are (`example`, `candidate`), for errors.
-        tick: called with the number of examples that were done since.
+        plan: what to fetch, compare and keep.
+        part: `example` or `candidate`, for errors.
+        tick: called with the number of examples done since the last call.
 
     Raises:
-        StageFailed: when an input is missing, a model fails, an output is not finite, or shapes or types differ.
+        StageFailed: if an input is missing, a model fails, an output is not finite, or shapes or types differ.
     """
-    feeds = {role: _names(plan.stage, role, session, inputs) for role, session in sessions.items()}
-    collected = _Collected(plan, part, tuple(sessions))
+    feeds = {role: _input_names(plan.stage, role, session, inputs) for role, session in sessions.items()}
+    collector = _Collector(plan, part, tuple(sessions))
     for batch in batches(inputs, plan.batch):
         outputs = {
             role: _run(plan, role, session, {name: batch.feed[name] for name in feeds[role]}, part, batch)
             for role, session in sessions.items()
         }
-        collected.add(batch, outputs)
+        collector.add(batch, outputs)
         tick(len(batch.examples))
-    return collected.answers(count(inputs))
+    return collector.collect(count(inputs))
 
 
-def _names(stage: str, role: str, session: InferenceSession, inputs: Mapping[str, Values]) -> list[str]:
-    names = [needed.name for needed in session.get_inputs()]
+def _input_names(stage: str, role: str, session: InferenceSession, inputs: Mapping[str, Values]) -> list[str]:
+    names = [value.name for value in session.get_inputs()]
     missing = [name for name in names if name not in inputs]
     if missing:
         raise StageFailed(
@@ -137,15 +137,15 @@ def _run(
     try:
         values = session.run(list(plan.outputs), dict(feed))
     except Exception as error:  # ONNX Runtime's errors share no base class but this
-        taken = {one.name: f"{TYPES.get(one.type, one.type)} {one.shape}" for one in session.get_inputs()}
+        types = {value.name: f"{TYPES.get(value.type, value.type)} {value.shape}" for value in session.get_inputs()}
         listed = "\n".join(
-            f"{name}: fed {value.dtype} {list(value.shape)}, takes {taken[name]}" for name, value in feed.items()
+            f"{name}: fed {value.dtype} {list(value.shape)}, takes {types[name]}" for name, value in feed.items()
         )
         raise StageFailed(
             plan.stage,
             f"the {role} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
-            hint=_other_types(session, feed) or _batched(session, feed),
+            hint=_type_hint(session, feed) or _batch_axis_hint(session, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     for name, value in outputs.items():
@@ -153,30 +153,30 @@ def _run(
     return outputs
 
 
-def _other_types(session: InferenceSession, feed: Mapping[str, Array]) -> str:
-    """How to give the inputs the types that the model takes, where they have others."""
-    taken = {needed.name: TYPES.get(needed.type) for needed in session.get_inputs()}
-    wrong = [name for name, value in feed.items() if taken[name] and taken[name] != value.dtype.name]
-    return "".join(as_type(name, str(taken[name])) for name in wrong[:1])
+def _type_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
+    """Say how to convert the first input whose type the model does not take; empty if there is none."""
+    types = {value.name: TYPES.get(value.type) for value in session.get_inputs()}
+    wrong = [name for name, value in feed.items() if types[name] and types[name] != value.dtype.name]
+    return "".join(as_type(name, str(types[name])) for name in wrong[:1])
 
 
-def _batched(session: InferenceSession, feed: Mapping[str, Array]) -> str:
-    """How to give examples that bring a batch axis of 1 along, to which that of the batch is added."""
-    axes = {needed.name: len(needed.shape or ()) for needed in session.get_inputs()}
+def _batch_axis_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
+    """Say how to feed examples that have a batch axis of their own; empty if there are none."""
+    axes = {value.name: len(value.shape or ()) for value in session.get_inputs()}
     wrong = [name for name, value in feed.items() if value.ndim == axes[name] + 1 and value.shape[1:2] == (1,)]
     return "".join(
-        f"its examples of {name} have a batch axis of 1, and the batch gets one as well: give each without it, "
-        f"`values[0]`, or all of them as one array `[n, ...]`"
+        f"each example of {name} has a batch axis of 1, and batching adds another: give each example without it, "
+        f"`values[0]`, or all examples as one array `[n, ...]`"
         for name in wrong[:1]
     )
 
 
-def _check_output(stage: str, what: str, value: Array, part: str, batch: Batch) -> None:
+def _check_output(stage: str, title: str, value: Array, part: str, batch: Batch) -> None:
     examples = len(batch.examples)
     if value.shape[:1] != (examples,):
         raise StageFailed(
             stage,
-            f"{what} has no batch axis: its shape is {list(value.shape)} for a batch of {examples}",
+            f"{title} has no batch axis: its shape is {list(value.shape)} for a batch of {examples}",
             hint="name the outputs with a batch axis in `outputs`",
         )
     if value.dtype.kind != "f":
@@ -185,22 +185,25 @@ def _check_output(stage: str, what: str, value: Array, part: str, batch: Batch) 
     if bad.size:
         example = value[bad[0]]
         nan, infinite = int(np.isnan(example).sum()), int(np.isinf(example).sum())
+        note = _input_note(batch, int(bad[0]), part)
         raise StageFailed(
             stage,
-            f"{what} is not finite for {part} {batch.examples[bad[0]]}",
-            why=f"{nan} NaN and {infinite} infinite among its {example.size} values{_fed(batch, int(bad[0]), part)}",
+            f"{title} is not finite for {part} {batch.examples[bad[0]]}",
+            why=f"{nan} NaN and {infinite} infinite among its {example.size} values{note}",
         )
 
 
-def _fed(batch: Batch, place: int, part: str) -> str:
-    """Which inputs of an example are not finite themselves: then it is no matter of the model."""
-    odd = [name for name, values in batch.feed.items() if values.dtype.kind == "f"]
-    odd = [name for name in odd if not np.isfinite(batch.feed[name][place]).all()]
-    return f"\nwhat the {part} is fed is not finite either, in {', '.join(odd)}" if odd else ""
+def _input_note(batch: Batch, index: int, part: str) -> str:
+    """Name the inputs of an example that are not finite themselves, which is then the cause; empty if all are."""
+    floats = [name for name, values in batch.feed.items() if values.dtype.kind == "f"]
+    bad = [name for name in floats if not np.isfinite(batch.feed[name][index]).all()]
+    return f"\nthe {part} itself has inputs that are not finite: {', '.join(bad)}" if bad else ""
 
 
 @dataclass
-class _Collected:
+class _Collector:
+    """Outputs and differences of the batches so far."""
+
     plan: Plan
     part: str
     roles: tuple[str, ...]
@@ -209,7 +212,7 @@ class _Collected:
     values: dict[tuple[str, str], list[Array]] = field(default_factory=dict)
 
     def add(self, batch: Batch, outputs: Mapping[str, Mapping[str, Array]]) -> None:
-        """Take in what each role answered to a batch."""
+        """Add the outputs of each role for a batch."""
         self.order.append(batch.examples)
         for role in self.roles:
             for name in self.plan.kept:
@@ -217,14 +220,13 @@ class _Collected:
             if role == REFERENCE or REFERENCE not in outputs:
                 continue
             for name in self.plan.outputs:
-                self._same_form(role, name, outputs[role][name], outputs[REFERENCE][name], batch)
+                self._check_form(role, name, outputs[role][name], outputs[REFERENCE][name], batch)
             for name in self.plan.compared:
-                pair = (classes_last(outputs[one][name], self.plan.class_axis) for one in (role, REFERENCE))
-                difference = compare(*pair)
-                self.parts.setdefault((role, name), []).append(difference)
+                ours, theirs = (classes_last(outputs[side][name], self.plan.class_axis) for side in (role, REFERENCE))
+                self.parts.setdefault((role, name), []).append(compare(ours, theirs))
 
-    def answers(self, examples: int) -> Answers:
-        """Everything in the order of the data."""
+    def collect(self, examples: int) -> ModelOutputs:
+        """Return everything in the order of the data."""
         order = np.concatenate(self.order)
         differences: dict[str, dict[str, Difference]] = {}
         for (role, name), parts in self.parts.items():
@@ -232,31 +234,29 @@ class _Collected:
         kept: dict[str, dict[str, Values]] = {role: {} for role in self.roles}
         for (role, name), chunks in self.values.items():
             kept[role][name] = _in_order(chunks, order, examples)
-        return Answers(differences, kept)
+        return ModelOutputs(differences, kept)
 
-    def _same_form(self, role: str, name: str, value: Array, wanted: Array, batch: Batch) -> None:
+    def _check_form(self, role: str, name: str, value: Array, wanted: Array, batch: Batch) -> None:
         ours, theirs = (f"{array.dtype} {list(array.shape)}" for array in (value, wanted))
         if ours != theirs:
             raise StageFailed(
                 self.plan.stage,
                 f"output '{name}' of the {role} differs in form from the reference's",
                 why=f"{ours}, and {theirs} in the reference, for {self.part} {batch.examples[0]}",
-                hint="shapes and types are part of equality: make the model keep those of its reference",
+                hint="outputs are compared only if shapes and types are equal: make the model keep its reference's",
             )
 
 
 def classes_last(output: Array, axis: int) -> Array:
-    """An output with the axis of its classes last; as it is where it holds classes, or has but one axis to an example.
+    """Move the axis of the classes last; return outputs that hold classes or have one axis per example unchanged.
 
     Raises:
-        UsageError: when it has no such axis.
+        UsageError: if the output has no such axis.
     """
     if output.dtype.kind != "f" or output.ndim <= PLAIN:
         return output
     if axis >= output.ndim:
-        raise UsageError(
-            f"class_axis: no classes stand along axis {axis} of an output", why=f"its shape is {list(output.shape)}"
-        )
+        raise UsageError(f"class_axis: an output has no axis {axis}", why=f"its shape is {list(output.shape)}")
     return np.moveaxis(output, axis, -1)
 
 

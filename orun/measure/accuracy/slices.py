@@ -1,4 +1,4 @@
-"""The examples of a dataset by the values of its fields."""
+"""Slices of a dataset: the examples with one value in one of its fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from orun.measure.accuracy.names import LABEL, sliced
 from orun.measure.accuracy.request import Request
 from orun.measure.dataset import Array, Dataset
 
-MOST = 100  # values of a field, above which it does not tell slices but examples apart
+MOST = 100  # values of a field; with more it tells examples apart, not slices
 
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """The examples that have one value in one field; `examples` are their indices, `[n]`."""
+    """Examples with one value in one field; `examples` are their indices, `[n]`."""
 
     field: str
     value: object
@@ -25,33 +25,33 @@ class Slice:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of examples."""
         return len(self.examples)
 
     def name(self, metric: str) -> str:
-        """What a metric of them is called."""
+        """Return the name of a metric of this slice."""
         return sliced(metric, self.field, self.value)
 
 
 def slices(request: Request, dataset: Dataset) -> list[Slice]:
-    """Every slice of the fields that were asked for.
+    """Return the slices by all fields of the request.
 
     Raises:
-        StageFailed: when the dataset lacks a field, or it has too many values.
+        StageFailed: if the dataset lacks a field, or a field has too many values.
     """
-    found: list[Slice] = []
+    parts: list[Slice] = []
     for field in request.slices:
         column = _column(request, dataset, field)
-        values, place = np.unique(column, return_inverse=True)  # which takes all that are no number together
+        values, place = np.unique(column, return_inverse=True)  # all NaN are one value
         if len(values) > MOST:
             raise StageFailed(
                 request.stage,
                 f"slices: {field} has {len(values)} values among {len(dataset)} examples",
-                why=f"at most {MOST} are measured by themselves",
+                why=f"at most {MOST} slices of a field are measured",
                 hint="add a field of coarser values to the dataset: orun.Dataset(..., fields={...})",
             )
-        found += [Slice(field, value, np.flatnonzero(place == number)) for number, value in enumerate(values.tolist())]
-    return found
+        parts += [Slice(field, value, np.flatnonzero(place == number)) for number, value in enumerate(values.tolist())]
+    return parts
 
 
 def _column(request: Request, dataset: Dataset, field: str) -> Array:
@@ -63,7 +63,9 @@ def _column(request: Request, dataset: Dataset, field: str) -> Array:
             request.stage,
             f"slices: the dataset has no field {field}",
             why=f"it has {', '.join(known) or 'none'}",
-            hint=f"give it one: orun.Dataset(..., fields={{'{field}': [...]}}); of a table, `fields: [{field}]`",
+            hint=f"add it: orun.Dataset(..., fields={{'{field}': [...]}}); of a table, `fields: [{field}]`",
         )
-    found = dataset.fields[field]
-    return found if found.dtype != object else np.array([str(value) for value in found])  # of types that do not compare
+    column = dataset.fields[field]
+    if column.dtype == object:  # its values may not be comparable
+        return np.array([str(value) for value in column])
+    return column

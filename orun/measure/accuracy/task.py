@@ -1,4 +1,4 @@
-"""The metrics that score a model by the labels of a dataset, compared on the same examples with other models."""
+"""Task metrics: models scored by the labels of a dataset, and compared on the same examples."""
 
 from __future__ import annotations
 
@@ -10,102 +10,101 @@ import numpy as np
 from orun.core.metrics import Comparison, Estimate, Metric, further
 from orun.core.serialization import replace
 from orun.errors import StageFailed, UsageError
-from orun.measure.accuracy.custom import CANDIDATES, own_parts, own_scores
+from orun.measure.accuracy.custom import CANDIDATES, custom_scores, pooled_custom_metrics
 from orun.measure.accuracy.names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
 from orun.measure.accuracy.request import Floats, Report, Request
-from orun.measure.accuracy.run import Answers, classes_last
+from orun.measure.accuracy.run import ModelOutputs, classes_last
 from orun.measure.accuracy.slices import Slice, slices
 from orun.measure.dataset import Array, Dataset, Values
 from orun.measure.metrics import paired
-from orun.measure.metrics import pooled as metrics_pooled
-from orun.measure.metrics import task as metrics_task
 from orun.measure.metrics.bootstrap import resample
-from orun.measure.metrics.pooled import Pooled
+from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part
+from orun.measure.metrics.task import accuracy, accuracy_at, ranks, recall, reciprocal_rank
 
 Scores = Mapping[str, Floats | Pooled]
-"""By metric: one value for each example `[n]`, or what is one number of all of them: `[]`, or `Pooled`."""
+"""By metric: one value for each example `[n]`; or one number of all examples, `[]` or `Pooled`."""
 
 BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
-    "accuracy": metrics_task.accuracy,
-    "accuracy_at_5": partial(metrics_task.accuracy_at, 5),
+    "accuracy": accuracy,
+    "accuracy_at_5": partial(accuracy_at, 5),
 }
 POOLED: Mapping[str, Callable[..., Pooled | None]] = {
-    "f1": metrics_pooled.f1,
-    "auc": metrics_pooled.auc,
-    "average_precision": metrics_pooled.average_precision,
+    "f1": f1,
+    "auc": auc,
+    "average_precision": average_precision,
 }
 PARTS: Mapping[str, Callable[..., Pooled | None]] = {
-    "f1": metrics_pooled.f1_of_part,
-    "auc": partial(metrics_pooled.auc, part=True),
-    "average_precision": partial(metrics_pooled.average_precision, part=True),
+    "f1": f1_of_part,
+    "auc": partial(auc, part=True),
+    "average_precision": partial(average_precision, part=True),
 }
 
 
-def task_report(request: Request, dataset: Dataset, judged: str, given: Answers, found: Answers | None) -> Report:
-    """The task metrics and the user's own, each against the reference's and the baseline's.
+def task_report(
+    request: Request, dataset: Dataset, judged: str, examples: ModelOutputs, candidates: ModelOutputs | None
+) -> Report:
+    """Return the task metrics and the custom ones, each against the reference's and the baseline's.
 
     Args:
-        request: what was asked.
+        request: the measurement.
         dataset: the examples with their labels.
         judged: the output that the built-in metrics judge.
-        given: what the models answered to the examples.
-        found: and to the candidates.
+        examples: outputs for the examples.
+        candidates: outputs for the candidates.
     """
     scores: dict[str, Scores] = {}
-    answers: dict[str, Mapping[str, Values]] = {}
-    for role, outputs in given.kept.items():
-        candidates = {} if found is None else found.kept[role]
-        answers[role] = {**outputs, **{f"{CANDIDATES}{name}": values for name, values in candidates.items()}}
-        built_in = _built_in(request, dataset, outputs[judged], candidates.get(judged)) if request.task else {}
-        scores[role] = {**built_in, **own_scores(request, dataset, answers[role])}
+    outputs: dict[str, Mapping[str, Values]] = {}
+    for role, kept in examples.kept.items():
+        of_candidates = {} if candidates is None else candidates.kept[role]
+        outputs[role] = {**kept, **{f"{CANDIDATES}{name}": values for name, values in of_candidates.items()}}
+        built_in = _built_in(request, dataset, kept[judged], of_candidates.get(judged)) if request.task else {}
+        scores[role] = {**built_in, **custom_scores(request, dataset, outputs[role])}
     metrics = {name: _metric(request, name, scores) for name in scores[MODEL]}
     for part in slices(request, dataset):
-        chosen = {
-            role: _taken(by_name, part) | _pooled_parts(request, dataset, by_name, judged, answers[role], part)
+        of_part: dict[str, Scores] = {
+            role: {
+                **{name: values[part.examples] for name, values in _per_example(by_name).items()},
+                **_pooled_scores(request, dataset, by_name, judged, outputs[role], part),
+            }
             for role, by_name in scores.items()
         }
         metrics |= {
-            part.name(name): replace(_metric(request, name, chosen), examples=part.count)
+            part.name(name): replace(_metric(request, name, of_part), examples=part.count)
             for name in scores[MODEL]
-            if name in chosen[MODEL]
+            if name in of_part[MODEL]
         }
-    examples = {
-        f"{name}/{role}": values
-        for role, by_name in scores.items()
-        for name, values in by_name.items()
-        if isinstance(values, np.ndarray) and values.ndim
+    values = {
+        f"{name}/{role}": values for role, by_name in scores.items() for name, values in _per_example(by_name).items()
     }
-    return Report(metrics, examples)
+    return Report(metrics, values)
 
 
-def _taken(scores: Scores, part: Slice) -> dict[str, Floats | Pooled]:
-    """The scores of some examples, of metrics that have one for each."""
-    return {
-        name: values[part.examples] for name, values in scores.items() if isinstance(values, np.ndarray) and values.ndim
-    }
+def _per_example(scores: Scores) -> dict[str, Floats]:
+    """Return the scores of metrics that have one value for each example."""
+    return {name: values for name, values in scores.items() if isinstance(values, np.ndarray) and values.ndim}
 
 
-def _pooled_parts(
-    request: Request, dataset: Dataset, scores: Scores, judged: str, answers: Mapping[str, Values], part: Slice
+def _pooled_scores(
+    request: Request, dataset: Dataset, scores: Scores, judged: str, outputs: Mapping[str, Values], part: Slice
 ) -> dict[str, Floats | Pooled]:
-    """Metrics that are one number of a slice: of a label that of its class against the rest, else of its examples."""
-    found: dict[str, Floats | Pooled] = {}
+    """Return the metrics that are one number of a slice. For a slice by label: its class against the rest."""
+    by_slice: dict[str, Floats | Pooled] = {}
     names = [name for name in POOLED if name in request.task]
     if names:
-        output, labels = classes_last(_array(answers[judged]), request.class_axis), np.asarray(dataset.labels)
+        output, labels = classes_last(_array(outputs[judged]), request.class_axis), np.asarray(dataset.labels)
         for name in names:
             if part.field == LABEL:
                 pooled = POOLED[name](output, labels, only=part.value)
             else:
                 pooled = PARTS[name](output[part.examples], labels[part.examples])
             if pooled is not None:
-                found[name] = pooled
-    own = own_parts(request, dataset, answers, part.examples)
-    return found | {name: pooled for name, pooled in own.items() if isinstance(scores[name], Pooled)}
+                by_slice[name] = pooled
+    custom = pooled_custom_metrics(request, dataset, outputs, part.examples)
+    return by_slice | {name: pooled for name, pooled in custom.items() if isinstance(scores[name], Pooled)}
 
 
 def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Values | None) -> Scores:
-    labels = np.asarray(dataset.labels)  # that there are any was checked before the models ran
+    labels = np.asarray(dataset.labels)  # checked before the models ran
     scores: dict[str, Floats | Pooled] = {}
     try:
         for name, measure in BY_LABEL.items():
@@ -116,9 +115,9 @@ def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Va
                 pooled = pool(classes_last(_array(output), request.class_axis), labels)
                 scores.update({} if pooled is None else {name: pooled})
         if candidates is not None and any(name in RETRIEVAL for name in request.task):
-            rank = metrics_task.ranks(_array(output), _array(candidates), labels)
-            scores["mrr"] = metrics_task.reciprocal_rank(rank)
-            scores.update({name: metrics_task.recall(rank, k) for name, k in RECALL.items()})
+            rank = ranks(_array(output), _array(candidates), labels)
+            scores["mrr"] = reciprocal_rank(rank)
+            scores.update({name: recall(rank, k) for name, k in RECALL.items()})
     except UsageError as error:
         raise StageFailed(request.stage, error.what, why=error.why, hint=error.hint) from error
     return {name: scores[name] for name in request.task}
@@ -131,37 +130,38 @@ def _array(values: Values) -> Array:
     raise UsageError(
         "task metrics need outputs of one shape for all examples",
         why=f"the output that they judge, the first, has {len(shapes)} shapes, such as {shapes[0]} and {shapes[1]}",
-        hint="where another one holds the scores, name it first: `outputs: [NAME]`; else score this one with a "
-        "function of your own: `metrics: [file.py:function]`",
+        hint="if another output holds the scores, name it first: `outputs: [NAME]`; else write a custom metric: "
+        "`metrics: [file.py:function]`",
     )
 
 
 def _metric(request: Request, name: str, scores: Mapping[str, Scores]) -> Metric:
-    value, interval, compared = _compared(request, {role: by_name[name] for role, by_name in scores.items()})
+    value, interval, comparisons = _compare_roles(request, {role: by_name[name] for role, by_name in scores.items()})
     return Metric(
         value=value,
         unit=request.unit(name),
         better=request.direction(name),
         noise="none" if interval is None else "sample",
         interval=interval,
-        reference=compared.get(REFERENCE),
-        baseline=compared.get(BASELINE),
-        references={further(role): found for role, found in compared.items() if further(role)},
+        reference=comparisons.get(REFERENCE),
+        baseline=comparisons.get(BASELINE),
+        references={further(role): comparison for role, comparison in comparisons.items() if further(role)},
     )
 
 
-def _compared(
+def _compare_roles(
     request: Request, scores: Mapping[str, Floats | Pooled]
 ) -> tuple[float, Estimate | None, dict[str, Comparison]]:
-    """A metric of the model with its interval, and against every other role's."""
+    """Return a metric of the model, its interval, and its comparison with every other role."""
     ours = scores[MODEL]
     if isinstance(ours, Pooled):
-        found = resample({role: one for role, one in scores.items() if isinstance(one, Pooled)}, request.seed)
-        ours_found = found.pop(MODEL)
-        return ours_found.value, ours_found.interval, {role: ours_found.against(one) for role, one in found.items()}
+        pooled = {role: values for role, values in scores.items() if isinstance(values, Pooled)}
+        resampled = resample(pooled, request.seed)
+        model = resampled.pop(MODEL)
+        return model.value, model.interval, {role: model.against(other) for role, other in resampled.items()}
     value = float(ours.mean())
-    compared = {role: _compare(request, ours, one) for role, one in scores.items() if role != MODEL}
-    return value, paired.interval(ours, request.seed) if ours.ndim else None, compared
+    comparisons = {role: _compare(request, ours, theirs) for role, theirs in scores.items() if role != MODEL}
+    return value, paired.interval(ours, request.seed) if ours.ndim else None, comparisons
 
 
 def _compare(request: Request, ours: Floats, theirs: Floats | Pooled) -> Comparison:

@@ -1,15 +1,16 @@
-"""Metrics that are one number of all examples, with 95 % intervals: the percentile bootstrap over examples.
+"""Percentile bootstrap over examples: 95 % intervals of pooled metrics, which are one number of all examples.
 
-The examples are resampled for all models together (Efron and Tibshirani 1993, "An Introduction to the Bootstrap",
-chapters 13 and 16). The quantiles are corrected for bias (Efron 1981, Canadian Journal of Statistics 9:139-158), of
-which average precision has much, and expanded as in `orun.measure.metrics.paired`, by the examples of the rarest class:
-these are what the metric is known by. Of fewer than six in a class nothing is told. A resample that lacks a class is
-averaged over the others, as F1 is by definition; one that lacks them all is left out, which the method then says.
+Examples are resampled for all models together (Efron and Tibshirani 1993, "An Introduction to the Bootstrap", chapters
+13 and 16). Quantiles are corrected for bias (Efron 1981, Canadian Journal of Statistics 9:139-158), which is large for
+average precision, and expanded as in `orun.measure.metrics.paired` for the number of examples of the rarest class: they
+decide how well the metric is known. With fewer than six in a class there is no interval. A resample that lacks a class
+is averaged over the other classes, as F1 is by definition. A resample that lacks all classes is left out; the method's
+text then says so.
 
-Resampling is blind to what no example shows: two models that answer alike would never differ. For classes that are
-answered the interval is never narrower than Tango's (1998) for no change among the examples of the rarest class, by its
-share in the mean; for scores that holds where all resamples are equal, as where both models tell the classes apart.
-Of the area under one ROC curve by itself there is a better bound: `orun.measure.metrics.newcombe`.
+The bootstrap cannot see differences that no example shows: two models with equal predictions would never differ. For
+predicted classes the interval is therefore at least as wide as Tango's (1998) for no change among the examples of the
+rarest class, times its share in the mean. For scores this holds only if all resamples are equal. The area under one ROC
+curve has a better bound: `orun.measure.metrics.newcombe`.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from orun.measure.metrics.paired import FEWEST, Floats, Z, quantiles, ratio
 from orun.measure.metrics.pooled import Pooled
 
 RESAMPLES = (1000, 2000)  # the fewest and the most
-WORK = 10_000_000  # weights by classes: what one metric of one model may take
-CHUNK = 1 << 16  # weights held at a time: few, so that they stay in the cache
-MOST_BIAS = 1.0  # standard errors; more says that resampling does not fit
-SAME = 1e-12  # what rounding makes of equal values
-DENSE = 4  # examples of each kind from which kinds are drawn, not examples
+WORK = 10_000_000  # weights times classes that one metric of one model may take
+CHUNK = 1 << 16  # weights held at a time: few enough for the cache
+MOST_BIAS = 1.0  # standard errors; a larger bias means that resampling does not suit the metric
+ROUNDING = 1e-12  # difference of equal values after rounding
+DENSE = 4  # examples per kind from which counts of kinds are drawn, not examples
 
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """One model's metric, and what it is of each resample, `[resamples]`; not a number where it is not defined."""
+    """One model's metric and its value for each resample, `[resamples]`; NaN where it is not defined."""
 
     model: Pooled
     value: float
@@ -44,32 +45,32 @@ class Resampled:
 
     @property
     def interval(self) -> Estimate:
-        """The metric with its interval."""
+        """Metric with its interval."""
         if self.model.fewest < FEWEST:
             return unknown(self.value)
         bounds = self.model.bounds
         blind = bounds is None and (self.model.answers is not None or _same(self.values))
-        found = _bounds(self.model, self.value, self.values, blind=blind)
+        estimate = _bound(self.model, self.value, self.values, blind=blind)
         if bounds:
-            found = Estimate(self.value, min(found.low, bounds[0]), max(found.high, bounds[1]))
-        return found if self.model.rarest is None else _within(found, 0.0)
+            estimate = Estimate(self.value, min(estimate.low, bounds[0]), max(estimate.high, bounds[1]))
+        return estimate if self.model.rarest is None else _clip(estimate, 0.0)
 
     def against(self, other: Resampled) -> Comparison:
-        """This model's metric against another's, which was resampled with it."""
+        """Compare with another model's metric on the same resamples."""
         examples, change = len(self.model), self.value - other.value
         if self.model.fewest < FEWEST:
             nothing = unknown(ratio(self.value, other.value)), unknown(change)
             return Comparison(other.value, *nothing, _too_few(self.model), examples)
         differences = self.values - other.values
-        changed = _changed(self.model, other.model, differences)
-        found = _bounds(self.model, change, differences, blind=changed is not None)
+        changed = _count_changed(self.model, other.model, differences)
+        difference = _bound(self.model, change, differences, blind=changed is not None)
         if self.model.rarest is not None:
-            found = _within(found, -1.0)
+            difference = _clip(difference, -1.0)
         return Comparison(
             value=other.value,
-            # The other's own value is taken as known: what its sampling adds to a small change is of second order.
-            ratio=_ratio(found, other.value),
-            difference=found,
+            # The other's value counts as known: its sampling error has a second-order effect on a small change.
+            ratio=_ratio(difference, other.value),
+            difference=difference,
             method=f"paired bootstrap over {examples} examples{_left_out(differences)}",
             count=examples,
             changed=changed,
@@ -77,7 +78,7 @@ class Resampled:
 
 
 def resample(models: Mapping[str, Pooled], seed: int) -> dict[str, Resampled]:
-    """One metric of several models on the same resamples of the examples.
+    """Resample the examples, and compute one metric of several models on the same resamples.
 
     Args:
         models: by role, over the same examples.
@@ -86,23 +87,29 @@ def resample(models: Mapping[str, Pooled], seed: int) -> dict[str, Resampled]:
     first = next(iter(models.values()))
     columns = np.concatenate([model.columns for model in models.values()], axis=1)
     _, rows, counts = np.unique(columns, axis=0, return_index=True, return_counts=True)
-    wanted = first.resamples or min(max(WORK // (len(rows) * first.classes), RESAMPLES[0]), RESAMPLES[1])
-    weighted = {role: model.of(rows) for role, model in models.items()}
+    resamples = first.resamples or min(max(WORK // (len(rows) * first.classes), RESAMPLES[0]), RESAMPLES[1])
+    weighings = {role: model.of(rows) for role, model in models.items()}
     values: dict[str, list[Floats]] = {role: [] for role in models}
-    for weights in _weights(counts, wanted, seed):
-        for role, weigh in weighted.items():
+    for weights in _draw_weights(counts, resamples, seed):
+        for role, weigh in weighings.items():
             values[role].append(weigh(weights))
     return {role: Resampled(model, model.overall, np.concatenate(values[role])) for role, model in models.items()}
 
 
 def _ratio(change: Estimate, other: float) -> Estimate:
-    """Of a value that differs by so much from another's, which may be below 0."""
-    value, *ends = (ratio(other + one, other) for one in (change.value, change.low, change.high))
+    """Return the ratio to `other`, which may be negative, from the difference."""
+    value, *ends = (ratio(other + step, other) for step in (change.value, change.low, change.high))
     return Estimate(value, min(ends), max(ends))
 
 
-def _weights(counts: NDArray[np.intp], resamples: int, seed: int) -> Iterator[Floats]:
-    """How often each kind of example is in each resample, `[b, kinds]`, a part of the resamples at a time."""
+def _draw_weights(counts: NDArray[np.intp], resamples: int, seed: int) -> Iterator[Floats]:
+    """Yield how often each kind of example is in each resample, `[b, kinds]`, for some resamples at a time.
+
+    Args:
+        counts: examples of each kind, `[kinds]`; those of a kind are interchangeable.
+        resamples: how many in all.
+        seed: of the draws.
+    """
     generator = np.random.default_rng(seed)
     examples, kinds = int(counts.sum()), len(counts)
     step = max(1, CHUNK // examples)
@@ -116,29 +123,32 @@ def _weights(counts: NDArray[np.intp], resamples: int, seed: int) -> Iterator[Fl
             yield np.bincount(drawn.ravel(), minlength=rows * kinds).reshape(rows, kinds).astype(np.float64)
 
 
-def _bounds(model: Pooled, value: float, values: Floats, *, blind: bool) -> Estimate:
-    """The expanded percentiles; `blind` says that they may miss what no example shows."""
+def _bound(model: Pooled, value: float, values: Floats, *, blind: bool) -> Estimate:
+    """Return the expanded percentiles; `blind` widens them by what no example shows."""
     finite = values[np.isfinite(values)]
     if 2 * len(finite) < len(values):
         return unknown(value)
-    found = quantiles(value, finite, model.fewest, _bias(value, finite))
+    estimate = quantiles(value, finite, model.fewest, _bias(value, finite))
     unseen = Z * Z / (model.fewest + Z * Z) / model.classes if blind and model.rarest is not None else 0.0
-    return Estimate(value, min(found.low, value - unseen), max(found.high, value + unseen))
+    return Estimate(value, min(estimate.low, value - unseen), max(estimate.high, value + unseen))
 
 
 def _bias(value: float, resampled: Floats) -> float:
-    """Normal quantile of the share of resamples below the value, those that equal it counted half."""
-    below = np.count_nonzero(resampled < value - SAME) + np.count_nonzero(np.abs(resampled - value) <= SAME) / 2
-    found = NormalDist().inv_cdf((below + 0.5) / (len(resampled) + 1))
-    return max(-MOST_BIAS, min(found, MOST_BIAS))
+    """Return the normal quantile of the share of resamples below the value; equal resamples count half."""
+    equal = np.count_nonzero(np.abs(resampled - value) <= ROUNDING)
+    below = np.count_nonzero(resampled < value - ROUNDING) + equal / 2
+    bias = NormalDist().inv_cdf((below + 0.5) / (len(resampled) + 1))
+    return max(-MOST_BIAS, min(bias, MOST_BIAS))
 
 
-def _within(found: Estimate, least: float) -> Estimate:
-    return Estimate(found.value, max(found.low, least), min(found.high, 1.0)) if math.isfinite(found.low) else found
+def _clip(estimate: Estimate, least: float) -> Estimate:
+    if not math.isfinite(estimate.low):
+        return estimate
+    return Estimate(estimate.value, max(estimate.low, least), min(estimate.high, 1.0))
 
 
-def _changed(ours: Pooled, theirs: Pooled, differences: Floats) -> int | None:
-    """Examples that the two models answer differently; of scores none where no resample tells the models apart."""
+def _count_changed(ours: Pooled, theirs: Pooled, differences: Floats) -> int | None:
+    """Count the examples that the models classify differently; for scores 0 if all resamples are equal, else None."""
     if ours.answers is not None and theirs.answers is not None:
         return int(np.count_nonzero((ours.answers != theirs.answers).any(axis=1)))
     return 0 if _same(differences) else None
@@ -146,7 +156,7 @@ def _changed(ours: Pooled, theirs: Pooled, differences: Floats) -> int | None:
 
 def _same(values: Floats) -> bool:
     finite = values[np.isfinite(values)]
-    return finite.size > 0 and bool(np.ptp(finite) < SAME)
+    return finite.size > 0 and bool(np.ptp(finite) < ROUNDING)
 
 
 def _too_few(model: Pooled) -> str:

@@ -1,4 +1,4 @@
-"""Distance of one model's outputs from another's: exact figures that need no labels."""
+"""Fidelity metrics: differences of a model's outputs from a reference's. Exact figures that need no labels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 SQNR_LIMIT = -20 * math.log10(sys.float_info.epsilon)
-"""dB; what identical outputs get, the noise of double precision itself (313 dB), so that figures stay finite."""
-
+"""dB; SQNR of identical outputs: the noise of double precision (313 dB), so that figures stay finite."""
 
 TOP = 5
-LEAST = 1e-12  # probability; what a quantized softmax calls zero
-SUM_TOLERANCE = 1e-2  # how far from 1 the probabilities of a model in half precision may sum up to
+LEAST = 1e-12  # probability that replaces zeros, as of a quantized softmax
+SUM_TOLERANCE = 1e-2  # distance from 1 of the sum of probabilities in half precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,7 @@ class Difference:
         dot: inner product of the two flattened outputs.
         power: sum of squares of the model's.
         reference_power: sum of squares of the reference's.
-        noise: sum of squares of what lies between them.
+        noise: sum of squares of their difference.
         max_abs: largest absolute difference of an element.
         peak: largest magnitude of an element of the reference.
         agreement: share of positions at which both have the same top class (the same value, for integer outputs).
@@ -50,7 +49,7 @@ class Difference:
 
     @property
     def cosine(self) -> Floats:
-        """Cosine similarity of each example; 1 where both are zero, 0 where one of them is."""
+        """Cosine similarity of each example; 1 if both outputs are zero, 0 if one is."""
         scale = np.sqrt(self.power * self.reference_power)
         both_zero = (self.power == 0) & (self.reference_power == 0)
         cosine: Floats = both_zero.astype(np.float64)
@@ -60,18 +59,18 @@ class Difference:
 
     @property
     def relative(self) -> Floats:
-        """Largest difference of each example by the largest magnitude of its reference; 1 where that alone is zero."""
+        """Largest difference of each example over its reference's largest magnitude; 1 if only the reference is 0."""
         relative: Floats = (self.max_abs > 0).astype(np.float64)
         np.divide(self.max_abs, self.peak, out=relative, where=self.peak > 0)
         return relative
 
     @property
     def sqnr(self) -> Floats:
-        """Signal to quantization noise of each example in dB."""
+        """Signal-to-quantization-noise ratio of each example in dB."""
         return np.array([decibels(*powers) for powers in zip(self.reference_power, self.noise, strict=True)])
 
     def take(self, order: NDArray[np.intp]) -> Difference:
-        """Its examples in another order."""
+        """Return the examples at these indices."""
         return Difference(**{field.name: getattr(self, field.name)[order] for field in fields(self)})
 
 
@@ -95,20 +94,20 @@ def compare(output: NDArray[Any], reference: NDArray[Any]) -> Difference:
 
 
 def concatenate(parts: Sequence[Difference]) -> Difference:
-    """Several comparisons of one output as one."""
+    """Join comparisons of one output."""
     return Difference(
         **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Difference)}
     )
 
 
 def agreement(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
-    """Share of positions of each example with the same top class."""
+    """Return the share of positions of each example with the same top class."""
     same = top_class(output) == top_class(reference)
     return np.asarray(same.reshape(len(same), -1).mean(axis=1), dtype=np.float64)
 
 
 def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Floats:
-    """Share of the reference's `k` top classes that are among the model's; all classes where there are fewer."""
+    """Return the share of the reference's `k` top classes, or of all if there are fewer, among the model's."""
     if is_classes(output):
         return agreement(output, reference)
     ours, theirs = (top_classes(k, scores.reshape(-1, scores.shape[-1])) for scores in (output, reference))
@@ -117,21 +116,21 @@ def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Float
 
 
 def top_classes(k: int, scores: NDArray[Any]) -> NDArray[np.intp]:
-    """The `k` classes with the highest scores, the first of those that score the same: `[n, c] -> [n, k]`."""
+    """Return the `k` classes with the highest scores, the first of equal ones: `[n, c] -> [n, k]`."""
     return np.argsort(-scores.astype(np.float64), axis=1, kind="stable")[:, :k]
 
 
 def divergence(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
-    """KL(reference || model) of each example in nats, mean over positions; 0 for outputs that are classes.
+    """Return KL(reference || model) of each example in nats, mean over positions; 0 for outputs that are classes.
 
-    Along the last axis lie probabilities where those of the reference are one distribution, otherwise logits, whose
-    softmax is taken. Probabilities below `LEAST` count as that, so that a zero does not make it infinite.
+    The last axis holds probabilities if the reference's are a distribution, else logits, whose softmax is taken.
+    Probabilities below `LEAST` count as `LEAST`, so that a zero does not make the result infinite.
     """
     if is_classes(output):
         return np.zeros(len(output))
     ours, theirs = (scores.reshape(-1, scores.shape[-1]).astype(np.float64) for scores in (output, reference))
-    given = (theirs >= 0).all(axis=1) & (np.abs(theirs.sum(axis=1) - 1) < SUM_TOLERANCE)
-    log_q, log_p = (np.where(given[:, None], _log(values), _log_softmax(values)) for values in (ours, theirs))
+    distributed = (theirs >= 0).all(axis=1) & (np.abs(theirs.sum(axis=1) - 1) < SUM_TOLERANCE)
+    log_q, log_p = (np.where(distributed[:, None], _log(values), _log_softmax(values)) for values in (ours, theirs))
     positions = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)
     return np.asarray(np.maximum(positions, 0.0).reshape(len(output), -1).mean(axis=1), dtype=np.float64)
 
@@ -146,17 +145,17 @@ def _log_softmax(logits: Floats) -> Floats:
 
 
 def is_classes(output: NDArray[Any]) -> bool:
-    """Whether an output holds classes themselves and not a score for each."""
+    """Return whether an output holds classes, not a score for each class."""
     return output.dtype.kind in "iub" or output.ndim == 1
 
 
 def top_class(output: NDArray[Any]) -> NDArray[Any]:
-    """The class with the highest score along the last axis, `[b, ..., c] -> [b, ...]`; integers are classes already."""
+    """Return the class with the highest score along the last axis, `[b, ..., c] -> [b, ...]`; classes unchanged."""
     return output if is_classes(output) else output.argmax(axis=-1)
 
 
 def decibels(signal: float, noise: float) -> float:
-    """10 log10(signal power / noise power), kept within `SQNR_LIMIT`."""
+    """Return 10 log10(signal power / noise power), limited to `SQNR_LIMIT`."""
     if noise == 0:
         return SQNR_LIMIT
     if signal == 0:

@@ -1,21 +1,22 @@
-"""Two models on the same examples: the difference of a task metric with its 95 % interval.
+"""Paired comparison of two models on the same examples: difference of a task metric with its 95 % interval.
 
-Right or wrong: McNemar's setting. The interval inverts the score test, which at no difference is McNemar's own, and
-keeps its coverage where few or no examples changed sides: Tango (1998), "Equivalence test and confidence interval for
-the difference in proportions for the paired-sample design", Statistics in Medicine 17:891-908; recommended by
-Fagerland, Lydersen and Laake (2014), Statistics in Medicine 33:2850-2875. For one proportion: Wilson (1927).
+Right or wrong (McNemar's setting). The interval inverts the score test, which at no difference is McNemar's test. It
+keeps its coverage if few or no examples changed: Tango (1998), "Equivalence test and confidence interval for the
+difference in proportions for the paired-sample design", Statistics in Medicine 17:891-908; recommended by Fagerland,
+Lydersen and Laake (2014), Statistics in Medicine 33:2850-2875. For one proportion: Wilson (1927).
 
-Any other score: the percentile bootstrap over examples, both models resampled together: Efron and Tibshirani (1993),
-"An Introduction to the Bootstrap", chapter 13; expanded as Student's t is, because few examples that are resampled
-spread too little: Hesterberg (2015), "What Teachers Should Know About the Bootstrap", American Statistician 69:371-386.
-Of 6, 12 and 20 normal differences it then holds the truth in 93, 96 and 95 of 100 instead of 86, 92 and 93.
+Any other score. Percentile bootstrap over examples, both models resampled together: Efron and Tibshirani (1993), "An
+Introduction to the Bootstrap", chapter 13. Percentiles are expanded as for Student's t, because resamples of few
+examples spread too little: Hesterberg (2015), "What Teachers Should Know About the Bootstrap", American Statistician
+69:371-386. With 6, 12 and 20 normal differences the interval then holds the truth in 93, 96 and 95 of 100 cases instead
+of 86, 92 and 93.
 
-Resampling is blind to what no example shows. Where none of them tells two models apart, and scores are shares from 0 to
-1 (a reciprocal rank, a share of positions), the interval is Tango's for no change: an example that would tell them
-apart changes the mean by no more than one that changes sides.
+The bootstrap cannot see differences that no example shows. If all scores are equal, and are shares from 0 to 1
+(reciprocal ranks, shares of positions), the interval is Tango's for no change: no example changes the mean by more than
+a change from right to wrong.
 
-Of fewer than six examples nothing is told: a change of all of them to one side has a chance of 2 in 2^n by itself,
-which is above 5 %, and resampling one or two yields hardly any width.
+Fewer than six examples have no interval: a change of all of them in one direction has a probability of 2 / 2^n by
+chance, which is above 5 %, and resamples of one or two examples hardly vary.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ Floats = NDArray[np.float64]
 
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 5000
-FEWEST = 6  # examples that are resampled
-MANY = 1000  # from which Student's t is as good as normal
+FEWEST = 6  # examples for an interval
+MANY = 1000  # examples from which Student's t is as good as normal
 CHUNK = 1 << 22  # resampled scores held at a time
 
 
 def interval(scores: Floats, seed: int) -> Estimate:
-    """The mean of one model's scores `[n]`, one for each example."""
+    """Return the mean of one model's scores `[n]` with its interval."""
     value = float(scores.mean())
     if _right_or_wrong(scores):
         return Estimate(value, *_wilson(value, len(scores)))
@@ -49,26 +50,26 @@ def interval(scores: Floats, seed: int) -> Estimate:
     return quantiles(value, _resample(seed, scores)[0], len(scores))
 
 
-def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
-    """The mean of one model's scores against another's on the same examples, with 95 % intervals.
+def compare(scores: Floats, other_scores: Floats, seed: int) -> Comparison:
+    """Compare the mean of one model's scores with another's on the same examples, with 95 % intervals.
 
-    McNemar's score interval (Tango 1998) where all scores are 0 or 1, else the paired bootstrap.
+    Uses McNemar's score interval (Tango 1998) if all scores are 0 or 1, else the paired bootstrap.
 
     Args:
-        scores: one for each example, `[n]`.
-        others: the other model's, `[n]`.
+        scores: of each example, `[n]`.
+        other_scores: the other model's, `[n]`.
         seed: of the bootstrap.
     """
-    if _right_or_wrong(scores) and _right_or_wrong(others):
-        return _compare_right_or_wrong(scores, others)
-    value, other = float(scores.mean()), float(others.mean())
+    if _right_or_wrong(scores) and _right_or_wrong(other_scores):
+        return _compare_right_or_wrong(scores, other_scores)
+    value, other = float(scores.mean()), float(other_scores.mean())
     if len(scores) < FEWEST:
         few = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
         change = unknown(ratio(value, other)), unknown(value - other)
         return Comparison(other, *change, f"{few}, too few for an interval, which takes {FEWEST}", len(scores))
-    if np.array_equal(scores, others) and _shares(scores):
-        return _compare_alike(scores, others)
-    means, other_means = _resample(seed, scores, others)
+    if np.array_equal(scores, other_scores) and _shares(scores):
+        return _compare_equal(scores, other_scores)
+    means, other_means = _resample(seed, scores, other_scores)
     ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
     return Comparison(
         value=other,
@@ -80,7 +81,7 @@ def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
 
 
 def exact(value: float, other: float) -> Comparison:
-    """Two figures that are exact: no interval."""
+    """Compare two exact figures."""
     factor, difference = ratio(value, other), value - other
     return Comparison(
         value=other,
@@ -91,21 +92,21 @@ def exact(value: float, other: float) -> Comparison:
 
 
 def exact_metric(values: Mapping[str, float], unit: Unit) -> Metric:
-    """A figure that is exact, the smaller the better, beside that of every other model.
+    """Return an exact metric, the smaller the better, compared with every other model's.
 
     Args:
-        values: by the model's role: `model`, and `reference` and `baseline` where there are such.
+        values: by the model's role: `model`, and any of `reference` and `baseline`.
         unit: of the figure.
     """
     value = values["model"]
-    compared = {role: exact(value, other) for role, other in values.items() if role != "model"}
-    named = {further(role): comparison for role, comparison in compared.items() if further(role)}
-    reference, baseline = compared.get("reference"), compared.get("baseline")
-    return Metric(value, unit, "lower", reference=reference, baseline=baseline, references=named)
+    comparisons = {role: exact(value, other) for role, other in values.items() if role != "model"}
+    references = {further(role): comparison for role, comparison in comparisons.items() if further(role)}
+    reference, baseline = comparisons.get("reference"), comparisons.get("baseline")
+    return Metric(value, unit, "lower", reference=reference, baseline=baseline, references=references)
 
 
 def ratio(value: float, other: float) -> float:
-    """Value divided by other; 1 when both are zero, and `UNBOUNDED` when only the other is."""
+    """Return value / other; 1 if both are zero, `UNBOUNDED` if only the other is."""
     if other == 0:
         return 1.0 if value == 0 else math.copysign(UNBOUNDED, value)
     return value / other
@@ -119,12 +120,11 @@ def _shares(scores: Floats) -> bool:
     return bool(((scores >= 0) & (scores <= 1)).all())
 
 
-def _compare_alike(scores: Floats, others: Floats) -> Comparison:
-    """Of shares that no example tells apart: resamples would not either, and call them alike for certain."""
+def _compare_equal(scores: Floats, other_scores: Floats) -> Comparison:
+    """Compare equal shares, for which the bootstrap would give an interval without width."""
     examples = len(scores)
-    value, other = float(scores.mean()), float(others.mean())
-    unseen = tango(0, 0, examples)
-    low, high = (min(max(value - other + one, -1.0), 1.0) for one in unseen)
+    value, other = float(scores.mean()), float(other_scores.mean())
+    low, high = (min(max(value - other + bound, -1.0), 1.0) for bound in tango_interval(0, 0, examples))
     return Comparison(
         value=other,
         ratio=Estimate(*(ratio(other + change, other) for change in (value - other, low, high))),
@@ -135,14 +135,14 @@ def _compare_alike(scores: Floats, others: Floats) -> Comparison:
     )
 
 
-def _compare_right_or_wrong(scores: Floats, others: Floats) -> Comparison:
+def _compare_right_or_wrong(scores: Floats, other_scores: Floats) -> Comparison:
     examples = len(scores)
-    better, worse = int((scores > others).sum()), int((scores < others).sum())
-    value, other = float(scores.mean()), float(others.mean())
-    low, high = tango(better, worse, examples)
+    better, worse = int((scores > other_scores).sum()), int((scores < other_scores).sum())
+    value, other = float(scores.mean()), float(other_scores.mean())
+    low, high = tango_interval(better, worse, examples)
     return Comparison(
         value=other,
-        # The other's own value is taken as known: what its sampling adds to a small change is of second order.
+        # The other's value counts as known: its sampling error has a second-order effect on a small change.
         ratio=Estimate(*(ratio(other + change, other) for change in (value - other, low, high))),
         difference=Estimate(value - other, low, high),
         method=f"McNemar's score interval over {examples} examples, {better} better and {worse} worse",
@@ -151,12 +151,12 @@ def _compare_right_or_wrong(scores: Floats, others: Floats) -> Comparison:
     )
 
 
-def tango(better: int, worse: int, examples: int, z: float = Z) -> tuple[float, float]:
-    """Score interval of (better - worse) / examples for paired right-or-wrong outcomes.
+def tango_interval(better: int, worse: int, examples: int, z: float = Z) -> tuple[float, float]:
+    """Return the score interval of (better - worse) / examples for paired right-or-wrong outcomes.
 
     Args:
         better: examples that only this model gets right.
-        worse: examples that only the other gets right.
+        worse: examples that only the other model gets right.
         examples: all examples.
         z: normal quantile of the confidence level; 95 % when left out.
     """
@@ -167,11 +167,11 @@ def tango(better: int, worse: int, examples: int, z: float = Z) -> tuple[float, 
 
 
 def _score(better: int, worse: int, examples: int, change: float) -> float:
-    """Tango's statistic for a true difference of `change`: falls as `change` grows."""
+    """Return Tango's statistic for a true difference of `change`; it falls as `change` grows."""
     linear = -(better + worse) + (2 * examples - better + worse) * change
     constant = -worse * change * (1 - change)
     root = math.sqrt(max(linear * linear - 8 * examples * constant, 0.0))
-    only_other = (root - linear) / (4 * examples)  # most likely share that only the other gets right, given the change
+    only_other = (root - linear) / (4 * examples)  # maximum-likelihood share that only the other model gets right
     variance = examples * (2 * only_other + change * (1 - change))
     distance = better - worse - examples * change
     if variance <= 0:
@@ -180,7 +180,7 @@ def _score(better: int, worse: int, examples: int, change: float) -> float:
 
 
 def turning_point(above: Callable[[float], bool], low: float, high: float) -> float:
-    """Where `above` turns from true to false between low and high."""
+    """Return where `above` changes from true to false between low and high, by bisection."""
     while True:
         middle = (low + high) / 2
         if middle in (low, high):
@@ -191,12 +191,12 @@ def turning_point(above: Callable[[float], bool], low: float, high: float) -> fl
 def _wilson(share: float, examples: int) -> tuple[float, float]:
     centre = (share + Z * Z / (2 * examples)) / (1 + Z * Z / examples)
     spread = Z / (1 + Z * Z / examples) * math.sqrt(share * (1 - share) / examples + (Z / (2 * examples)) ** 2)
-    # None and all right are bounds themselves, which rounding must not miss.
+    # With none or all right the share is itself a bound, which rounding must not exclude.
     return min(max(centre - spread, 0.0), share), max(min(centre + spread, 1.0), share)
 
 
 def _resample(seed: int, *scores: Floats) -> tuple[Floats, ...]:
-    """Means of each `[n]` of scores over the same resamples of the examples, each `[RESAMPLES]`."""
+    """Return the means of each `[n]` of scores over the same resamples of the examples, each `[RESAMPLES]`."""
     generator = np.random.default_rng(seed)
     examples = len(scores[0])
     rows = max(1, CHUNK // examples)
@@ -210,16 +210,16 @@ def _resample(seed: int, *scores: Floats) -> tuple[Floats, ...]:
 
 
 def quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0) -> Estimate:
-    """A value with the percentiles of its resamples, expanded as Student's t is for so many examples.
+    """Return a value with the percentiles of its resamples, expanded as for Student's t with so many examples.
 
     Args:
         value: of the sample.
-        resampled: of each resample.
-        examples: that it rests on.
-        bias: normal quantile of the share of resamples that lie below the value.
+        resampled: value of each resample.
+        examples: size of the sample.
+        bias: normal quantile of the share of resamples below the value.
     """
     reach = student(examples - 1) * math.sqrt(examples / (examples - 1)) if examples < MANY else Z
     tails = [NormalDist().cdf(2 * bias + side * reach) for side in (-1, 1)]
-    # A resampled value, never one between two of them: ratios to zero are no numbers to calculate with.
+    # No interpolation between two resamples: a ratio to zero is `UNBOUNDED`, with which nothing can be computed.
     low, high = np.quantile(resampled, tails, method="inverted_cdf")
     return Estimate(value, min(float(low), value), max(float(high), value))

@@ -1,4 +1,4 @@
-"""Task metrics that score each example by the labels of a dataset."""
+"""Task metrics with a score for each example, by the labels of a dataset."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from numpy.typing import NDArray
 from orun.errors import UsageError
 from orun.measure.metrics.fidelity import Floats, is_classes, top_class, top_classes
 
-ROWS = 1024  # queries scored at once, so that the table of similarities stays small
+ROWS = 1024  # queries scored at once, to limit the matrix of similarities
 
 
 def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """Share of positions of each example whose top class is its label.
+    """Return the share of positions of each example whose top class is the label.
 
     Args:
         output: scores `[n, ..., classes]`, or classes `[n, ...]` as integers.
         labels: classes `[n, ...]`.
 
     Raises:
-        UsageError: when the shapes do not fit.
+        UsageError: if the shapes do not fit.
     """
     right = (predicted_classes("accuracy", output, labels) == labels).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
 
 def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """Share of positions of each example whose label is among the `k` classes that score highest.
+    """Return the share of positions of each example whose label is among the `k` classes with the highest scores.
 
     Raises:
-        UsageError: when the output holds no scores of classes, or the shapes do not fit.
+        UsageError: if the output holds no scores of classes, or the shapes do not fit.
     """
     _need_scores(f"accuracy_at_{k}", output)
     _need_fitting(f"accuracy_at_{k}", output.shape[:-1], output, labels)
@@ -41,10 +41,10 @@ def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
 
 
 def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-    """The class that a model predicts wherever there is a label, `[n, ...]`.
+    """Return the class that a model predicts for each label, `[n, ...]`.
 
     Raises:
-        UsageError: when the shapes do not fit, or texts stand beside numbers, of which none is ever the same.
+        UsageError: if the shapes do not fit, or texts would be compared with numbers.
     """
     predicted = top_class(output)
     _need_fitting(metric, predicted.shape, output, labels)
@@ -53,8 +53,8 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
         kinds = ["texts" if text else "numbers" for text in texts]
         raise UsageError(
             f"{metric} compares what the model predicts, {kinds[0]}, with labels that are {kinds[1]}",
-            hint="give labels of the same kind: where the model yields scores, the number of the class from 0 on; "
-            "of a table, `classes: [...]` names them in the order of the scores",
+            hint="use labels of the same kind: for a model that returns scores, the number of the class, from 0; for a "
+            "table, name the classes in the order of the scores: `classes: [...]`",
         )
     if not (is_classes(output) or texts[0]):
         _need_classes(metric, output.shape[-1], labels)
@@ -62,12 +62,12 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
 
 
 def _need_classes(metric: str, classes: int, labels: NDArray[Any]) -> None:
-    """Refuse labels that are the number of no class: none of them could ever be right."""
+    """Refuse labels that are no class's number: they could never be right."""
     if labels.size and not (labels.min() >= 0 and labels.max() < classes):
         raise UsageError(
             f"{metric} needs labels from 0 to {classes - 1}, as the output has {classes} scores",
             why=f"they go from {labels.min():g} to {labels.max():g}",
-            hint="where they begin at 1: orun.Dataset(inputs, labels - 1); leave examples of no class out",
+            hint="if labels begin at 1: orun.Dataset(inputs, labels - 1); leave out examples without a class",
         )
 
 
@@ -76,16 +76,16 @@ def _need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], lab
         raise UsageError(
             f"{metric} needs one label for each class that the model predicts",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-            hint=_of_form(output.shape, labels.shape),
+            hint=_shape_hint(output.shape, labels.shape),
         )
 
 
-def _of_form(output: tuple[int, ...], labels: tuple[int, ...]) -> str:
-    """How to bring outputs and labels of these shapes together."""
+def _shape_hint(output: tuple[int, ...], labels: tuple[int, ...]) -> str:
+    """Say how to make outputs and labels of these shapes fit; empty if unknown."""
     if output == labels:
-        return "of one-hot labels: labels.argmax(-1)"
+        return "for one-hot labels: labels.argmax(-1)"
     fitting = [axis for axis in range(1, len(output)) if output[:axis] + output[axis + 1 :] == labels]
-    return f"say which axis is that of the classes: `class_axis: {fitting[0]}`" if len(fitting) == 1 else ""
+    return f"name the axis of the classes: `class_axis: {fitting[0]}`" if len(fitting) == 1 else ""
 
 
 def _need_scores(metric: str, output: NDArray[Any]) -> None:
@@ -98,10 +98,9 @@ def _need_scores(metric: str, output: NDArray[Any]) -> None:
 
 
 def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
-    """Rank of each query's right candidate by cosine similarity, counted from 1.
+    """Return the rank of each query's right candidate by cosine similarity, counted from 1.
 
-    Candidates that score the same as the right one count as better, so that a model which answers everything alike
-    ranks last, not first.
+    Candidates with the same score as the right one rank before it, so that a constant model ranks last, not first.
 
     Args:
         queries: one vector for each example, `[n, d]`.
@@ -109,7 +108,7 @@ def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any])
         labels: index of the right candidate, `[n]`.
 
     Raises:
-        UsageError: when outputs are not vectors.
+        UsageError: if outputs are not vectors.
     """
     if queries.ndim != 2 or candidates.ndim != 2:  # noqa: PLR2004 - [n, d]
         raise UsageError(
@@ -118,27 +117,27 @@ def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any])
             hint="export the model with its pooling, or name the output that holds the vector in `outputs`",
         )
     queries, candidates = _unit(queries), _unit(candidates)
-    found = np.empty(len(queries), dtype=np.intp)
+    result = np.empty(len(queries), dtype=np.intp)
     for start in range(0, len(queries), ROWS):
         rows = slice(start, start + ROWS)
         scores = queries[rows] @ candidates.T
         right = np.take_along_axis(scores, labels[rows, None], axis=1)
-        found[rows] = (scores >= right).sum(axis=1)
-    return found
+        result[rows] = (scores >= right).sum(axis=1)
+    return result
 
 
 def _unit(vectors: NDArray[Any]) -> Floats:
     wide = vectors.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
-    length[length == 0] = 1.0  # a zero vector stays one, and is like nothing
+    length[length == 0] = 1.0  # a zero vector stays zero: similar to nothing
     return np.asarray(wide / length, dtype=np.float64)
 
 
 def recall(rank: NDArray[np.intp], k: int) -> Floats:
-    """1 where the right candidate is among the first k, else 0."""
+    """Return 1 where the right candidate is among the first k, else 0."""
     return (rank <= k).astype(np.float64)
 
 
 def reciprocal_rank(rank: NDArray[np.intp]) -> Floats:
-    """One over the rank; its mean is the mean reciprocal rank."""
+    """Return 1 / rank; its mean is the mean reciprocal rank."""
     return 1.0 / rank

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from orun.core.metrics import Comparison, Estimate
 from orun.measure.metrics import bootstrap
 from orun.measure.metrics.bootstrap import resample
-from orun.measure.metrics.newcombe import newcombe
-from orun.measure.metrics.paired import Z, quantiles, tango
+from orun.measure.metrics.newcombe import newcombe_interval
+from orun.measure.metrics.paired import Z, quantiles, tango_interval
 from orun.measure.metrics.pooled import Pooled, Weighted, auc, average_precision, f1
 
 Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ def test_answers_that_are_all_alike_are_as_doubtful_as_mcnemars_test_has_it() ->
     answers = labels.copy()
     answers[[0, 39]] = [1, 0]
     _, comparison = compared(f1(answers, labels), f1(answers, labels))
-    low, high = tango(0, 0, 10)
+    low, high = tango_interval(0, 0, 10)
     assert ends(comparison.difference) == pytest.approx((0.0, low / 2, high / 2))
     assert comparison.changed == 0
     value = comparison.value
@@ -98,7 +98,7 @@ def test_classes_that_are_told_apart_by_all_examples_may_still_not_be_by_others(
     scores = labels + np.linspace(0, 0.5, 40)
     interval, comparison = compared(auc(scores, labels), auc(scores**2, labels))
     unseen = Z * Z / (10 + Z * Z)
-    assert ends(interval) == pytest.approx((1.0, newcombe(1.0, 10, 30)[0], 1.0))
+    assert ends(interval) == pytest.approx((1.0, newcombe_interval(1.0, 10, 30)[0], 1.0))
     assert ends(comparison.difference) == pytest.approx((0.0, -unseen, unseen))
     assert (comparison.count, comparison.changed) == (40, 0)
 
@@ -109,7 +109,7 @@ def test_the_interval_of_one_area_is_never_narrower_than_newcombes() -> None:
     scores = ours[:, 1] + 2 * labels
     pooled = auc(scores, labels)
     assert pooled is not None
-    low, high = newcombe(pooled.overall, int(labels.sum()), int((1 - labels).sum()))
+    low, high = newcombe_interval(pooled.overall, int(labels.sum()), int((1 - labels).sum()))
     found = resample({"model": pooled}, 0)["model"]
     resampled = dataclasses.replace(found, model=dataclasses.replace(pooled, bounds=None)).interval
     assert ends(found.interval) == (found.value, min(low, resampled.low), max(high, resampled.high))
@@ -241,7 +241,7 @@ def test_the_quantiles_are_of_as_few_examples_as_the_rarest_class_has() -> None:
 
 @pytest.mark.parametrize("counts", [[5, 1, 1, 1], [1, 1, 1, 1], [30, 10, 20]])
 def test_each_kind_is_drawn_as_often_as_there_are_examples_of_it(counts: list[int]) -> None:
-    weights = np.concatenate(list(bootstrap._weights(np.array(counts), 4000, 0)))
+    weights = np.concatenate(list(bootstrap._draw_weights(np.array(counts), 4000, 0)))
     assert weights.shape == (4000, len(counts))
     assert set(weights.sum(axis=1).tolist()) == {float(sum(counts))}
     assert weights.mean(axis=0).tolist() == pytest.approx(counts, rel=0.08)

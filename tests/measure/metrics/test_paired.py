@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate
-from orun.measure.metrics.paired import Z, compare, exact, interval, tango
+from orun.measure.metrics.paired import Z, compare, exact, interval, tango_interval
 
 
 def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -18,30 +18,30 @@ def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64
 class TestTango:
     def test_the_example_of_its_paper(self) -> None:
         # Tango (1998), section 6.1: 44 pairs, none better and one worse, lower limit of the 90 % interval
-        low, _ = tango(0, 1, 44, z=1.645)
+        low, _ = tango_interval(0, 1, 44, z=1.645)
         assert round(low, 3) == -0.096
 
     def test_airway_reactivity(self) -> None:
         # Fagerland, Lydersen and Laake (2014): pairs 1, 1, 7, 12
-        low, high = tango(1, 7, 21)
+        low, high = tango_interval(1, 7, 21)
         assert (round(low, 3), round(high, 3)) == (-0.517, -0.026)
 
     def test_at_no_difference_it_is_mcnemars_test(self) -> None:
         for better in range(8, 40):
-            shown = tango(better, 8, 200)[0] > 0
+            shown = tango_interval(better, 8, 200)[0] > 0
             assert shown == ((better - 8) ** 2 / (better + 8) > Z * Z), better
 
     def test_swapping_the_models_mirrors_it(self) -> None:
-        low, high = tango(9, 4, 100)
-        assert tango(4, 9, 100) == pytest.approx((-high, -low), abs=1e-12)
+        low, high = tango_interval(9, 4, 100)
+        assert tango_interval(4, 9, 100) == pytest.approx((-high, -low), abs=1e-12)
 
     @pytest.mark.parametrize(("better", "worse", "examples"), [(0, 0, 1), (1, 0, 1), (5, 0, 5), (0, 5, 5), (2, 3, 5)])
     def test_holds_the_estimate_and_stays_in_range(self, better: int, worse: int, examples: int) -> None:
-        low, high = tango(better, worse, examples)
+        low, high = tango_interval(better, worse, examples)
         assert -1 <= low <= (better - worse) / examples <= high <= 1
 
     def test_no_change_in_a_few_examples_proves_little(self) -> None:
-        low, high = tango(0, 0, 30)
+        low, high = tango_interval(0, 0, 30)
         assert (round(low, 3), round(high, 3)) == (-0.114, 0.114)
 
     @pytest.mark.parametrize(("p_better", "p_worse"), [(0.02, 0.02), (0.05, 0.02), (0.1, 0.15), (0.01, 0.04)])
@@ -52,7 +52,7 @@ class TestTango:
                 chance = _multinomial(examples, better, worse, p_better, p_worse)
                 if chance < 1e-9:
                     continue
-                low, high = tango(better, worse, examples)
+                low, high = tango_interval(better, worse, examples)
                 covered += chance * (low <= truth <= high)
         assert 0.93 <= covered <= 0.99
 
@@ -66,7 +66,7 @@ class TestRightOrWrong:
     def test_counts_who_changed_sides(self) -> None:
         ours = np.array([1, 1, 0, 1, 0, 1, 0, 0], float)
         theirs = np.array([1, 0, 1, 1, 0, 0, 0, 1], float)
-        low, high = tango(2, 2, 8)
+        low, high = tango_interval(2, 2, 8)
         assert compare(ours, theirs, seed=0) == Comparison(
             value=0.5,
             ratio=Estimate(1.0, (0.5 + low) / 0.5, (0.5 + high) / 0.5),
@@ -116,7 +116,7 @@ class TestBootstrap:
 
     def test_examples_that_do_not_tell_two_models_apart_prove_as_little_as_right_ones_that_stay_right(self) -> None:
         ranks = 1 / np.array([1, 2, 1, 4, 3, 1, 1, 2, 1, 1], float)
-        low, high = tango(0, 0, 10)
+        low, high = tango_interval(0, 0, 10)
         mean = float(ranks.mean())
         assert compare(ranks, ranks.copy(), seed=0) == Comparison(
             value=mean,

@@ -195,6 +195,6 @@ def test_what_scores_need() -> None:
         f1(np.eye(2), np.array(["0", "1"]))
     assert str(error.value) == (
         "f1 compares what the model predicts, numbers, with labels that are texts\n"
-        "  hint: give labels of the same kind: where the model yields scores, the number of the class from 0 on; "
-        "of a table, `classes: [...]` names them in the order of the scores"
+        "  hint: use labels of the same kind: for a model that returns scores, the number of the class, from 0; for a "
+        "table, name the classes in the order of the scores: `classes: [...]`"
     )

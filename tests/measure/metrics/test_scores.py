@@ -16,7 +16,7 @@ from orun.measure.metrics import paired
 Rows = NDArray[np.intp]
 GENERATOR = np.random.default_rng(0)
 THEIRS = GENERATOR.beta(3, 2, 60)
-HINT = "\n  hint: say how many there are: examples=N"
+HINT = "\n  hint: say how many examples there are: examples=N"
 OURS = THEIRS - 0.05 + GENERATOR.normal(0, 0.02, 60)
 
 
@@ -72,7 +72,7 @@ def test_a_few_examples_tell_nothing_of_a_function_either() -> None:
         ),
         (
             lambda: orun.compare(OURS[:6], THEIRS[:7], 0),
-            "two models can be compared by scores on the same examples alone\n  one has 6 scores, and the other 7",
+            "models are compared by scores on the same examples\n  one model has 6 scores, and the other 7",
         ),
         (
             lambda: orun.compare(middle(OURS), middle(THEIRS), 0),
@@ -84,11 +84,11 @@ def test_a_few_examples_tell_nothing_of_a_function_either() -> None:
         ),
         (
             lambda: orun.interval(lambda chosen: OURS[chosen], 0, examples=60),
-            "a metric of all examples must be one number\n  the function returned [60] of them",
+            "a metric of all examples must be one number\n  the function returned an array of shape [60]",
         ),
-        (lambda: orun.interval([], 0), "scores are one number for each example\n  these have the shape [0]"),
-        (lambda: orun.interval([[1.0]], 0), "scores are one number for each example\n  these have the shape [1, 1]"),
-        (lambda: orun.interval([1.0, np.nan], 0), "a score is not finite\n  that of example 1"),
+        (lambda: orun.interval([], 0), "scores must be one number for each example\n  their shape is [0]"),
+        (lambda: orun.interval([[1.0]], 0), "scores must be one number for each example\n  their shape is [1, 1]"),
+        (lambda: orun.interval([1.0, np.nan], 0), "a score is not finite\n  the first is that of example 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Callable[[], Any], message: str) -> None:

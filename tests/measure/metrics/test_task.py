@@ -39,7 +39,7 @@ def test_one_hot_labels_are_told_as_such() -> None:
     assert str(error.value) == (
         "accuracy needs one label for each class that the model predicts\n"
         "  the output is [2, 3], and the labels are [2, 3]\n"
-        "  hint: of one-hot labels: labels.argmax(-1)"
+        "  hint: for one-hot labels: labels.argmax(-1)"
     )
 
 
@@ -50,7 +50,7 @@ def test_a_label_that_is_no_class_is_refused(labels: list[int], span: str) -> No
     assert str(error.value) == (
         "accuracy needs labels from 0 to 2, as the output has 3 scores\n"
         f"  they go from {span}\n"
-        "  hint: where they begin at 1: orun.Dataset(inputs, labels - 1); leave examples of no class out"
+        "  hint: if labels begin at 1: orun.Dataset(inputs, labels - 1); leave out examples without a class"
     )
 
 
@@ -59,8 +59,8 @@ def test_texts_are_not_compared_with_numbers() -> None:
         accuracy(np.eye(2), np.array(["0", "1"]))
     assert str(caught.value) == (
         "accuracy compares what the model predicts, numbers, with labels that are texts\n"
-        "  hint: give labels of the same kind: where the model yields scores, the number of the class from 0 on; "
-        "of a table, `classes: [...]` names them in the order of the scores"
+        "  hint: use labels of the same kind: for a model that returns scores, the number of the class, from 0; for a "
+        "table, name the classes in the order of the scores: `classes: [...]`"
     )
 
 

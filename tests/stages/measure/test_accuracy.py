@@ -20,7 +20,7 @@ from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import FIDELITY, TASK
-from orun.measure.metrics.paired import interval, tango
+from orun.measure.metrics.paired import interval, tango_interval
 from orun.stages.measure.accuracy import Params, metrics
 from orun.stages.params import build, params_of
 from tests.stages.support import StageRun, artifact, run_stage
@@ -148,7 +148,7 @@ def test_a_task_is_compared_example_by_example(folder: Path) -> None:
         model=linear(swapped),
         reference=linear(EYE),
     )
-    low, high = tango(1, 2, 4)
+    low, high = tango_interval(1, 2, 4)
     assert run.metrics["accuracy"] == Metric(
         0.5,
         "ratio",
@@ -350,7 +350,7 @@ def test_values_that_are_missing_in_the_data(folder: Path) -> None:
     params = {"dataset": "data.py:gaps", "metrics": ["accuracy"]}
     assert refusal(folder, params, model=linear(EYE)) == (
         "output 'y' of the model is not finite for example 2\n  3 NaN and 0 infinite among its 3 values\n"
-        "  what the example is fed is not finite either, in x"
+        "  the example itself has inputs that are not finite: x"
     )
     rounding = linear(EYE)
     for name, value in (("scale", np.float32(0.1)), ("zero", np.uint8(0))):
@@ -376,7 +376,7 @@ def test_shapes_are_part_of_equality(folder: Path) -> None:
     assert refusal(folder, params, model=linear(EYE[:, :2]), reference=linear(EYE)) == (
         "output 'y' of the model differs in form from the reference's\n"
         "  float32 [1, 2], and float32 [1, 3] in the reference, for example 0\n"
-        "  hint: shapes and types are part of equality: make the model keep those of its reference"
+        "  hint: outputs are compared only if shapes and types are equal: make the model keep its reference's"
     )
 
 
@@ -385,7 +385,7 @@ def test_types_are_part_of_equality(folder: Path) -> None:
     assert refusal(folder, params, model=linear(EYE, to=TensorProto.FLOAT16), reference=linear(EYE)) == (
         "output 'y' of the model differs in form from the reference's\n"
         "  float16 [1, 3], and float32 [1, 3] in the reference, for example 0\n"
-        "  hint: shapes and types are part of equality: make the model keep those of its reference"
+        "  hint: outputs are compared only if shapes and types are equal: make the model keep its reference's"
     )
 
 
@@ -410,7 +410,7 @@ def test_outputs_go_by_name(folder: Path) -> None:
             {"dataset": "data.py:plain", "metrics": ["accuracy"]},
             (
                 "accuracy needs labels, and the dataset data.py:plain has none\n"
-                "  hint: give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
+                "  hint: add labels: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
             ),
         ),
         (
@@ -531,8 +531,8 @@ def test_examples_that_bring_a_batch_axis_along(folder: Path) -> None:
     assert message.splitlines()[-2:] == [
         "  x: fed float32 [1, 1, 3], takes float32 ['batch', 3]",
         (
-            "  hint: its examples of x have a batch axis of 1, and the batch gets one as well: give each without it, "
-            "`values[0]`, or all of them as one array `[n, ...]`"
+            "  hint: each example of x has a batch axis of 1, and batching adds another: give each example without "
+            "it, `values[0]`, or all examples as one array `[n, ...]`"
         ),
     ]
 
@@ -558,8 +558,8 @@ def test_scores_that_are_not_the_first_output(folder: Path) -> None:
     assert refusal(folder, params, model=model(graph)) == (
         "task metrics need outputs of one shape for all examples\n"
         "  the output that they judge, the first, has 2 shapes, such as [1] and [2]\n"
-        "  hint: where another one holds the scores, name it first: `outputs: [NAME]`; else score this one with a "
-        "function of your own: `metrics: [file.py:function]`"
+        "  hint: if another output holds the scores, name it first: `outputs: [NAME]`; else write a custom metric: "
+        "`metrics: [file.py:function]`"
     )
     named = measure(folder, {**params, "outputs": ["scores"]}, model=model(graph))
     assert named.value("accuracy") == 0.75

@@ -86,12 +86,12 @@ def test_by_labels_and_by_the_reference(folder: Path) -> None:
             (
                 "accuracy needs one label for each class that the model predicts\n"
                 "  the output is [6, 3, 4, 5], and the labels are [6, 4, 5]\n"
-                "  hint: say which axis is that of the classes: `class_axis: 1`"
+                "  hint: name the axis of the classes: `class_axis: 1`"
             ),
         ),
         (
             {"metrics": ["agreement"], "class_axis": 4},
-            "class_axis: no classes stand along axis 4 of an output\n  its shape is [4, 3, 4, 5]",
+            "class_axis: an output has no axis 4\n  its shape is [4, 3, 4, 5]",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from orun.errors import StageFailed, UsageError
 from orun.measure.dataset import Dataset
-from orun.measure.metrics.paired import tango
+from orun.measure.metrics.paired import tango_interval
 from tests.stages.measure.test_accuracy import EYE, linear, measure
 
 DATA = """
@@ -111,7 +111,7 @@ def test_every_slice_has_metrics_of_its_own(folder: Path) -> None:
     }
     drop = run.metrics["accuracy[camera=left]"].reference
     assert drop is not None
-    low, high = tango(1, 2, 3)
+    low, high = tango_interval(1, 2, 3)
     assert (drop.difference.value, drop.difference.low, drop.difference.high) == pytest.approx((-1 / 3, low, high))
 
 
@@ -132,7 +132,7 @@ def test_task_metrics_are_compared_with_every_reference(folder: Path) -> None:
             ["lens"],
             (
                 "slices: the dataset has no field lens\n  it has label, camera\n"
-                "  hint: give it one: orun.Dataset(..., fields={'lens': [...]}); of a table, `fields: [lens]`"
+                "  hint: add it: orun.Dataset(..., fields={'lens': [...]}); of a table, `fields: [lens]`"
             ),
         ),
         (
@@ -140,7 +140,7 @@ def test_task_metrics_are_compared_with_every_reference(folder: Path) -> None:
             ["label"],
             (
                 "slices: label has 104 values among 104 examples\n"
-                "  at most 100 are measured by themselves\n"
+                "  at most 100 slices of a field are measured\n"
                 "  hint: add a field of coarser values to the dataset: orun.Dataset(..., fields={...})"
             ),
         ),
@@ -270,6 +270,6 @@ def test_one_number_of_all_examples_must_be_one_of_any(folder: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         measure(folder, params, model=linear(EYE))
     assert str(caught.value) == (
-        "the metric listed must return one number of any examples, as it does of all\n"
-        "  it returned an array of shape [2] of 90 resampled ones"
+        "the metric listed returns one number of all examples, and must do so of any examples\n"
+        "  it returned an array of shape [2] of 90 resampled examples"
     )

@@ -35,10 +35,9 @@ def total(outputs, dataset):
     return float(dataset.inputs["x"].sum())
 """
 NEEDS = "needs labels, and"
-GIVE = "has none\n  hint: give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
+GIVE = "has none\n  hint: add labels: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
 MADE_UP = (
-    "inputs that are made up have none\n"
-    "  hint: name examples with labels: dataset: data.py:function, or a file with `labels`"
+    "made-up inputs have none\n  hint: name examples with labels: dataset: data.py:function, or a file with `labels`"
 )
 
 
