@@ -15,15 +15,9 @@ from orun.environment.env_vars import SETTINGS
 from orun.environment.processor import cpu
 from orun.environment.secret_variables import Secrets
 from orun.errors import DeviceUnknown
+from orun.providers.registry import provider_libraries
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
-# Distributions whose version decides what a compiled engine is valid for.
-PROVIDER_LIBRARIES: Mapping[str, tuple[str, ...]] = {
-    "CUDAExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime"),
-    "TensorrtExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cuda-runtime"),
-    "OpenVINOExecutionProvider": ("openvino", "onnxruntime-openvino", "onnxruntime-ep-openvino"),
-    "QNNExecutionProvider": ("onnxruntime-qnn",),
-}
 HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
 
 
@@ -92,7 +86,7 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
     runtime = find("onnxruntime", packages)
     parts = {"runtime": " ".join(runtime) if runtime else "none"}
     for provider in target.providers if target else ():
-        for name in PROVIDER_LIBRARIES.get(provider.name, ()):
+        for name in provider_libraries(provider.name):
             parts[name] = packages.get(name, "none")
     return parts
 

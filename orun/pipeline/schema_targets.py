@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import EnvironmentKeys, Session, TargetKeys
-from orun.providers.registry import PROVIDERS, Options, OptionType
+from orun.providers.registry import Options, OptionType, provider_options
 from orun.stages.params import ParamType, params_of
 from orun.text.suggestions import one_of
 
@@ -60,10 +60,10 @@ def _provider() -> Fragment:
         "minProperties": 1,
         "maxProperties": 1,
         "patternErrorMessage": "expected one provider to an item of the list",
-        "properties": {name: _options(name, options) for name, options in PROVIDERS.items()},
+        "properties": {name: _options(name, options) for name, options in provider_options().items()},
     }
-    named = choice(list(PROVIDERS), noun)
-    expected = f"expected {one_of(PROVIDERS)}"
+    named = choice(list(provider_options()), noun)
+    expected = f"expected {one_of(provider_options())}"
     return {"x-noun": noun, "patternErrorMessage": expected, "anyOf": [*named["anyOf"], with_options]}
 
 

@@ -14,7 +14,7 @@ from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
-from orun.providers.registry import PROVIDERS, SESSION_ENTRIES, OptionType
+from orun.providers.registry import OptionType, provider_options, session_entries
 from orun.stages.params import params_of
 from orun.text.suggestions import closest, misspelt
 from orun.text.units import SIZE_FORMS, parse_size
@@ -62,10 +62,10 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
     options = node.map("session").entries
     for key, entry in options.items():
         if key == PROFILED:
-            from orun.text.aliases import PROFILING  # needed where something is wrong
+            from orun.text.aliases import note  # needed where something is wrong
 
-            problems.add(entry.key, f"{key!r} cannot be set", hint=PROFILING)
-        elif "." in key and (meant := misspelt(key, SESSION_ENTRIES)):
+            problems.add(entry.key, f"{key!r} cannot be set", hint=note("enable_profiling", "session option"))
+        elif "." in key and (meant := misspelt(key, session_entries())):
             problems.add(entry.key, f"'{key}' is not a configuration entry of a session", suggestion=meant)
     session = {
         key: _arena(entry.value, problems)
@@ -84,7 +84,7 @@ def _provider(node: Node) -> tuple[Provider, Span]:
         return Provider(named.text), named.span
     name, entry = next(iter(node.entries.items()))
     options = entry.value.entries if isinstance(entry.value, Map) else {}
-    known = PROVIDERS.get(name) or {}  # an unknown one was told by the schema
+    known = provider_options().get(name) or {}  # an unknown one was told by the schema
     texts = {
         key: _text(one.value, known.get(key))
         for key, one in options.items()

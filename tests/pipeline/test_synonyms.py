@@ -11,7 +11,7 @@ import pytest
 from orun.pipeline.schema import build
 from orun.stages import registry
 from orun.stages.registry import BUILTIN
-from orun.text.aliases import NAMES, NOTES, note
+from orun.text.aliases import names, note, notes
 from orun.text.suggestions import Unknown, closest
 
 
@@ -28,12 +28,12 @@ def words(schema: Any) -> Iterator[Any]:
 
 
 def test_every_name_that_is_offered_is_one() -> None:
-    assert set(NAMES) <= {*words(build()), "cpu"}  # which is the name of a target
+    assert set(names()) <= {*words(build()), "cpu"}  # which is the name of a target
 
 
 def test_every_place_of_a_note_is_one() -> None:
     text = str(build())
-    assert [place for place in NOTES if f"'x-noun': '{place}" not in text] == []
+    assert [place for place in notes() if f"'x-noun': '{place}" not in text] == []
 
 
 @pytest.mark.parametrize(

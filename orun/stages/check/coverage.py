@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.core.targets import Target
-from orun.providers.registry import PROVIDERS
+from orun.providers.registry import provider_options
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, TargetName
 
@@ -54,7 +54,7 @@ SPEC = Spec(
 def metrics(params: Params) -> Collection[str]:
     """Return the names of the metrics; shares of providers that are not in the target have no value."""
     del params
-    return ("coverage", "fallback", "nodes", "subgraphs", *(_share(name) for name in PROVIDERS))
+    return ("coverage", "fallback", "nodes", "subgraphs", *(_share(name) for name in provider_options()))
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

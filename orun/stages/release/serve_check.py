@@ -126,14 +126,14 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
     """Refuse providers that ONNX Runtime does not have, before an environment is made."""
-    from orun.providers.registry import PROVIDERS
+    from orun.providers.registry import provider_options
 
     if not names:
         raise StageFailed(context.stage, "`providers` is empty", hint="leave it out for the CPU")
     for name in names:
-        if name not in PROVIDERS:
+        if name not in provider_options():
             what = f"ONNX Runtime has no provider {name!r}"
-            raise UnknownName(what, name, tuple(PROVIDERS), why=f"it has {', '.join(PROVIDERS)}")
+            raise UnknownName(what, name, tuple(provider_options()), why=f"it has {', '.join(provider_options())}")
 
 
 def _require_tensors(context: Context, model: ModelProto) -> None:
