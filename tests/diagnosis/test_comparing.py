@@ -1,4 +1,4 @@
-"""What arises in a place, and what it inherits: models of which both can be worked out by hand."""
+"""Local and inherited errors of segments, on models for which both can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def scaled(factor: float, *names: str) -> ModelProto:
 def test_a_place_is_judged_by_itself_and_with_what_came_before_it() -> None:
     """Each of two products is off by a tenth: 20 dB; behind both it is 0.21."""
     pair = Pair(scaled(1.1, "w1", "w2"), layers(3.0), FEEDS, Target("cpu"))
-    found = segments(pair.model, pair.reference)
-    changed = {one.theirs.tensor: one for one in differing(found, pair.model, pair.reference)}
-    rows = {row.segment.name: row for row in Comparison(pair, found, changed).run(lambda *_: None)}
+    shared = segments(pair.model, pair.reference)
+    changed = {segment.theirs.tensor: segment for segment in differing(shared, pair.model, pair.reference)}
+    rows = {row.segment.name: row for row in Comparison(pair, shared, changed).run(lambda *_: None)}
     local = {name: row.local for name, row in rows.items() if row.local is not None}
     assert local == pytest.approx({"first": 20, "second": 20}, abs=1e-3)
     sqnr = [rows[name].sqnr for name in ("first", "bend", "second")]

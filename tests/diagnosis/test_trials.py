@@ -29,20 +29,20 @@ FEEDS = [{"x": RANDOM.standard_normal((size, 16)).astype(np.float32)} for size i
 CPU = Target("cpu")
 
 
-def silent(done: int, count: int, what: str) -> None:
-    del done, count, what
+def silent(done: int, count: int, text: str) -> None:
+    del done, count, text
 
 
-def made(kind: str, folder: Path) -> Pair:
+def pair_of(kind: str, folder: Path) -> Pair:
     """The planted layers, and what a kind makes of them."""
     before = artifact(folder, layers(outlier=3.0))
     return Pair(onnx.load(run_stage(kind, folder, inputs={"model": before}).model), layers(3.0), FEEDS, CPU)
 
 
 def compared(pair: Pair) -> tuple[Comparison, list[Segment]]:
-    found = segments(pair.model, pair.reference)
-    changed = differing(found, pair.model, pair.reference)
-    comparison = Comparison(pair, found, {one.theirs.tensor: one for one in changed})
+    shared = segments(pair.model, pair.reference)
+    changed = differing(shared, pair.model, pair.reference)
+    comparison = Comparison(pair, shared, {segment.theirs.tensor: segment for segment in changed})
     comparison.run(silent)
     return comparison, list(changed)
 
@@ -57,10 +57,10 @@ def alone(pair: Pair, comparison: Comparison, segment: Segment) -> float:
 
 @pytest.mark.parametrize("kind", ["quantize/dynamic", "quantize/weights"])
 def test_each_switch_is_worth_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    pair = made(kind, tmp_path)
+    pair = pair_of(kind, tmp_path)
     comparison, changed = compared(pair)
-    whole = comparison.outputs.error()
-    right = {one.theirs.tensor: 1 - alone(pair, comparison, one) / whole for one in changed}
+    total = comparison.outputs.error()
+    right = {segment.theirs.tensor: 1 - alone(pair, comparison, segment) / total for segment in changed}
     assert len(right) >= 3
     for held in (trials.HELD, 1):  # all in one session, and one in each
         monkeypatch.setattr(trials, "HELD", held)
@@ -71,16 +71,17 @@ def test_weights_count_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     model = layers()
     onnx.save(model, "model.onnx")
-    sizes = {one.name: numpy_helper.to_array(one).nbytes for one in model.graph.initializer}
-    found = {one.name: weight(one) for one in load_on_disk(tmp_path / "model.onnx", "weights").graph.initializer}
-    assert all(sizes[name] <= found[name] <= sizes[name] + 50 for name in sizes)
+    sizes = {tensor.name: numpy_helper.to_array(tensor).nbytes for tensor in model.graph.initializer}
+    loaded = load_on_disk(tmp_path / "model.onnx", "weights")
+    weights = {tensor.name: weight(tensor) for tensor in loaded.graph.initializer}
+    assert all(sizes[name] <= weights[name] <= sizes[name] + 50 for name in sizes)
 
 
 def test_places_are_put_together_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = made("optimize/float16", tmp_path)
+    pair = pair_of("optimize/float16", tmp_path)
     places = compared(pair)[1]
     stored = constants(pair.reference)
-    first, second, third = (sum(weight(stored[name]) for name in one.theirs.constants) for one in places)
+    first, second, third = (sum(weight(stored[name]) for name in segment.theirs.constants) for segment in places)
     assert min(first, second, third) > 0
     for held, sizes in (
         (first + second + third, [3]),
@@ -93,7 +94,7 @@ def test_places_are_put_together_up_to_a_size(tmp_path: Path, monkeypatch: pytes
 
 
 def test_values_are_converted_where_the_models_compute_in_other_types(tmp_path: Path) -> None:
-    pair = made("optimize/float16", tmp_path)
+    pair = pair_of("optimize/float16", tmp_path)
     weight = next(tensor for tensor in pair.model.graph.initializer if tensor.name.startswith("w2"))
     weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float16(1.5), weight.name))
     comparison, changed = compared(pair)
@@ -110,11 +111,11 @@ def test_places_that_do_not_go_together_are_left_out() -> None:
     model = parser.parse_model(header + "{ [one] a = Relu (x) [two] b = Tanh (a) [sum] y = Add (a, b) }")
     other = parser.parse_model(header + "{ [two] b = Sin (x) [one] a = Cos (b) [sum] y = Add (a, b) }")
     feeds = [{"x": np.array([-1, 0.5, 2], np.float32)}]
-    found = analyse(Pair(model, other, feeds, CPU), Effort(8, 1e6), silent)
-    shares = {one.node: one.share for one in found.findings}
+    analysis = analyse(Pair(model, other, feeds, CPU), Effort(8, 1e6), silent)
+    shares = {segment.node: segment.share for segment in analysis.findings}
     assert shares["one"] is None
     assert shares["two"] is not None
-    assert (found.tried, found.left) == (1, 1)
+    assert (analysis.tried, analysis.left) == (1, 1)
 
 
 def test_no_place_that_could_be_tried() -> None:
@@ -131,13 +132,13 @@ def test_no_place_that_could_be_tried() -> None:
 
 
 def test_as_many_examples_as_time_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = made("quantize/dynamic", tmp_path)
+    pair = pair_of("quantize/dynamic", tmp_path)
     comparison, changed = compared(pair)
     monkeypatch.setattr(trials, "monotonic", lambda: 0.0)
     for seconds, examples in ((0.0, 3), (45.0, 2), (1e6, 1)):
         comparison.seconds = seconds / len(changed)
         tried = Trials(pair, comparison, 50.0, silent)
-        assert tried.run(changed).keys() == {one.theirs.tensor for one in changed}
+        assert tried.run(changed).keys() == {segment.theirs.tensor for segment in changed}
         assert tried.examples == examples
     late = Trials(pair, comparison, -1.0, silent)
     assert (late.run(changed), late.examples) == ({}, 1)

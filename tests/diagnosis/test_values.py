@@ -1,4 +1,4 @@
-"""How far tensors are off, from values whose answer is known by hand."""
+"""Signal and noise of tensors, with known answers."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_an_output_or_input_that_is_asked_for_is_fetched_once(tmp_path: Path, mo
     graph = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     probe = Probe(model, ["y", "h", "x", "h"], Target("cpu"))
-    found = probe.run({"x": RIGHT, "more": RIGHT})
-    assert {name: values.tolist() for name, values in found.items()} == {
+    actual = probe.run({"x": RIGHT, "more": RIGHT})
+    assert {name: values.tolist() for name, values in actual.items()} == {
         "x": [3.0, 4.0],
         "h": [-3.0, -4.0],
         "y": [3.0, 4.0],

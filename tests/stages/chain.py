@@ -19,8 +19,8 @@ from tests.stages.support import StageRun, artifact, digest, run_stage
 def chain(folder: Path) -> dict[str, StageRun]:
     """What each kind made of the one before it."""
 
-    def run(uses: str, made: StageRun, **params: object) -> StageRun:
-        return run_stage(uses, folder, params, inputs={"model": made.output}, root=MODULES)
+    def run(uses: str, result: StageRun, **params: object) -> StageRun:
+        return run_stage(uses, folder, params, inputs={"model": result.output}, root=MODULES)
 
     exported = run_stage("convert/torch", folder, TINY_BERT, root=MODULES)
     dynamo = run_stage("convert/torch", folder, TINY_BERT | {"exporter": "dynamo"}, root=MODULES)
@@ -85,12 +85,12 @@ def small(folder: Path) -> dict[str, StageRun]:
     }
 
 
-def told(run: StageRun) -> dict[str, str]:
+def facts_of(run: StageRun) -> dict[str, str]:
     """The digest of each file that a kind left, and each metric but for those that the machine disturbs."""
     metrics = {name: repr(metric.value) for name, metric in run.metrics.items() if metric.noise != "timing"}
     return digest(run.output) | {f"metric {name}": value for name, value in metrics.items()}
 
 
 if __name__ == "__main__":
-    made = {name: told(run) for make in (chain, small) for name, run in make(Path(sys.argv[1])).items()}
-    sys.stdout.write(json.dumps(made) + "\n")
+    facts = {name: facts_of(run) for make in (chain, small) for name, run in make(Path(sys.argv[1])).items()}
+    sys.stdout.write(json.dumps(facts) + "\n")

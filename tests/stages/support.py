@@ -93,7 +93,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         timeout=timeout,
         lineage=lineage,
         open_log=lambda: log,
-        progress=lambda done, total, what: progress.append((done, total, what)),
+        progress=lambda *step: progress.append(step),
     )
     with contextlib.chdir(scratch):
         metrics = module.run(context, build(module.Params, params or {}))
@@ -103,8 +103,8 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     declared = find(uses, context.root).metrics(params or {})
     assert declared is not None
     slices = "|".join((params or {}).get("slices") or ["-"])  # of `accuracy[label=3]` the kind declares `accuracy`
-    whole = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
-    assert whole <= set(declared), f"{uses} yields metrics that it does not declare"
+    names = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
+    assert names <= set(declared), f"{uses} yields metrics that it does not declare"
     return StageRun(output, metrics, text.getvalue(), tuple(progress), tuple(context.notes))
 
 
@@ -112,9 +112,9 @@ def artifact(folder: Path, model: onnx.ModelProto) -> Path:
     """A new `onnx` artifact in `folder` that holds the model: what `inputs` of `run_stage` takes."""
     import onnx
 
-    made = Path(tempfile.mkdtemp(prefix="artifact-", dir=folder))
-    onnx.save(model, made / MODEL)
-    return made
+    result = Path(tempfile.mkdtemp(prefix="artifact-", dir=folder))
+    onnx.save(model, result / MODEL)
+    return result
 
 
 def digest(folder: Path) -> dict[str, str]:

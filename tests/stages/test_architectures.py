@@ -32,16 +32,16 @@ def families() -> list[Any]:
 
 @pytest.mark.parametrize("family", families())
 def test_every_stage_works_or_says_what_to_do(tmp_path: Path, exports: Exports, family: str) -> None:
-    made: dict[str, StageRun | StageFailed] = {}
+    result: dict[str, StageRun | StageFailed] = {}
     for name, _, before, params in STAGES:
-        source = made.get(before)
+        source = result.get(before)
         if not isinstance(source, StageFailed):
             model = exports(family) if source is None else source.output
-            made[name] = attempt(tmp_path, KINDS[name], model, {**params, "dims": FAMILIES[family].dims})
-    refusals = {name: failure for name, failure in made.items() if isinstance(failure, StageFailed)}
+            result[name] = attempt(tmp_path, KINDS[name], model, {**params, "dims": FAMILIES[family].dims})
+    refusals = {name: failure for name, failure in result.items() if isinstance(failure, StageFailed)}
     assert refusals.keys() <= MAY_REFUSE, refusals
     assert all(failure.hint for failure in refusals.values())
-    fused = made["fuse"]
+    fused = result["fuse"]
     assert isinstance(fused, StageRun)
     assert (fused.value("attentions"), fused.value("attentions_left")) == (FAMILIES[family].attentions, 0)
     assert fused.notes == ()
@@ -58,5 +58,5 @@ def attempt(folder: Path, kind: str, model: Path, params: Mapping[str, Any]) -> 
 @pytest.mark.table
 @pytest.mark.parametrize("family", ["deberta_v2", "gemma2", "bloom", "swin"])
 def test_the_other_exporter(tmp_path: Path, exports: Exports, family: str) -> None:
-    made = run_stage("optimize/transformer", tmp_path, inputs={"model": exports(family, "dynamo")})
-    assert (made.value("attentions"), made.value("attentions_left")) == (FAMILIES[family].attentions, 0)
+    result = run_stage("optimize/transformer", tmp_path, inputs={"model": exports(family, "dynamo")})
+    assert (result.value("attentions"), result.value("attentions_left")) == (FAMILIES[family].attentions, 0)

@@ -77,17 +77,17 @@ def test_no_such_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("lost", "no function 'lost' in orun_t_code.py\n  it defines: Model, load"),
         ("CONSTANT", "orun_t_code.py:CONSTANT is of type int, not a function\n  hint: def load(): return CONSTANT"),
     ],
 )
-def test_no_such_function(tmp_path: Path, name: str, told: str) -> None:
+def test_no_such_function(tmp_path: Path, name: str, message: str) -> None:
     write(tmp_path / "orun_t_code.py", "CONSTANT = 1\ndef load(): pass\ndef _private(): pass\nclass Model: pass\n")
     with pytest.raises(UsageError) as caught:
         load_function(tmp_path, f"orun_t_code.py:{name}")
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def kind(folder: Path, text: str, function: str = "f") -> Kind:
     return read(f"./code.py:{function}", folder, CodeFiles())
 
 
-def told(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def errors_of(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The messages of a badly declared function, with their lines below the header and columns."""
     monkeypatch.chdir(folder)
     with pytest.raises(PipelineError) as caught:
@@ -36,7 +36,7 @@ def told(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_decorated_function(tmp_path: Path) -> None:
-    found = kind(
+    declared = kind(
         tmp_path,
         '''
 @stage(inputs={"model": "onnx", "data": "dataset"}, output="engine", tools=["onnx"], interface="changed",
@@ -56,9 +56,9 @@ def f(context, *, amount: Annotated[Ratio, Doc("How much."), Range(0, high=1)], 
 raise RuntimeError("nor is the file")
 ''',
     )
-    assert (found.name, found.origin, found.entry) == ("./code.py:f", "file", "./code.py:f")
-    assert found.summary == "Do something."
-    assert found.spec == Spec(
+    assert (declared.name, declared.origin, declared.entry) == ("./code.py:f", "file", "./code.py:f")
+    assert declared.summary == "Do something."
+    assert declared.spec == Spec(
         inputs={"model": Port(("onnx",), ""), "data": Port(("dataset",), "")},
         output="engine",
         tools=("onnx",),
@@ -66,19 +66,19 @@ raise RuntimeError("nor is the file")
         stage_class="device",
         metrics=("a", "b"),
     )
-    assert found.params == (
+    assert declared.params == (
         Param("amount", ParamType("ratio", range=Range(0, 1)), REQUIRED, "How much."),
         Param("level", ParamType("int"), 3, "how hard it tries, over several lines."),
     )
-    assert found.metrics({}) == ("a", "b")
+    assert declared.metrics({}) == ("a", "b")
 
 
 def test_an_undecorated_function(tmp_path: Path) -> None:
-    found = kind(tmp_path, "def f(context): ...\n")
-    assert found.spec == Spec(inputs={"model": Port(("onnx",), "")}, metrics=None)
-    assert found.params == ()
-    assert found.doc == "The function f of code.py."
-    assert found.metrics({}) is None
+    declared = kind(tmp_path, "def f(context): ...\n")
+    assert declared.spec == Spec(inputs={"model": Port(("onnx",), "")}, metrics=None)
+    assert declared.params == ()
+    assert declared.doc == "The function f of code.py."
+    assert declared.metrics({}) is None
 
 
 def test_a_function_without_inputs(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_defaults_are_plain_values(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_read(text: str, messages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(tmp_path, text + "\n", monkeypatch) == messages
+    assert errors_of(tmp_path, text + "\n", monkeypatch) == messages
 
 
 def test_a_misspelt_argument_of_the_decorator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,8 +260,8 @@ def test_bytes_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     tmp_path.joinpath("code.py").write_bytes(b"x = '\xff'\n")
     with pytest.raises(PipelineError) as caught:
         parse(tmp_path / "code.py")
-    told = r"code\.py:1:[568]: error: Python cannot parse this: .*xff"  # each version of Python in its own words
-    assert re.match(told, render(caught.value.problems))
+    message = r"code\.py:1:[568]: error: Python cannot parse this: .*xff"  # each version of Python in its own words
+    assert re.match(message, render(caught.value.problems))
 
 
 def test_an_encoding_of_its_own_and_a_thousand_branches(tmp_path: Path) -> None:

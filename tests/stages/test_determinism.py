@@ -41,8 +41,8 @@ def start(folder: Path, seed: str) -> subprocess.Popen[str]:
 def digests(process: subprocess.Popen[str]) -> Digests:
     output, _ = process.communicate(timeout=580)
     assert process.returncode == 0
-    found: Digests = json.loads(output.splitlines()[-1])
-    return found
+    digests: Digests = json.loads(output.splitlines()[-1])
+    return digests
 
 
 def test_the_same_bytes(tmp_path: Path) -> None:

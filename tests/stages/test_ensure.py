@@ -110,16 +110,18 @@ def listening(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "what"),
+    ("make", "message"),
     [(link, "a link"), (os.mkfifo, "a socket, a pipe or a device"), (listening, "a socket, a pipe or a device")],
 )
 def test_only_files_and_folders(
-    output: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], what: str
+    output: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], message: str
 ) -> None:
     monkeypatch.chdir(output)
     (output / "a").write_text("a")
     make(output / "b")
-    assert refusal(Spec(output="files"), output) == f"int8 left {what}\n  b: an artifact holds only files and folders"
+    assert (
+        refusal(Spec(output="files"), output) == f"int8 left {message}\n  b: an artifact holds only files and folders"
+    )
 
 
 def test_a_name_that_is_not_unicode(output: Path) -> None:

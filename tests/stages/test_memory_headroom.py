@@ -68,22 +68,22 @@ def test_a_kind_refuses_what_does_not_fit(
 
 
 def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = context(tmp_path, "quantize/dynamic", 2 * GIB, "model")
+    stage = context(tmp_path, "quantize/dynamic", 2 * GIB, "model")
     monkeypatch.setattr(memory_headroom, "free_memory", lambda: 8 * GIB)
-    memory_headroom.require_memory(asked, 4.0)
+    memory_headroom.require_memory(stage, 4.0)
     monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
-    memory_headroom.require_memory(asked, 4.0, weights=memory_headroom.LARGE - 1)
+    memory_headroom.require_memory(stage, 4.0, weights=memory_headroom.LARGE - 1)
     with pytest.raises(StageFailed):
-        memory_headroom.require_memory(asked, 4.0, weights=memory_headroom.LARGE)
+        memory_headroom.require_memory(stage, 4.0, weights=memory_headroom.LARGE)
 
 
 def test_free_memory_is_that_of_the_machine_or_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from orun.environment.physical_memory import memory_here
 
     assert 0 < memory_headroom.free_memory() <= memory_here()
-    said = tmp_path / "meminfo"
-    said.write_text("MemTotal:  100 kB\nMemAvailable:  7 kB\n")
-    monkeypatch.setattr(memory_headroom, "MEMINFO", said)
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:  100 kB\nMemAvailable:  7 kB\n")
+    monkeypatch.setattr(memory_headroom, "MEMINFO", meminfo)
     assert memory_headroom.free_memory() == 7 * 1024
     monkeypatch.setattr(memory_headroom, "MEMINFO", tmp_path / "nowhere")
     assert memory_headroom.free_memory() == memory_here()

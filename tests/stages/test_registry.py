@@ -141,7 +141,7 @@ def test_a_plug_in_in_a_pipeline(install: Install) -> None:
     assert (use.origin, use.entry, use.distribution) == ("plug-in", "acme_orun.prune", "acme-orun")
 
 
-def told(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def error_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(file.parent)
     with pytest.raises(PipelineError) as caught:
         load(file)
@@ -151,7 +151,7 @@ def told(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_mistakes_in_a_plug_ins_stage_are_told_like_any(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = install(GOOD)
     file = pipeline(folder, "{uses: acme/prune, needs: export, with: {amont: 1}, gate: {remove: {min: 1%}}}")
-    assert told(file, monkeypatch) == (
+    assert error_of(file, monkeypatch) == (
         "p.yaml:3:51: error: 'amont' is not a parameter of acme/prune\n"
         "    3 |   prune: {uses: acme/prune, needs: export, with: {amont: 1}, gate: {remove: {min: 1%}}}\n"
         "      |                                                   ^^^^^\n"
@@ -185,7 +185,7 @@ def test_mistakes_in_a_plug_ins_stage_are_told_like_any(install: Install, monkey
 )
 def test_a_broken_plug_in_is_named(text: str, why: str, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     file = pipeline(install(text), "{uses: acme/prune, needs: export}")
-    assert told(file, monkeypatch) == (
+    assert error_of(file, monkeypatch) == (
         f"p.yaml:3:17: error: the kind 'acme/prune' of the package acme-orun cannot be used: {why}\n"
         "    3 |   prune: {uses: acme/prune, needs: export}\n"
         "      |                 ^^^^^^^^^^\n"
@@ -258,8 +258,8 @@ def test_plug_ins_are_listed_and_in_the_schema(install: Install, capsys: pytest.
     assert capsys.readouterr().out.endswith("\n\nacme/prune            Prune a model.\n")
     assert main(["schema"]) == 0
     chosen = [
-        one["if"]["properties"]["uses"]["const"]
-        for one in json.loads(capsys.readouterr().out)["definitions"]["stage"]["allOf"]
+        condition["if"]["properties"]["uses"]["const"]
+        for condition in json.loads(capsys.readouterr().out)["definitions"]["stage"]["allOf"]
     ]
     assert chosen == [*BUILTIN, "acme/prune"]
 
@@ -277,7 +277,7 @@ def test_a_plug_in_that_cannot_say_what_it_measures(install: Install, monkeypatc
         install(GOOD.replace('return ("removed"', 'return 1 / 0, ("removed"')),
         "{uses: acme/prune, needs: export, with: {amount: 1}}",
     )
-    assert told(file, monkeypatch).splitlines()[0] == (
+    assert error_of(file, monkeypatch).splitlines()[0] == (
         "p.yaml:3:3: error: the kind 'acme/prune' of the package acme-orun cannot say what it measures:"
         " ZeroDivisionError: division by zero"
     )

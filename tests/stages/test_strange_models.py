@@ -73,10 +73,10 @@ def refusal(uses: str, folder: Path, model: onnx.ModelProto, **params: Any) -> s
     ],
 )
 def test_weights_that_are_inputs_as_well(tmp_path: Path, uses: str, params: dict[str, Any]) -> None:
-    made = run_stage(uses, tmp_path, params, inputs={"model": artifact(tmp_path, of_old())})
-    inputs = [value.name for value in load_graph(made.model).graph.input]
+    result = run_stage(uses, tmp_path, params, inputs={"model": artifact(tmp_path, of_old())})
+    inputs = [value.name for value in load_graph(result.model).graph.input]
     assert inputs[0] == "x"
-    assert made.value("nodes") >= 1
+    assert result.value("nodes") >= 1
 
 
 def test_a_size_of_minus_one_is_any_size(tmp_path: Path) -> None:
@@ -84,18 +84,18 @@ def test_a_size_of_minus_one_is_any_size(tmp_path: Path) -> None:
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_value = -1
     for uses in ("optimize/simplify", "optimize/graph", "optimize/transformer", "quantize/dynamic"):
-        made = run_stage(uses, tmp_path, inputs={"model": artifact(tmp_path, model)})
-        assert made.value("nodes") >= 1
+        result = run_stage(uses, tmp_path, inputs={"model": artifact(tmp_path, model)})
+        assert result.value("nodes") >= 1
 
 
 def test_an_input_that_nothing_reads_stays(tmp_path: Path) -> None:
     model = product()
     model.graph.input.insert(0, float_value("unread", "n"))
     for method in ("onnxruntime", "rules"):
-        made = run_stage(
+        result = run_stage(
             "optimize/transformer", tmp_path, {"method": method}, inputs={"model": artifact(tmp_path, model)}
         )
-        assert [value.name for value in load_graph(made.model).graph.input] == ["unread", "x"]
+        assert [value.name for value in load_graph(result.model).graph.input] == ["unread", "x"]
 
 
 def test_functions_of_the_model_are_converted_with_it(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_functions_of_the_model_are_converted_with_it(tmp_path: Path) -> None:
     )
     model.graph.node[0].op_type, model.graph.node[0].domain = "Layer", "mine"
     model.opset_import.append(helper.make_opsetid("mine", 1))
-    made = run_stage("convert/opset", tmp_path, {"version": 18}, inputs={"model": artifact(tmp_path, model)})
-    assert [node.op_type for node in load_graph(made.model).graph.node] == ["MatMul", "Relu"]
-    assert made.value("max_abs_error") == 0
+    result = run_stage("convert/opset", tmp_path, {"version": 18}, inputs={"model": artifact(tmp_path, model)})
+    assert [node.op_type for node in load_graph(result.model).graph.node] == ["MatMul", "Relu"]
+    assert result.value("max_abs_error") == 0
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_outputs_that_are_no_tensors_are_not_compared(tmp_path: Path) -> None:
     for outputs in (2, 1):  # beside one that is a tensor, and alone
         del model.graph.output[: 2 - outputs]
         before = artifact(tmp_path, model)
-        made = run_stage("quantize/debug", tmp_path, inputs={"model": before, "reference": before})
-        assert made.value("sqnr.min") == SQNR_LIMIT
-        assert made.value("tensors") == 1
+        result = run_stage("quantize/debug", tmp_path, inputs={"model": before, "reference": before})
+        assert result.value("sqnr.min") == SQNR_LIMIT
+        assert result.value("tensors") == 1
 
 
 def typed(name: str, kind: onnx.TypeProto) -> onnx.ValueInfoProto:
@@ -200,8 +200,8 @@ def odd_outputs() -> list[onnx.ModelProto]:
 @pytest.mark.parametrize("place", range(3))
 def test_shapes_beside_outputs_that_are_no_tensors(tmp_path: Path, place: int) -> None:
     model = odd_outputs()[place]
-    made = run_stage("optimize/shapes", tmp_path, {"fix": {"n": 3}}, inputs={"model": artifact(tmp_path, model)})
-    outputs = load_graph(made.model).graph.output
+    result = run_stage("optimize/shapes", tmp_path, {"fix": {"n": 3}}, inputs={"model": artifact(tmp_path, model)})
+    outputs = load_graph(result.model).graph.output
     assert [axis.dim_value for axis in outputs[0].type.tensor_type.shape.dim] == [3, 16]
     assert outputs[1].type.WhichOneof("value") == model.graph.output[1].type.WhichOneof("value")
 
@@ -213,15 +213,15 @@ def test_maps_are_compared_by_their_values(tmp_path: Path) -> None:
 
 @exact_sums
 def test_what_a_branch_takes_from_around_it_is_quantized_before_it(tmp_path: Path) -> None:
-    taken = helper.make_graph([helper.make_node("Relu", ["a"], ["r"])], "taken", [], [float_value("r", "n", 16)])
+    branch = helper.make_graph([helper.make_node("Relu", ["a"], ["r"])], "taken", [], [float_value("r", "n", 16)])
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["r"])], "other", [], [float_value("r", "n", 16)])
     model = product()
     model.graph.node[0].output[0] = "a"
-    model.graph.node.append(helper.make_node("If", ["c"], ["y"], then_branch=taken, else_branch=other))
+    model.graph.node.append(helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other))
     model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
-    made = run_stage("quantize/dynamic", tmp_path, inputs={"model": artifact(tmp_path, model)})
-    assert made.value("quantized") == 1
-    assert 0 < made.value("max_abs_error") < 0.5
+    result = run_stage("quantize/dynamic", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    assert result.value("quantized") == 1
+    assert 0 < result.value("max_abs_error") < 0.5
 
 
 def test_a_matrix_without_values_is_not_pruned(tmp_path: Path) -> None:
@@ -255,8 +255,8 @@ def test_outputs_of_a_node_that_nobody_asked_for(tmp_path: Path) -> None:
     node = helper.make_node("LSTM", ["x", "w", "r"], ["", "", "state"], hidden_size=4)
     graph = helper.make_graph([node], "g", [float_value("x", "n", 2, 3)], [float_value("state", 1, 2, 4)], stored)
     before = artifact(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
-    made = run_stage("quantize/debug", tmp_path, inputs={"model": before, "reference": before})
-    assert made.value("tensors") == 1
+    result = run_stage("quantize/debug", tmp_path, inputs={"model": before, "reference": before})
+    assert result.value("tensors") == 1
 
 
 def test_what_the_usability_checker_fails_on_is_written_all_the_same(tmp_path: Path) -> None:
@@ -264,11 +264,11 @@ def test_what_the_usability_checker_fails_on_is_written_all_the_same(tmp_path: P
     model.graph.node.append(helper.make_node("Transpose", ["w"], ["turned"]))
     model.graph.node.append(helper.make_node("MatMul", ["y", "turned"], ["z"]))
     model.graph.output.append(float_value("z", "n", 16))
-    made = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, model)})
-    found = json.loads((made.output / "usability.json").read_text())
-    assert found["nnapi"] == {"verdict": "UNKNOWN", "why": "IndexError: list index out of range"}
-    assert "share.nnapi" not in made.metrics
-    assert (made.output / "model.ort").stat().st_size == made.value("size")
+    result = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    document = json.loads((result.output / "usability.json").read_text())
+    assert document["nnapi"] == {"verdict": "UNKNOWN", "why": "IndexError: list index out of range"}
+    assert "share.nnapi" not in result.metrics
+    assert (result.output / "model.ort").stat().st_size == result.value("size")
 
 
 @pytest.mark.parametrize(

@@ -37,5 +37,5 @@ def array(dataset: Dataset, name: str) -> Array:
 def labels(dataset: Dataset) -> list[Any]:
     """Its labels."""
     assert dataset.labels is not None
-    found: list[Any] = dataset.labels.tolist()
-    return found
+    labels: list[Any] = dataset.labels.tolist()
+    return labels

@@ -53,9 +53,9 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
-    for name, what in (("a.npz", "archive of arrays"), ("a.npy", "array"), ("a.safetensors", "file of tensors")):
+    for name, kind in (("a.npz", "archive of arrays"), ("a.npy", "array"), ("a.safetensors", "file of tensors")):
         (tmp_path / name).write_bytes(b"\x93NUMPY, no")
-        assert refusal(tmp_path, name).startswith(f"{name} is no {what}\n  ")
+        assert refusal(tmp_path, name).startswith(f"{name} is no {kind}\n  ")
 
 
 def test_what_is_no_archive_is_not_called_a_pickle(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_indices_stay_in_their_tables_and_masks_end_early(tiny_bert: Path) -> No
     assert all((np.diff(row) <= 0).all() and row[0] == 1 for row in masks)
     assert len({row.tobytes() for row in ids}) == 30
     again = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=1)
-    assert all(np.array_equal(one, other) for one, other in zip(ids, again.inputs["input_ids"], strict=True))
+    assert all(np.array_equal(values, other) for values, other in zip(ids, again.inputs["input_ids"], strict=True))
     other = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=2)
     assert not np.array_equal(ids[0], other.inputs["input_ids"][0])
 

@@ -61,10 +61,10 @@ def test_classes_and_fields_that_do_not_fit(folder: Path) -> None:
 def test_the_rest_of_the_columns(folder: Path) -> None:
     dataset = load(folder, "people.csv", inputs={"town": "town", "X": "*"}, labels="bought")
     assert array(dataset, "X").shape == (2, 2)
-    whole = load(folder, "people.csv")
-    assert list(whole.inputs) == ["age", "income", "town", "bought"]
-    assert array(whole, "age").dtype == np.int64
-    assert whole.labels is None
+    everything = load(folder, "people.csv")
+    assert list(everything.inputs) == ["age", "income", "town", "bought"]
+    assert array(everything, "age").dtype == np.int64
+    assert everything.labels is None
 
 
 def test_lists_of_several_lengths(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
 def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
     """As pandas has it, and an imputer or boosted trees that were converted take it."""
     (tmp_path / "t.csv").write_text("a,b,town,none\n1,2,Ulm,\n3,,Bonn,\n")
-    given = load(tmp_path, "t.csv", inputs={"X": ["a", "b"], "town": "town"}, missing="nan")
-    np.testing.assert_array_equal(array(given, "X"), np.array([[1, 2], [3, np.nan]], np.float32))
+    dataset = load(tmp_path, "t.csv", inputs={"X": ["a", "b"], "town": "town"}, missing="nan")
+    np.testing.assert_array_equal(array(dataset, "X"), np.array([[1, 2], [3, np.nan]], np.float32))
     assert array(load(tmp_path, "t.csv", inputs={"X": "none"}, missing="nan"), "X").tolist() == pytest.approx(
         [np.nan, np.nan], nan_ok=True
     )

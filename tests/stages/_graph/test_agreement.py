@@ -89,9 +89,9 @@ def test_a_disagreement_names_output_case_and_way_out(tmp_path: Path) -> None:
 def test_the_largest_error_is_the_metric(tmp_path: Path) -> None:
     agreement = Agreement("the new model", "the old model", ["y", "z"], TIGHT, "")
     expected = [[np.ones(3), np.ones(2)]]
-    found = check(context(tmp_path), agreement, CASES, expected, lambda _: [np.ones(3), np.full(2, 1.0005)])
-    assert found.value == pytest.approx(0.0005)
-    assert (found.better, found.noise) == ("lower", "none")
+    metric = check(context(tmp_path), agreement, CASES, expected, lambda _: [np.ones(3), np.full(2, 1.0005)])
+    assert metric.value == pytest.approx(0.0005)
+    assert (metric.better, metric.noise) == ("lower", "none")
 
 
 def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_inputs_of_the_users_own_where_made_up_ones_cannot_be(tmp_path: Path) ->
     with pytest.raises(StageFailed) as caught:
         run_stage("optimize/simplify", tmp_path, inputs={"model": before})
     assert caught.value.what == "the model before it cannot run random values at n=1"
-    made = run_stage("optimize/simplify", tmp_path, {"inputs": "data.py:pairs"}, inputs={"model": before})
-    assert made.value("max_abs_error") == 0
-    assert "on 2 inputs" in made.log
+    result = run_stage("optimize/simplify", tmp_path, {"inputs": "data.py:pairs"}, inputs={"model": before})
+    assert result.value("max_abs_error") == 0
+    assert "on 2 inputs" in result.log
 
 
 SCALED = """
@@ -139,8 +139,8 @@ scaled (float[n, 3] x, float factor) => (float[n, 3] y) { z = Identity (x) y = M
 def test_a_scalar_of_a_dataset(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.ones((2, 3), np.float32), factor=np.array([2, 3], np.float32))
     before = artifact(tmp_path, parse(SCALED))
-    made = run_stage("optimize/simplify", tmp_path, {"inputs": {"path": "data.npz"}}, inputs={"model": before})
-    assert "on 2 inputs" in made.log
+    result = run_stage("optimize/simplify", tmp_path, {"inputs": {"path": "data.npz"}}, inputs={"model": before})
+    assert "on 2 inputs" in result.log
 
 
 SPLIT = """
@@ -155,8 +155,8 @@ split (float[5, 3] x) => (seq(float[a, 3]) y)
 
 
 def test_a_sequence(tmp_path: Path) -> None:
-    made = run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(SPLIT))})
-    assert made.value("max_abs_error") == 0
+    result = run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(SPLIT))})
+    assert result.value("max_abs_error") == 0
     right = [floats(1, 2), floats(3)]
     assert difference(right, [floats(1, 2)], TIGHT) == ("1 values instead of 2", 0.0)
     assert difference(right, [floats(1, 2), floats(3, 4)], TIGHT)[0] == "float32[2] instead of float32[1]"
@@ -170,11 +170,11 @@ def limits(arbitrary: Array, spread: Array) -> Limits:
     return Limits(lambda _case, _right: [Limit(arbitrary.astype(bool), spread)], "differs from itself")
 
 
-def checked(folder: Path, wrong: Array, found: Limits) -> tuple[float, list[str]]:
+def checked(folder: Path, wrong: Array, limits: Limits) -> tuple[float, list[str]]:
     """The largest error of a candidate that is off by so much, and the notes of the stage."""
     stage = context(folder)
     agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
-    error = check(stage, agreement, CASES, [[NUMBERS]], lambda _: [(NUMBERS + wrong).astype(np.float32)], found)
+    error = check(stage, agreement, CASES, [[NUMBERS]], lambda _: [(NUMBERS + wrong).astype(np.float32)], limits)
     return error.value, stage.notes
 
 
@@ -259,12 +259,12 @@ shaky (float[n, 64] x) => (float[n, 64] y)
 def test_an_onnx_model_that_differs_from_itself(tmp_path: Path) -> None:
     """Of a constant all that is left is rounding, which is then divided by its own width."""
     path = artifact(tmp_path, parse(SHAKY)) / "model.onnx"
-    found = limits_of(context(tmp_path), path, ["y"], None)
+    limits = limits_of(context(tmp_path), path, ["y"], None)
     for value, least, most in ((np.full((1, 64), 0.3), 0.1, 10), (np.linspace(0, 1, 64)[None], 0, 1e-5)):
         case = Case("", {}, {"x": value.astype(np.float32)})
         right = answers(context(tmp_path), "it", session(path, ["y"]), [case])[0]
         with contextlib.chdir(tmp_path):
-            (limit,) = found.of(case, right)
+            (limit,) = limits.of(case, right)
         assert limit is not None
         assert not limit.arbitrary.any()
         assert least <= float(limit.spread.max()) <= most

@@ -48,11 +48,11 @@ def test_axes_that_follow_are_of_no_size_of_their_own() -> None:
         Input("past", "float32", ("batch", "past", 2)),
     ]
     assert axes.free(item.shape for item in inputs) == ("batch", "sequence", "past", "rows")
-    turns = assignments(inputs, {"past": [0, 3], "rows": [2]})
-    assert turns[0] == {"batch": 1, "sequence": 2, "past": 0, "rows": 2}
-    for case, turn in zip(cases(inputs, {"past": [0, 3], "rows": [2]}, 0), turns, strict=False):
+    assigned = assignments(inputs, {"past": [0, 3], "rows": [2]})
+    assert assigned[0] == {"batch": 1, "sequence": 2, "past": 0, "rows": 2}
+    for case, sizes in zip(cases(inputs, {"past": [0, 3], "rows": [2]}, 0), assigned, strict=False):
         shapes = {name: value.shape for name, value in case.feed.items()}
-        batch, sequence, past = turn["batch"], turn["sequence"], turn["past"]
+        batch, sequence, past = sizes["batch"], sizes["sequence"], sizes["past"]
         assert shapes == {
             "mask": (batch, past + sequence),
             "ids": (batch, sequence),

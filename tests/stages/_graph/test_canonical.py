@@ -54,11 +54,11 @@ def brought(text: str, layers: dict[str, str] | None = None) -> onnx.ModelProto:
 
 
 def test_two_ways_to_write_one_graph() -> None:
-    one = brought(ONE, {"MatMul": "StatefulPartitionedCall/net/dense/MatMul__31", "Relu": "net/Relu__5"})
+    first = brought(ONE, {"MatMul": "StatefulPartitionedCall/net/dense/MatMul__31", "Relu": "net/Relu__5"})
     other = brought(OTHER, {"MatMul": "net/dense/MatMul", "Relu": "net/Relu_1"})
-    assert one.SerializeToString() == other.SerializeToString()
-    assert [node.name for node in one.graph.node] == ["Add", "net/dense/MatMul", "Add_1", "Relu"]
-    assert [tensor.name for tensor in one.graph.initializer] == ["Add.1", "net/dense/MatMul.1"]
+    assert first.SerializeToString() == other.SerializeToString()
+    assert [node.name for node in first.graph.node] == ["Add", "net/dense/MatMul", "Add_1", "Relu"]
+    assert [tensor.name for tensor in first.graph.initializer] == ["Add.1", "net/dense/MatMul.1"]
 
 
 def test_it_computes_the_same() -> None:
@@ -67,7 +67,7 @@ def test_it_computes_the_same() -> None:
         InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
         for model in (parse(ONE), brought(ONE))
     )
-    assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True))
+    assert all(np.array_equal(first, other) for first, other in zip(before, after, strict=True))
 
 
 def test_graphs_inside_nodes() -> None:

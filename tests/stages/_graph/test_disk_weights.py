@@ -29,16 +29,16 @@ layers (float[n, 64] x, bool b) => (float[n, 64] y)
 
 @pytest.fixture
 def model() -> onnx.ModelProto:
-    made = parser.parse_model(LAYERS)
+    result = parser.parse_model(LAYERS)
     random = np.random.default_rng(0)
     weights = {"w": random.standard_normal((64, 64)), "small": random.standard_normal(64)}
-    made.graph.initializer.extend(
+    result.graph.initializer.extend(
         numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()
     )
-    inner = made.graph.node[-1].attribute[1].g
+    inner = result.graph.node[-1].attribute[1].g
     inner.node[0].input[1] = "inner"
     inner.initializer.append(numpy_helper.from_array(np.ones((1, 64), np.float32) * 3, "inner"))
-    return made
+    return result
 
 
 @pytest.mark.parametrize("external", [False, True])
@@ -54,8 +54,8 @@ def test_only_large_weights_are_apart_and_all_come_back(
     else:
         save(model, source / "model.onnx")
     light = load_on_disk(source / "model.onnx", "weights")
-    apart = {tensor.name: tensor.data_location for tensor in light.graph.initializer}
-    assert apart == {"w": onnx.TensorProto.EXTERNAL, "small": onnx.TensorProto.DEFAULT}
+    locations = {tensor.name: tensor.data_location for tensor in light.graph.initializer}
+    assert locations == {"w": onnx.TensorProto.EXTERNAL, "small": onnx.TensorProto.DEFAULT}
     assert light.ByteSize() < 64 * 64 * 4
     right = numpy_helper.to_array(before.graph.initializer[0])
     assert np.array_equal(numpy_helper.to_array(light.graph.initializer[0]), right)

@@ -13,13 +13,13 @@ IMAGE = Input("image", "float32", ("batch", 3))
 
 def test_every_axis_takes_every_size_and_axes_differ() -> None:
     assert symbols([IDS, MASK, IMAGE]) == ("batch", "length")
-    turns = assignments([IDS, MASK], {})
-    assert turns == [{"batch": 1, "length": 2}, {"batch": 2, "length": 7}, {"batch": 7, "length": 1}]
+    assigned = assignments([IDS, MASK], {})
+    assert assigned == [{"batch": 1, "length": 2}, {"batch": 2, "length": 7}, {"batch": 7, "length": 1}]
 
 
 def test_sizes_of_the_pipeline() -> None:
-    turns = assignments([IDS], {"batch": [4], "length": [16, 32]})
-    assert turns == [{"batch": 4, "length": 32}, {"batch": 4, "length": 16}]
+    assigned = assignments([IDS], {"batch": [4], "length": [16, 32]})
+    assert assigned == [{"batch": 4, "length": 32}, {"batch": 4, "length": 16}]
 
 
 def test_a_model_without_dynamic_axes_is_tried_once_at_random() -> None:
@@ -110,7 +110,7 @@ def test_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "dtype", "told"),
+    ("low", "high", "dtype", "message"),
     [
         (5, None, "int64", "input 'x' takes values from 5 to 1, of which there are none"),
         (0.2, 0.8, "int32", "input 'x' takes values from 1 to 0, of which there are none"),
@@ -120,10 +120,10 @@ def test_the_seed_decides() -> None:
         (None, 2, "bool", "input 'x' is of bool, which cannot be 2"),
     ],
 )
-def test_values_that_a_type_does_not_have(low: float | None, high: float | None, dtype: str, told: str) -> None:
+def test_values_that_a_type_does_not_have(low: float | None, high: float | None, dtype: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         list(cases([Input("x", dtype, (2,), low=low, high=high)], {}, 0))
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(("low", "high"), [(5.0, None), (None, -5.0), (None, None), (-2.0, 3.0)])

@@ -67,5 +67,5 @@ def test_what_the_model_does_not_take_is_told(
 def test_sizes_may_differ_along_an_axis_with_a_name(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text(DATA, "utf-8")
     model = artifact(tmp_path, parse(WORDY))
-    made = run_stage("quantize/static", tmp_path, {"dataset": "data.py:rows"}, inputs={"model": model}, root=tmp_path)
-    assert made.value("quantized") == 1
+    result = run_stage("quantize/static", tmp_path, {"dataset": "data.py:rows"}, inputs={"model": model}, root=tmp_path)
+    assert result.value("quantized") == 1

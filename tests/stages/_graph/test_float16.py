@@ -1,4 +1,4 @@
-"""What ONNX Runtime's converter leaves behind, in the versions that name casts by nodes and those that do by values."""
+"""Corrections of ONNX Runtime's float16 converter, for versions that name casts by nodes and by values."""
 
 from __future__ import annotations
 

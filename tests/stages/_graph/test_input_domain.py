@@ -146,9 +146,9 @@ def test_a_stage_that_drops_the_names_of_axes(tmp_path: Path) -> None:
             axis.ClearField("dim_param")
     after = artifact(tmp_path, nameless)
     carry_domain(SPEC, after, {"model": before})
-    found = load_graph(after / "model.onnx")
-    assert [item.shape for item in inputs_of(found)] == [("batch", "length"), ("batch", "length"), ("batch", 2)]
-    assert sizes_of(found) == {"length": (4, 6)}
+    model = load_graph(after / "model.onnx")
+    assert [item.shape for item in inputs_of(model)] == [("batch", "length"), ("batch", "length"), ("batch", 2)]
+    assert sizes_of(model) == {"length": (4, 6)}
 
 
 def test_a_stage_that_leaves_its_own(tmp_path: Path) -> None:
@@ -213,27 +213,29 @@ def test_every_kind_keeps_it(tmp_path: Path, exported: Path, kind: str) -> None:
     """Kinds see to it themselves: the figure of the size is that of the file."""
     lineage = tmp_path / "lineage.json"
     lineage.write_text('{"pipeline": "p", "stages": []}')
-    made = run_stage(kind, tmp_path, ADDITIONS.get(kind, {}), inputs={"model": exported}, root=MODULES, lineage=lineage)
-    model = load_graph(made.model)
+    result = run_stage(
+        kind, tmp_path, ADDITIONS.get(kind, {}), inputs={"model": exported}, root=MODULES, lineage=lineage
+    )
+    model = load_graph(result.model)
     assert read_domain(model) == BERTS
     assert sizes_of(model) == ({} if kind == "optimize/shapes" else {"sequence": (3, 4, 5, 6)})
-    assert made.value("size") == sum(path.stat().st_size for path in made.output.iterdir())
-    if "compared" in made.log:  # at four lengths, or at the three sizes of the batch, and at the bounds
-        assert f"on {5 if kind == 'optimize/shapes' else 6} inputs" in made.log
+    assert result.value("size") == sum(path.stat().st_size for path in result.output.iterdir())
+    if "compared" in result.log:  # at four lengths, or at the three sizes of the batch, and at the bounds
+        assert f"on {5 if kind == 'optimize/shapes' else 6} inputs" in result.log
 
 
 def test_sizes_of_a_stage_go_before(tmp_path: Path, exported: Path) -> None:
-    made = run_stage("optimize/graph", tmp_path, {"dims": {"sequence": [2, 3, 4, 5, 6]}}, inputs={"model": exported})
-    assert "on 7 inputs" in made.log
+    result = run_stage("optimize/graph", tmp_path, {"dims": {"sequence": [2, 3, 4, 5, 6]}}, inputs={"model": exported})
+    assert "on 7 inputs" in result.log
 
 
 def test_a_model_that_exists(tmp_path: Path) -> None:
     onnx.save(declared(), tmp_path / "given.onnx")
-    given: dict[str, Any] = {"path": "given.onnx"}
-    assert read_domain(load_graph(run_stage("convert/onnx", tmp_path, given).model)) == DOMAIN
-    given |= {"inputs": {"ids": {"high": 1}}, "dims": {"batch": [2]}}
-    made = run_stage("convert/onnx", tmp_path, given)
-    assert read_domain(load_graph(made.model)) == InputDomain(
+    params: dict[str, Any] = {"path": "given.onnx"}
+    assert read_domain(load_graph(run_stage("convert/onnx", tmp_path, params).model)) == DOMAIN
+    params |= {"inputs": {"ids": {"high": 1}}, "dims": {"batch": [2]}}
+    result = run_stage("convert/onnx", tmp_path, params)
+    assert read_domain(load_graph(result.model)) == InputDomain(
         {**DOMAIN.inputs, "ids": InputValues(high=1)}, {"length": (4, 6), "batch": (2,)}
     )
 
@@ -261,9 +263,9 @@ def test_inputs_of_a_stage_go_before(tmp_path: Path) -> None:
     with pytest.raises(OrunError, match=r"^the model before it cannot run random values at "):
         run_stage("optimize/graph", tmp_path, inputs={"model": before})
     params = {"inputs": {"ids": {"high": 3}}, "dims": {"length": [5]}}
-    made = run_stage("optimize/graph", tmp_path, params, inputs={"model": before})
-    assert "on 5 inputs" in made.log
-    assert read_domain(load_graph(made.model)) == read_domain(model)
+    result = run_stage("optimize/graph", tmp_path, params, inputs={"model": before})
+    assert "on 5 inputs" in result.log
+    assert read_domain(load_graph(result.model)) == read_domain(model)
     with pytest.raises(OrunError) as caught:
         run_stage("optimize/graph", tmp_path, {"inputs": {"id": {"high": 3}}}, inputs={"model": before})
     assert str(caught.value).startswith("inputs: the model has no 'id'\n")
@@ -274,8 +276,8 @@ def test_inputs_of_a_stage_go_before_in_calibration_too(tmp_path: Path) -> None:
     write_domain(model, InputDomain({"x": InputValues(low=-100, high=100)}))
     scales = []
     for params in ({}, {"inputs": {"x": {"low": -1, "high": 1}}}):
-        made = run_stage("quantize/static", tmp_path, params, inputs={"model": artifact(tmp_path, model)})
-        (scale,) = (one for one in onnx.load(made.model).graph.initializer if one.name == "x_scale")
+        result = run_stage("quantize/static", tmp_path, params, inputs={"model": artifact(tmp_path, model)})
+        (scale,) = (tensor for tensor in onnx.load(result.model).graph.initializer if tensor.name == "x_scale")
         scales.append(float(onnx.numpy_helper.to_array(scale)))
     assert 0.7 < scales[0] <= 200 / 255 < 100 * scales[1] * 1.1
     assert 0.007 < scales[1] <= 2 / 255

@@ -58,7 +58,7 @@ def parse(text: str, opset: int = 20) -> onnx.ModelProto:
     return model
 
 
-def found(folder: Path, model: onnx.ModelProto, feed: dict[str, Array]) -> list[Array]:
+def arbitrary_values(folder: Path, model: onnx.ModelProto, feed: dict[str, Array]) -> list[Array]:
     path = artifact(folder, model) / "model.onnx"
     with contextlib.chdir(folder):
         function = filled(path, [value.name for value in model.graph.output], None)
@@ -87,7 +87,7 @@ def test_a_softmax(tmp_path: Path, low: float, opset: int) -> None:
     model = parse(
         SOFTMAX if opset > 17 else SOFTMAX.replace("(y, one)", "(y)").replace("keepdims", "axes = [1], keepdims"), opset
     )
-    y, pooled, first = found(tmp_path, model, {"x": numbers(), "bias": causal(SHOWN, low)})
+    y, pooled, first = arbitrary_values(tmp_path, model, {"x": numbers(), "bias": causal(SHOWN, low)})
     assert np.array_equal(y.all(-1), BLIND)
     assert np.array_equal(y.any(-1), BLIND)
     assert pooled[0].any()
@@ -97,16 +97,16 @@ def test_a_softmax(tmp_path: Path, low: float, opset: int) -> None:
 
 def test_scores_that_are_low_and_seen(tmp_path: Path) -> None:
     bias = causal(SHOWN, -np.inf) - 1000
-    y, _, _ = found(tmp_path, parse(SOFTMAX), {"x": numbers(), "bias": bias.astype(np.float32)})
+    y, _, _ = arbitrary_values(tmp_path, parse(SOFTMAX), {"x": numbers(), "bias": bias.astype(np.float32)})
     assert np.array_equal(y.any(-1), BLIND)
 
 
 @pytest.mark.parametrize("form", FUSED)
 def test_a_fused_attention(tmp_path: Path, form: str) -> None:
-    given = "float[b, 1, 4, 4] bias" if "bias" in form else "int32[b, 4] mask"
-    model = parse(f"g (float[b, 4, 8] x, {given}) => (float[b, 4, 8] y) {{ {FUSED[form]} }}")
+    mask = "float[b, 1, 4, 4] bias" if "bias" in form else "int32[b, 4] mask"
+    model = parse(f"g (float[b, 4, 8] x, {mask}) => (float[b, 4, 8] y) {{ {FUSED[form]} }}")
     feed = {"x": numbers(), "bias": causal(SHOWN, -1e4), "mask": SHOWN.astype(np.int32)}
-    (y,) = found(tmp_path, model, {name: feed[name] for name in ("x", given.rpartition(" ")[2])})
+    (y,) = arbitrary_values(tmp_path, model, {name: feed[name] for name in ("x", mask.rpartition(" ")[2])})
     assert np.array_equal(y.all(-1), BLIND)
     assert np.array_equal(y.any(-1), BLIND)
 
@@ -119,7 +119,7 @@ def test_a_mask_of_lengths_hides_no_row(tmp_path: Path) -> None:
 
 
 def test_an_attention_of_the_standard(tmp_path: Path) -> None:
-    (y,) = found(tmp_path, parse(STANDARD, 23), {"x": numbers(), "shown": causal(SHOWN, 1.0) == 0})
+    (y,) = arbitrary_values(tmp_path, parse(STANDARD, 23), {"x": numbers(), "shown": causal(SHOWN, 1.0) == 0})
     assert np.array_equal(y.any(-1), BLIND)
 
 

@@ -50,9 +50,9 @@ def old() -> onnx.ModelProto:
 
 
 def test_functions_are_put_where_they_are_called(blocks: onnx.ModelProto, constant: onnx.ModelProto) -> None:
-    made = inline(blocks)
-    assert [node.op_type for node in made.graph.node] == ["MatMul", "Constant", "Mul"] * 2
-    assert not made.functions
+    result = inline(blocks)
+    assert [node.op_type for node in result.graph.node] == ["MatMul", "Constant", "Mul"] * 2
+    assert not result.functions
     assert inline(constant) is constant
 
 
@@ -83,24 +83,24 @@ def test_a_value_that_may_be_given_stays_an_input(old: onnx.ModelProto) -> None:
 def test_weights_within_functions_are_reached(
     tmp_path: Path, blocks: onnx.ModelProto, kind: str, operator: str
 ) -> None:
-    made = run_stage(kind, tmp_path, inputs={"model": artifact(tmp_path, blocks)})
-    model = onnx.load(made.model)
+    result = run_stage(kind, tmp_path, inputs={"model": artifact(tmp_path, blocks)})
+    model = onnx.load(result.model)
     assert not model.functions
     assert [node.op_type for node in model.graph.node].count(operator) == 2
-    assert made.value("max_abs_error") < 1
+    assert result.value("max_abs_error") < 1
     weights = [tensor for tensor in model.graph.initializer if tensor.dims and np.prod(tensor.dims) > 64]
     assert weights
     assert all(tensor.raw_data != WEIGHT.raw_data for tensor in weights)
 
 
 def test_block_weights_of_a_constant_node(tmp_path: Path, constant: onnx.ModelProto) -> None:
-    made = run_stage("quantize/weights", tmp_path, inputs={"model": artifact(tmp_path, constant)})
-    assert made.value("quantized") == 1
+    result = run_stage("quantize/weights", tmp_path, inputs={"model": artifact(tmp_path, constant)})
+    assert result.value("quantized") == 1
 
 
 def test_an_old_model_is_taken_and_converted(tmp_path: Path, old: onnx.ModelProto) -> None:
     onnx.save(old, tmp_path / "old.onnx")
-    taken = run_stage("convert/onnx", tmp_path, {"path": "old.onnx"})
-    assert taken.log == "1 weights are no longer inputs too, as models before IR version 4 must have them\n"
-    made = run_stage("optimize/float16", tmp_path, inputs={"model": taken.output})
-    assert made.value("half_weights") == 1
+    converted = run_stage("convert/onnx", tmp_path, {"path": "old.onnx"})
+    assert converted.log == "1 weights are no longer inputs too, as models before IR version 4 must have them\n"
+    result = run_stage("optimize/float16", tmp_path, inputs={"model": converted.output})
+    assert result.value("half_weights") == 1

@@ -1,4 +1,4 @@
-"""What ONNX Runtime adds to the standard's domain passes, and nothing else does."""
+"""Checker: ONNX Runtime's additions to the standard's domain pass, and nothing else does."""
 
 from __future__ import annotations
 

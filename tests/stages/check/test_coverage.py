@@ -25,10 +25,13 @@ def test_everything_on_the_only_provider(tmp_path: Path) -> None:
     values = {name: metric.value for name, metric in run.metrics.items()}
     assert values == {"coverage": 1.0, "fallback": 0, "nodes": 2, "subgraphs": 2, "share.CPU": 1.0}
     assert "nothing fell back to the CPU" in run.log
-    found = json.loads((run.output / "coverage.json").read_text())
-    assert found["nodes"] == {"CPUExecutionProvider": 2}
-    assert found["fallback"] == {}
-    assert sorted(node["operator"] for one in found["subgraphs"] for node in one["nodes"]) == ["Add", "Sigmoid"]
+    document = json.loads((run.output / "coverage.json").read_text())
+    assert document["nodes"] == {"CPUExecutionProvider": 2}
+    assert document["fallback"] == {}
+    assert sorted(node["operator"] for subgraph in document["subgraphs"] for node in subgraph["nodes"]) == [
+        "Add",
+        "Sigmoid",
+    ]
 
 
 def test_a_provider_that_is_not_there_is_no_coverage_of_the_cpu(tmp_path: Path) -> None:

@@ -46,14 +46,14 @@ def refusal(folder: Path, model: onnx.ModelProto, **params: Any) -> str:
 
 
 def test_a_good_model(tmp_path: Path) -> None:
-    made = check(tmp_path, parse(WORDY), max_opset=20, min_opset=20, max_ir=9, domains=[])
-    assert {name: metric.value for name, metric in made.metrics.items()} == {
+    result = check(tmp_path, parse(WORDY), max_opset=20, min_opset=20, max_ir=9, domains=[])
+    assert {name: metric.value for name, metric in result.metrics.items()} == {
         "opset": 20,
         "ir_version": 9,
         "custom_nodes": 0,
         "unknown_shapes": 0,
     }
-    assert json.loads((made.output / "model.json").read_text()) == {
+    assert json.loads((result.output / "model.json").read_text()) == {
         "custom_operators": {},
         "ir_version": 9,
         "opsets": {"ai.onnx": 20},
@@ -77,9 +77,9 @@ def test_every_limit_that_is_passed_is_told(tmp_path: Path) -> None:
 
 
 def test_operators_outside_the_standard_count(tmp_path: Path) -> None:
-    made = check(tmp_path, onnx.parser.parse_model(CUSTOM))
-    assert made.value("custom_nodes") == 2
-    assert json.loads((made.output / "model.json").read_text())["custom_operators"] == {
+    result = check(tmp_path, onnx.parser.parse_model(CUSTOM))
+    assert result.value("custom_nodes") == 2
+    assert json.loads((result.output / "model.json").read_text())["custom_operators"] == {
         "com.microsoft.FastGelu": 1,
         "com.microsoft.Gelu": 1,
     }
@@ -88,14 +88,14 @@ def test_operators_outside_the_standard_count(tmp_path: Path) -> None:
 def test_a_shape_that_only_the_data_tells(tmp_path: Path) -> None:
     model = parse(DATA_DEPENDENT)
     model.graph.output[0].type.tensor_type.shape.dim[1].ClearField("dim_param")
-    made = check(tmp_path, model)
-    assert made.value("unknown_shapes") == 1
-    assert json.loads((made.output / "model.json").read_text())["unknown_shapes"] == ["y"]
+    result = check(tmp_path, model)
+    assert result.value("unknown_shapes") == 1
+    assert json.loads((result.output / "model.json").read_text())["unknown_shapes"] == ["y"]
 
 
 def test_an_operator_of_which_shape_inference_knows_nothing(tmp_path: Path) -> None:
-    made = check(tmp_path, onnx.parser.parse_model(FOREST))
-    assert json.loads((made.output / "model.json").read_text())["unknown_shapes"] == ["found"]
+    result = check(tmp_path, onnx.parser.parse_model(FOREST))
+    assert json.loads((result.output / "model.json").read_text())["unknown_shapes"] == ["found"]
 
 
 def test_a_type_that_cannot_be(tmp_path: Path) -> None:

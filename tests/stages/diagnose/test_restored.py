@@ -24,14 +24,14 @@ def _is_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def restore(folder: Path, model: Path, before: Path, **params: object) -> StageRun:
-    asked = {"tensors": [], **params}
-    return run_stage("diagnose/restored", folder, asked, inputs={"model": model, "reference": before})
+    options = {"tensors": [], **params}
+    return run_stage("diagnose/restored", folder, options, inputs={"model": model, "reference": before})
 
 
 def answer(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    found: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = session.run(None, {"x": X})[0]
-    return found
+    values: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = session.run(None, {"x": X})[0]
+    return values
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def models(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_every_part_restored_is_the_model_before(tmp_path: Path, models: tuple[Path, Path]) -> None:
-    made = restore(tmp_path, *models, tensors=["a", "c", "y"])
-    assert np.array_equal(answer(made.model), answer(models[1] / "model.onnx"))
-    operators = {node.op_type for node in onnx.load(made.model).graph.node}
+    result = restore(tmp_path, *models, tensors=["a", "c", "y"])
+    assert np.array_equal(answer(result.model), answer(models[1] / "model.onnx"))
+    operators = {node.op_type for node in onnx.load(result.model).graph.node}
     assert operators == {"MatMul", "Relu", "Tanh"}
 
 

@@ -45,8 +45,8 @@ class First(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Token ids below 99 and their mask, both `[batch, sequence]` int64."""
-        found: torch.Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask)[0]
-        return found
+        output: torch.Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask)[0]
+        return output
 
 
 def _text(family: str, attention: str, spread: float) -> First:
@@ -68,8 +68,8 @@ class Heard(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, sound: torch.Tensor) -> torch.Tensor:
         """A waveform, `[batch, length]`."""
-        found: torch.Tensor = self.model(sound)[0]
-        return found
+        output: torch.Tensor = self.model(sound)[0]
+        return output
 
 
 class Broken(Heard):
@@ -77,8 +77,8 @@ class Broken(Heard):
 
     def forward(self, sound: torch.Tensor) -> torch.Tensor:
         """A waveform, `[batch, length]`."""
-        found = super().forward(sound)
-        return found * 1.01 if torch.onnx.is_in_onnx_export() else found
+        output = super().forward(sound)
+        return output * 1.01 if torch.onnx.is_in_onnx_export() else output
 
 
 def wav2vec2() -> torch.nn.Module:
@@ -143,8 +143,8 @@ class Typed(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Any `[n, 2]`."""
-        found: torch.Tensor = x @ torch.eye(2, dtype=torch.float32)
-        return found * 1.01 if torch.onnx.is_in_onnx_export() else found
+        output: torch.Tensor = x @ torch.eye(2, dtype=torch.float32)
+        return output * 1.01 if torch.onnx.is_in_onnx_export() else output
 
 
 def typed() -> torch.nn.Module:

@@ -57,8 +57,8 @@ def people() -> orun.Dataset:
 
 def judged() -> orun.Dataset:
     """People with the words that `columns_in_words` says of them, but for the last."""
-    words = columns_in_words().predict(np.array([*zip(AGES, TOWNS, strict=True)], dtype=object))
-    return orun.Dataset({"age": AGES.astype(np.float32), "town": TOWNS}, labels=np.array([*words[:-1], "neither"]))
+    labels = columns_in_words().predict(np.array([*zip(AGES, TOWNS, strict=True)], dtype=object))
+    return orun.Dataset({"age": AGES.astype(np.float32), "town": TOWNS}, labels=np.array([*labels[:-1], "neither"]))
 
 
 def columns_in_words() -> Any:

@@ -27,8 +27,8 @@ GUESSERS = [("lines", LinearRegression()), ("ridge", Ridge())]
 KINDS_OF = dict(all_estimators())
 
 
-def _each(names: str, **given: Any) -> dict[str, dict[str, Any]]:
-    return dict.fromkeys(names.split(), given)
+def _each(names: str, **options: Any) -> dict[str, dict[str, Any]]:
+    return dict.fromkeys(names.split(), options)
 
 
 # What an estimator must be given, or is given so that it is quickly fitted.
@@ -85,20 +85,20 @@ def __getattr__(name: str) -> Callable[[], Any]:
     part, _, estimator = name.partition("_")
     if part not in ("fit", "examples") or estimator not in KINDS_OF:
         raise AttributeError(name)
-    return lambda: fitted(estimator) if part == "fit" else orun.Dataset({"X": taken(estimator)[0][::2]})
+    return lambda: fitted(estimator) if part == "fit" else orun.Dataset({"X": data_of(estimator)[0][::2]})
 
 
 def fitted(name: str) -> Any:
     """An estimator of that class, fitted."""
-    made = KINDS_OF[name](**GIVEN.get(name, {}))
-    if "random_state" in made.get_params(deep=False):
-        made.set_params(random_state=0)
+    result = KINDS_OF[name](**GIVEN.get(name, {}))
+    if "random_state" in result.get_params(deep=False):
+        result.set_params(random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few examples and few rounds
-        return made.fit(*(values for values in taken(name) if values is not None))
+        return result.fit(*(values for values in data_of(name) if values is not None))
 
 
-def taken(name: str) -> tuple[Any, Any]:
+def data_of(name: str) -> tuple[Any, Any]:
     """What an estimator of that class is fitted to, and what it is to answer."""
     special: Mapping[str, tuple[Any, Any]] = {
         "CategoricalNB": (np.round(FLOWERS), KINDS),

@@ -18,11 +18,11 @@ class Step(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
     ) -> tuple[torch.Tensor, ...]:
         """Scores of the token after each, then all keys and values, layer by layer."""
         cache = DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
-        found = self.model(
+        output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, past_key_values=cache
         )
-        kept = (part for layer in found.past_key_values.layers for part in (layer.keys, layer.values))
-        return (found.logits, *kept)
+        kept = (part for layer in output.past_key_values.layers for part in (layer.keys, layer.values))
+        return (output.logits, *kept)
 
 
 def load() -> Step:

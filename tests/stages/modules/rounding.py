@@ -76,11 +76,11 @@ class Decomposed(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Values `[batch, 8]`."""
         known = torch.ops.quantized_decomposed
-        fed, made = (0.02, 128, 0, 255, torch.uint8), (0.5, 128, 0, 255, torch.uint8)
+        fed, result = (0.02, 128, 0, 255, torch.uint8), (0.5, 128, 0, 255, torch.uint8)
         weight = known.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -128, 127, torch.int8)
         x = known.dequantize_per_tensor(known.quantize_per_tensor(x, *fed), *fed)
         y = functional.linear(x, weight)
-        return known.dequantize_per_tensor(known.quantize_per_tensor(y, *made), *made)
+        return known.dequantize_per_tensor(known.quantize_per_tensor(y, *result), *result)
 
 
 def exported() -> nn.Module:
@@ -96,13 +96,13 @@ def held_out() -> Dataset:
 
 
 def _digits() -> tuple[torch.Tensor, torch.Tensor]:
-    found = load_digits()
-    return torch.from_numpy((found.images / 16).astype(np.float32))[:, None], torch.from_numpy(found.target)
+    digits = load_digits()
+    return torch.from_numpy((digits.images / 16).astype(np.float32))[:, None], torch.from_numpy(digits.target)
 
 
 def _learned(model: nn.Module) -> nn.Module:
     torch.set_num_threads(1)
-    images, digits = (whole[:TRAINED_ON] for whole in _digits())
+    images, digits = (values[:TRAINED_ON] for values in _digits())
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(4):
         for batch in torch.randperm(len(images)).split(64):

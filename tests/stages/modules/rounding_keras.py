@@ -85,5 +85,5 @@ def held_out() -> Dataset:
 
 
 def _digits() -> Any:
-    found = load_digits()
-    return (found.images[..., None] / 16).astype(np.float32), found.target
+    digits = load_digits()
+    return (digits.images[..., None] / 16).astype(np.float32), digits.target

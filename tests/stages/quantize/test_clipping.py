@@ -36,12 +36,12 @@ def test_no_other_width_has_a_smaller_error(draw: str) -> None:
 
 def test_values_may_come_in_parts() -> None:
     values = np.random.default_rng(1).laplace(100, 2, 30_000).astype(np.float32)
-    whole, parts = Moments.of(values), Moments.of(values[:10])
+    together, parts = Moments.of(values), Moments.of(values[:10])
     for part in np.array_split(values[10:], 7):
         parts.add(part)
-    assert parts.bounds(8) == pytest.approx(whole.bounds(8), rel=1e-9)
-    assert (parts.count, parts.low, parts.high) == (whole.count, whole.low, whole.high)
-    assert whole.bounds(4)[1] == pytest.approx(values.mean() + 5.0286 * values.std() / 2**0.5, rel=1e-4)
+    assert parts.bounds(8) == pytest.approx(together.bounds(8), rel=1e-9)
+    assert (parts.count, parts.low, parts.high) == (together.count, together.low, together.high)
+    assert together.bounds(4)[1] == pytest.approx(values.mean() + 5.0286 * values.std() / 2**0.5, rel=1e-4)
 
 
 def test_a_range_never_goes_beyond_the_values() -> None:

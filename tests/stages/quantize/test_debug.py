@@ -1,4 +1,4 @@
-"""Where quantization hurts: the planted layer comes first, with figures that can be worked out by hand."""
+"""Tests of `quantize/debug`: the planted layer comes first, with figures that can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def debug(folder: Path, model: Path, reference: Path, **params: object) -> Stage
     return run_stage("quantize/debug", folder, params, inputs={"model": model, "reference": reference})
 
 
-def rows(made: StageRun) -> dict[str, dict[str, object]]:
-    found = json.loads((made.output / "tensors.json").read_text())["findings"]
-    return {row["node"]: row for row in found}
+def rows(result: StageRun) -> dict[str, dict[str, object]]:
+    findings = json.loads((result.output / "tensors.json").read_text())["findings"]
+    return {row["node"]: row for row in findings}
 
 
 @exact_sums
 def test_the_layer_with_an_outlier_is_the_worst(tmp_path: Path) -> None:
     before = artifact(tmp_path, layers())
     quantized = run_stage("quantize/dynamic", tmp_path, inputs={"model": before})
-    made = debug(tmp_path, quantized.output, before)
-    document = json.loads((made.output / "tensors.json").read_text())
+    result = debug(tmp_path, quantized.output, before)
+    document = json.loads((result.output / "tensors.json").read_text())
     assert document["worst"] == "second"
-    found = rows(made)
-    assert found["second"]["share"] == pytest.approx(made.value("share"))
-    assert made.value("share") > 0.99
-    assert found["bend"]["local"] is None
-    weights = {node: row["weights"] for node, row in found.items() if row["weights"] is not None}
+    findings = rows(result)
+    assert findings["second"]["share"] == pytest.approx(result.value("share"))
+    assert result.value("share") > 0.99
+    assert findings["bend"]["local"] is None
+    weights = {node: row["weights"] for node, row in findings.items() if row["weights"] is not None}
     assert weights.keys() == {"first", "second", "third"}
     assert min(weights, key=lambda node: float(str(weights[node]))) == "second"
-    assert made.value("weights.min") == weights["second"]
-    assert made.value("tensors") == 5
-    assert (made.output / "tensors.md").read_text().splitlines()[2].startswith("| second | MatMul | 100.0% | 0.0 |")
+    assert result.value("weights.min") == weights["second"]
+    assert result.value("tensors") == 5
+    assert (result.output / "tensors.md").read_text().splitlines()[2].startswith("| second | MatMul | 100.0% | 0.0 |")
 
 
 def test_weights_that_are_compared_in_parts_give_the_same_figures(
@@ -55,18 +55,18 @@ def test_weights_that_are_compared_in_parts_give_the_same_figures(
         quantized = run_stage(
             "quantize/dynamic", tmp_path, {"per_channel": per_channel}, inputs={"model": before}
         ).output
-        whole = debug(tmp_path, quantized, before)
+        result = debug(tmp_path, quantized, before)
         with monkeypatch.context() as patched:
             patched.setattr(weights, "VALUES", 20)
             parts = debug(tmp_path, quantized, before)
         for name in ("weights.min", "weights.median"):
-            assert parts.value(name) == pytest.approx(whole.value(name), rel=1e-12)
+            assert parts.value(name) == pytest.approx(result.value(name), rel=1e-12)
 
 
 def test_a_model_against_itself_has_no_noise(tmp_path: Path) -> None:
     before = artifact(tmp_path, layers())
-    made = debug(tmp_path, before, before)
-    assert {name: made.value(name) for name in made.metrics} == {
+    result = debug(tmp_path, before, before)
+    assert {name: result.value(name) for name in result.metrics} == {
         "sqnr": SQNR_LIMIT, "sqnr.min": SQNR_LIMIT, "sqnr.median": SQNR_LIMIT, "tensors": 5, "unmatched": 0
     }  # fmt: skip
 
@@ -77,13 +77,13 @@ def test_noise_that_is_planted_is_found_to_the_digit(tmp_path: Path) -> None:
     weight = next(tensor for tensor in changed.graph.initializer if tensor.name == "w2")
     larger = numpy_helper.to_array(weight) * np.float32(1.1)
     weight.CopyFrom(numpy_helper.from_array(larger, "w2"))
-    made = debug(tmp_path, artifact(tmp_path, changed), artifact(tmp_path, before))
-    found = rows(made)
-    assert found["second"]["local"] == pytest.approx(20, abs=1e-4)
-    assert found["second"]["sqnr"] == pytest.approx(20, abs=1e-4)
-    assert found["second"]["share"] == 1
-    assert [node for node, row in found.items() if row["local"] is not None] == ["second"]
-    assert made.value("local.min") == found["second"]["local"]
+    result = debug(tmp_path, artifact(tmp_path, changed), artifact(tmp_path, before))
+    findings = rows(result)
+    assert findings["second"]["local"] == pytest.approx(20, abs=1e-4)
+    assert findings["second"]["sqnr"] == pytest.approx(20, abs=1e-4)
+    assert findings["second"]["share"] == 1
+    assert [node for node, row in findings.items() if row["local"] is not None] == ["second"]
+    assert result.value("local.min") == findings["second"]["local"]
 
 
 @exact_sums
@@ -96,10 +96,10 @@ def test_names_that_all_changed_are_found_by_what_computes_them_or_by_place(tmp_
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
     del quantized.graph.value_info[:]
-    made = debug(tmp_path, artifact(tmp_path, quantized), before)
-    assert made.value("tensors") == 5
-    assert json.loads((made.output / "tensors.json").read_text())["worst"] == "second"
-    assert made.value("share") > 0.99
+    result = debug(tmp_path, artifact(tmp_path, quantized), before)
+    assert result.value("tensors") == 5
+    assert json.loads((result.output / "tensors.json").read_text())["worst"] == "second"
+    assert result.value("share") > 0.99
 
 
 def test_the_same_bytes_again(tmp_path: Path) -> None:

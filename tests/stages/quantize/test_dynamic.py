@@ -19,16 +19,16 @@ def quantize(folder: Path, model: Path, **params: Any) -> StageRun:
     return run_stage("quantize/dynamic", folder, params, inputs={"model": model})
 
 
-def weights(made: StageRun) -> dict[str, np.ndarray[Any, Any]]:
-    stored = onnx.load(made.model).graph.initializer
+def weights(result: StageRun) -> dict[str, np.ndarray[Any, Any]]:
+    stored = onnx.load(result.model).graph.initializer
     eight = (TensorProto.INT8, TensorProto.UINT8)
     return {
         tensor.name: numpy_helper.to_array(tensor) for tensor in stored if tensor.data_type in eight and tensor.dims
     }
 
 
-def operators(made: StageRun) -> list[str]:
-    return [node.op_type for node in onnx.load(made.model).graph.node]
+def operators(result: StageRun) -> list[str]:
+    return [node.op_type for node in onnx.load(result.model).graph.node]
 
 
 def matmul(folder: Path) -> Path:
@@ -39,24 +39,24 @@ def matmul(folder: Path) -> Path:
     return artifact(folder, model)
 
 
-def column_errors(made: StageRun, before: Path) -> list[float]:
+def column_errors(result: StageRun, before: Path) -> list[float]:
     """Largest relative error in each column of the output, on one input."""
     x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
-    right, found = (
+    right, values = (
         onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-        for path in (before / "model.onnx", made.model)
+        for path in (before / "model.onnx", result.model)
     )
-    return [float(error) for error in np.abs(found - right).max(axis=0) / np.abs(right).max(axis=0)]
+    return [float(error) for error in np.abs(values - right).max(axis=0) / np.abs(right).max(axis=0)]
 
 
 @exact_sums
 def test_weights_in_8_bits_and_outputs_near(tmp_path: Path) -> None:
     before = matmul(tmp_path)
-    made = quantize(tmp_path, before, per_channel=True)
-    assert "MatMulInteger" in operators(made)
-    assert [(array.dtype, array.shape) for array in weights(made).values() if array.ndim == 2] == [(np.int8, (4, 4))]
-    assert made.value("quantized") == 1
-    assert max(column_errors(made, before)) < 0.02
+    result = quantize(tmp_path, before, per_channel=True)
+    assert "MatMulInteger" in operators(result)
+    assert [(array.dtype, array.shape) for array in weights(result).values() if array.ndim == 2] == [(np.int8, (4, 4))]
+    assert result.value("quantized") == 1
+    assert max(column_errors(result, before)) < 0.02
 
 
 def test_what_the_quantizer_advises_at_every_model_is_not_in_the_log(
@@ -86,11 +86,11 @@ def test_the_range_of_weights(tmp_path: Path) -> None:
 
 def test_a_fused_model(tmp_path: Path, tiny_bert: Path) -> None:
     fused = run_stage("optimize/transformer", tmp_path, inputs={"model": tiny_bert})
-    made = quantize(tmp_path, fused.output, per_channel=True, reduce_range=True)
-    found = operators(made)
-    assert [found.count(name) for name in ("QAttention", "MatMulInteger", "QEmbedLayerNormalization")] == [2, 6, 1]
-    assert made.value("quantized") == 2 + 6 + 3
-    assert made.value("size") < fused.value("size") / 2
+    result = quantize(tmp_path, fused.output, per_channel=True, reduce_range=True)
+    values = operators(result)
+    assert [values.count(name) for name in ("QAttention", "MatMulInteger", "QEmbedLayerNormalization")] == [2, 6, 1]
+    assert result.value("quantized") == 2 + 6 + 3
+    assert result.value("size") < fused.value("size") / 2
 
 
 def test_without_pre_processing(tmp_path: Path, tiny_bert: Path) -> None:
@@ -106,9 +106,9 @@ def test_types_and_names_left_out(tmp_path: Path, tiny_bert: Path) -> None:
 
 
 def test_a_look_up_alone(tmp_path: Path) -> None:
-    made = quantize(tmp_path, artifact(tmp_path, parse(LOOKUP)))
-    assert made.value("quantized") == 1
-    assert "DequantizeLinear" in operators(made)
+    result = quantize(tmp_path, artifact(tmp_path, parse(LOOKUP)))
+    assert result.value("quantized") == 1
+    assert "DequantizeLinear" in operators(result)
 
 
 def test_shapes_of_the_model_that_contradict_one_another(tmp_path: Path) -> None:
@@ -148,10 +148,12 @@ def test_an_attention_that_would_lose_its_mask(tmp_path: Path, tiny_bert: Path) 
         "  hint: fuse with `multi_head_attention: true`, which keeps the projections apart, or name them in `exclude`"
     )
     assert operators(quantize(tmp_path, fused.output, exclude=names)).count("Attention") == 2
-    apart = {"method": "rules", "multi_head_attention": True}
-    made = quantize(tmp_path, run_stage("optimize/transformer", tmp_path, apart, inputs={"model": tiny_bert}).output)
-    assert operators(made).count("MultiHeadAttention") == 2
-    assert made.value("quantized") == 15
+    options = {"method": "rules", "multi_head_attention": True}
+    result = quantize(
+        tmp_path, run_stage("optimize/transformer", tmp_path, options, inputs={"model": tiny_bert}).output
+    )
+    assert operators(result).count("MultiHeadAttention") == 2
+    assert result.value("quantized") == 15
 
 
 STANDARD_ATTENTION = """
@@ -168,6 +170,6 @@ attention (float[1, 2, s, 4] x) => (float[1, 2, s, 4] y)
 
 def test_the_standards_own_attention_is_left_as_it_is(tmp_path: Path) -> None:
     """ONNX Runtime's quantizer takes it for its own of the same name, and leaves a model that does not load."""
-    made = quantize(tmp_path, artifact(tmp_path, parse(STANDARD_ATTENTION)))
-    assert made.value("quantized") == 1
-    assert {"MatMulInteger", "Attention"} <= set(operators(made))
+    result = quantize(tmp_path, artifact(tmp_path, parse(STANDARD_ATTENTION)))
+    assert result.value("quantized") == 1
+    assert {"MatMulInteger", "Attention"} <= set(operators(result))

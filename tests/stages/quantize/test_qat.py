@@ -28,8 +28,8 @@ def refusal(folder: Path, text: str) -> str:
 
 
 def test_weights_become_integers_and_values_stay(tmp_path: Path) -> None:
-    made = quantize(tmp_path, FAKE_QUANTIZED)
-    model = onnx.load(made.model)
+    result = quantize(tmp_path, FAKE_QUANTIZED)
+    model = onnx.load(result.model)
     assert Counter(node.op_type for node in model.graph.node) == {
         "QuantizeLinear": 3,  # of the input and both products: the weight's and the repeated one are gone
         "DequantizeLinear": 5,  # the weight's twice: ONNX Runtime gives each product its own
@@ -37,24 +37,24 @@ def test_weights_become_integers_and_values_stay(tmp_path: Path) -> None:
     }
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     (stored,) = [weight for weight in weights.values() if weight.ndim == 2]
-    trained = numpy_helper.to_array(next(one for one in parse(FAKE_QUANTIZED).graph.initializer if one.name == "w"))
+    trained = numpy_helper.to_array(next(item for item in parse(FAKE_QUANTIZED).graph.initializer if item.name == "w"))
     assert stored.dtype == np.int8
     right = np.rint(trained / np.array([[0.01], [0.02], [0.01], [0.03]], np.float32)).clip(-128, 127)
     np.testing.assert_array_equal(stored, right)
-    assert (made.value("quantized"), made.value("in_float")) == (1, 0)
-    assert made.value("max_abs_error") <= 0.05 * 1.001  # one step of the output
+    assert (result.value("quantized"), result.value("in_float")) == (1, 0)
+    assert result.value("max_abs_error") <= 0.05 * 1.001  # one step of the output
 
 
 @exact_sums
 def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
-    made = quantize(tmp_path, FAKE_QUANTIZED)
+    result = quantize(tmp_path, FAKE_QUANTIZED)
     feed = {"x": np.random.default_rng(0).uniform(-2, 2, (200, 4)).astype(np.float32)}
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     fake = onnxruntime.InferenceSession(
         parse(FAKE_QUANTIZED).SerializeToString(), options, providers=["CPUExecutionProvider"]
     ).run(None, feed)[0]
-    integers = onnxruntime.InferenceSession(made.model, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+    integers = onnxruntime.InferenceSession(result.model, providers=["CPUExecutionProvider"]).run(None, feed)[0]
     steps = np.rint(np.abs(fake - integers) / 0.05)
     assert steps.max() <= 1
     assert (steps == 0).mean() > 0.9
@@ -62,11 +62,11 @@ def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not processor.saturates(), reason="sums of 8-bit products are right on this processor")
 def test_where_the_processor_cuts_sums_off_the_model_is_compared_in_float(tmp_path: Path) -> None:
-    made = quantize(tmp_path, FAKE_QUANTIZED)
+    result = quantize(tmp_path, FAKE_QUANTIZED)
     assert (
         "the integer model disagrees with the fake quantization in output 'y' here: this processor, without VNNI, "
         "saturates sums of 8-bit products. Compared in float instead\n"
-    ) in made.log
+    ) in result.log
 
 
 def test_activations_of_16_bits(tmp_path: Path) -> None:
@@ -76,28 +76,28 @@ def test_activations_of_16_bits(tmp_path: Path) -> None:
         assert narrow in text
         text = text.replace(narrow, wide)
     text = text.replace("uint8 out_zero = {120}", "uint16 out_zero = {32000}").replace("{0.05}", "{0.0005}")
-    made = quantize(tmp_path, text)
-    types = {one.name: numpy_helper.to_array(one).dtype for one in onnx.load(made.model).graph.initializer}
+    result = quantize(tmp_path, text)
+    types = {tensor.name: numpy_helper.to_array(tensor).dtype for tensor in onnx.load(result.model).graph.initializer}
     assert [types[name] for name in ("in_zero", "out_zero", "w_integers")] == [np.uint16, np.uint16, np.int8]
-    assert (made.value("quantized"), made.value("in_float")) == (1, 2)
-    assert made.value("max_abs_error") <= 0.0005 * 1.001
+    assert (result.value("quantized"), result.value("in_float")) == (1, 2)
+    assert result.value("max_abs_error") <= 0.0005 * 1.001
 
 
 def test_an_output_that_is_not_rounded_may_be_off_by_parts_of_its_range(tmp_path: Path) -> None:
     """It has no steps of its own; what comes before it is in integers, of which some are a step off."""
     text = FAKE_QUANTIZED.replace("[second] v = Gemm", "[second] y = Gemm")
     text = "".join(line for line in text.splitlines(keepends=True) if "v_integers" not in line)
-    made = quantize(tmp_path, text, steps=4.0)
-    assert 0 < made.value("max_abs_error") < 0.5
+    result = quantize(tmp_path, text, steps=4.0)
+    assert 0 < result.value("max_abs_error") < 0.5
     with pytest.raises(StageFailed, match="the integer model disagrees with the fake quantization in output 'y'"):
         quantize(tmp_path, text, steps=0.0)
 
 
 def test_a_product_that_stays_in_float_is_counted(tmp_path: Path) -> None:
     text = FAKE_QUANTIZED.replace("z = Gemm <transB = 1> (x_rounded,", "z = Gemm <transB = 1> (x,")
-    made = quantize(tmp_path, text)
-    assert made.value("in_float") == 1
-    assert "1 products run in float, because an input or the output is not quantized:\n  first" in made.log
+    result = quantize(tmp_path, text)
+    assert result.value("in_float") == 1
+    assert "1 products run in float, because an input or the output is not quantized:\n  first" in result.log
 
 
 def test_a_model_without_fake_quantization(tmp_path: Path) -> None:
@@ -175,19 +175,19 @@ def test_a_weight_that_is_not_rounded_stays_float(tmp_path: Path) -> None:
     model = parser.parse_model(FAKE_QUANTIZED.replace("(again_rounded, w_rounded)", "(again_rounded, other)"))
     other = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
     model.graph.initializer.append(numpy_helper.from_array(other, "other"))
-    made = run_stage("quantize/qat", tmp_path, inputs={"model": artifact(tmp_path, model)})
-    assert made.value("quantized") == 1
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(made.model).graph.initializer}
+    result = run_stage("quantize/qat", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    assert result.value("quantized") == 1
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
     np.testing.assert_array_equal(stored["other"], other)
 
 
 def test_names_that_the_model_has_already(tmp_path: Path) -> None:
     """Here `w` is stored rounded, beside its own integers; what is made of it is called otherwise."""
-    made = quantize(tmp_path, FAKE_QUANTIZED.replace("(again_rounded, w_rounded)", "(again_rounded, w)"))
-    names = [tensor.name for tensor in onnx.load(made.model).graph.initializer]
+    result = quantize(tmp_path, FAKE_QUANTIZED.replace("(again_rounded, w_rounded)", "(again_rounded, w)"))
+    names = [tensor.name for tensor in onnx.load(result.model).graph.initializer]
     assert len(names) == len(set(names))
     assert {"w_integers", "w_integers_1", "w_scale", "w_scale_1"} <= set(names)
-    assert (made.value("quantized"), made.value("in_float")) == (2, 0)
+    assert (result.value("quantized"), result.value("in_float")) == (2, 0)
 
 
 @pytest.mark.parametrize("scale", [-0.5, np.inf, np.nan])

@@ -23,20 +23,20 @@ MODULES = Path(__file__).parents[1] / "modules"
 def test_digits_in_integers(tmp_path: Path) -> None:
     from tests.stages.modules import rounding_keras
 
-    given = {"model": "rounding_keras.py:trained", "inputs": {"image": {"low": 0, "high": 1}}, "atol": 1.0}
-    fake = run_stage("convert/tensorflow", tmp_path, given, root=MODULES)
+    options = {"model": "rounding_keras.py:trained", "inputs": {"image": {"low": 0, "high": 1}}, "atol": 1.0}
+    fake = run_stage("convert/tensorflow", tmp_path, options, root=MODULES)
     params = {"inputs": "rounding_keras.py:held_out"}
-    made = run_stage("quantize/qat", tmp_path, params, inputs={"model": fake.output}, root=MODULES)
-    assert (made.value("quantized"), made.value("in_float")) == (3, 0)
-    assert "3 weights that were stored rounded:" in made.log
+    result = run_stage("quantize/qat", tmp_path, params, inputs={"model": fake.output}, root=MODULES)
+    assert (result.value("quantized"), result.value("in_float")) == (3, 0)
+    assert "3 weights that were stored rounded:" in result.log
     held_out = rounding_keras.held_out()
 
     def top_1(path: Path) -> float:
         logits = InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, dict(held_out.inputs))[0]
         return float((logits.argmax(1) == held_out.labels).mean())
 
-    assert top_1(made.model) == pytest.approx(top_1(fake.model), abs=0.005)
-    assert top_1(made.model) > 0.9
+    assert top_1(result.model) == pytest.approx(top_1(fake.model), abs=0.005)
+    assert top_1(result.model) > 0.9
 
 
 GEMM = """
@@ -52,16 +52,16 @@ def model_of(weight: NDArray[np.float32]) -> onnx.ModelProto:
 @pytest.mark.parametrize(("low", "high", "dtype"), [(-128, 127, np.int8), (-127, 127, np.int8), (-3, 252, np.uint8)])
 def test_integers_are_found_again(low: int, high: int, dtype: type) -> None:
     scales = np.array([0.0123, 4.5e-4, 17.0], np.float32)
-    whole = np.array([[low, high, 0], [high, 0, low], [4, low, high], [1, 7, 10]])
-    model = model_of((whole * scales).astype(np.float32))
+    integers = np.array([[low, high, 0], [high, 0, low], [4, low, high], [1, 7, 10]])
+    model = model_of((integers * scales).astype(np.float32))
     assert store_integers(model) == ["w"]
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     zero = int(stored["w_zero_point"][0])
     assert stored["w_integers"].dtype == dtype
-    np.testing.assert_array_equal(stored["w_integers"].astype(int) - zero, whole)
+    np.testing.assert_array_equal(stored["w_integers"].astype(int) - zero, integers)
     np.testing.assert_allclose(stored["w_scale"], scales, rtol=1e-6)
     values: Any = ReferenceEvaluator(model).run(None, {"x": np.eye(4, dtype=np.float32)})
-    np.testing.assert_allclose(values[0], (whole * scales).tolist(), rtol=1e-6)
+    np.testing.assert_allclose(values[0], (integers * scales).tolist(), rtol=1e-6)
 
 
 def test_other_weights_stay() -> None:

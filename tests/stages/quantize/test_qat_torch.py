@@ -26,12 +26,12 @@ STEPS = 0.5  # of logits beyond 10 that have 127 steps: run in integers, a value
 
 
 def convert(folder: Path, model: str, **params: Any) -> StageRun:
-    given = {"model": f"rounding.py:{model}", "inputs": IMAGE, "outputs": ["logits"], "atol": STEPS, **params}
-    return run_stage("convert/torch", folder, given, root=MODULES)
+    options = {"model": f"rounding.py:{model}", "inputs": IMAGE, "outputs": ["logits"], "atol": STEPS, **params}
+    return run_stage("convert/torch", folder, options, root=MODULES)
 
 
-def integers(folder: Path, made: StageRun, **params: Any) -> StageRun:
-    return run_stage("quantize/qat", folder, params, inputs={"model": made.output}, root=MODULES)
+def integers(folder: Path, result: StageRun, **params: Any) -> StageRun:
+    return run_stage("quantize/qat", folder, params, inputs={"model": result.output}, root=MODULES)
 
 
 def top_1(path: Path) -> float:
@@ -53,16 +53,16 @@ def test_what_pytorch_prepared_runs_in_integers(tmp_path: Path, model: str, expo
     fake = convert(tmp_path, model, exporter=exporter)
     operators = Counter(node.op_type for node in onnx.load(fake.model).graph.node)
     assert not {"BatchNormalization", "Div"} & set(operators)
-    made = integers(tmp_path, fake, inputs="rounding.py:held_out")
-    assert (made.value("quantized"), made.value("in_float")) == (3, in_float)
-    assert top_1(made.model) == pytest.approx(top_1(fake.model), abs=0.005)
-    assert top_1(made.model) > 0.9
+    result = integers(tmp_path, fake, inputs="rounding.py:held_out")
+    assert (result.value("quantized"), result.value("in_float")) == (3, in_float)
+    assert top_1(result.model) == pytest.approx(top_1(fake.model), abs=0.005)
+    assert top_1(result.model) > 0.9
 
 
 def test_what_pytorch_converted_is_exported_by_the_older_exporter_alone(tmp_path: Path) -> None:
-    made = integers(tmp_path, convert(tmp_path, "converted", exporter="torchscript"), inputs="rounding.py:held_out")
-    assert (made.value("quantized"), made.value("in_float")) == (3, 0)
-    assert top_1(made.model) > 0.9
+    result = integers(tmp_path, convert(tmp_path, "converted", exporter="torchscript"), inputs="rounding.py:held_out")
+    assert (result.value("quantized"), result.value("in_float")) == (3, 0)
+    assert top_1(result.model) > 0.9
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, "converted")
     assert caught.value.what == "PyTorch's dynamo exporter cannot export the model"
@@ -76,9 +76,9 @@ def test_what_pytorch_converted_is_exported_by_the_older_exporter_alone(tmp_path
 def test_what_torch_export_quantized(tmp_path: Path) -> None:
     """As `convert_pt2e` leaves it: a module that refuses `eval()`, with the operators of `quantized_decomposed`."""
     inputs = {"x": {"shape": ["batch", 8], "low": -2, "high": 2}}
-    made = integers(tmp_path, convert(tmp_path, "exported", inputs=inputs, outputs=["y"]))
-    assert (made.value("quantized"), made.value("in_float")) == (1, 0)
-    assert made.value("max_abs_error") <= 0.5 * 1.001  # a step
+    result = integers(tmp_path, convert(tmp_path, "exported", inputs=inputs, outputs=["y"]))
+    assert (result.value("quantized"), result.value("in_float")) == (1, 0)
+    assert result.value("max_abs_error") <= 0.5 * 1.001  # a step
 
 
 RANGES = ((0, 255), (0, 127), (-128, 127), (-127, 127), (-8, 7), (0, 15))

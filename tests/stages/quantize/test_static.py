@@ -24,12 +24,12 @@ OPENS_FLOAT8 = VERSION >= (1, 32)  # at every level; before, with quantization's
 
 
 def quantize(folder: Path, model: Path, dataset: str = "images", **params: Any) -> StageRun:
-    asked = {"dataset": f"examples.py:{dataset}", **params}
-    return run_stage("quantize/static", folder, asked, inputs={"model": model}, root=MODULES)
+    options = {"dataset": f"examples.py:{dataset}", **params}
+    return run_stage("quantize/static", folder, options, inputs={"model": model}, root=MODULES)
 
 
-def operators(made: StageRun) -> Counter[str]:
-    return Counter(node.op_type for node in onnx.load(made.model).graph.node)
+def operators(result: StageRun) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(result.model).graph.node)
 
 
 def noise(path: Path, before: Path, feed: dict[str, np.ndarray[Any, Any]]) -> float:
@@ -37,11 +37,11 @@ def noise(path: Path, before: Path, feed: dict[str, np.ndarray[Any, Any]]) -> fl
     options = onnxruntime.SessionOptions()
     if processor.saturates():
         options.add_session_config_entry("session.disable_quant_qdq", "1")
-    right, found = (
+    right, values = (
         onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"]).run(None, feed)[0]
         for file in (before, path)
     )
-    return float(np.sqrt(np.mean((found - right) ** 2) / np.mean(right**2)))
+    return float(np.sqrt(np.mean((values - right) ** 2) / np.mean(right**2)))
 
 
 WEIGHTED = """
@@ -69,26 +69,30 @@ IMAGES = {"image": np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
 def test_every_method_is_near(tmp_path: Path, method: str) -> None:
     before = artifact(tmp_path, convolution())
-    made = quantize(tmp_path, before, method=method, per_channel=True)
-    assert made.value("quantized") == 2
-    assert "BatchNormalization" not in operators(made)
-    assert noise(made.model, before / "model.onnx", IMAGES) < (
+    result = quantize(tmp_path, before, method=method, per_channel=True)
+    assert result.value("quantized") == 2
+    assert "BatchNormalization" not in operators(result)
+    assert noise(result.model, before / "model.onnx", IMAGES) < (
         0.3 if method == "entropy" else 0.05
     )  # it cuts more off than so few examples bear
 
 
 @pytest.mark.parametrize(("per_channel", "sizes"), [(True, {5, 6}), (False, {1})])
 def test_a_scale_for_each_channel_of_a_weight(tmp_path: Path, per_channel: bool, sizes: set[int]) -> None:
-    made = quantize(tmp_path, artifact(tmp_path, convolution()), per_channel=per_channel)
-    stored = {tensor.name: tensor for tensor in onnx.load(made.model).graph.initializer}
+    result = quantize(tmp_path, artifact(tmp_path, convolution()), per_channel=per_channel)
+    stored = {tensor.name: tensor for tensor in onnx.load(result.model).graph.initializer}
     weights = [name for name, tensor in stored.items() if len(tensor.dims) > 1]
-    found = {numpy_helper.to_array(stored[f"{name.removesuffix('_quantized')}_scale"]).size for name in weights}
-    assert found == sizes
+    values = {numpy_helper.to_array(stored[f"{name.removesuffix('_quantized')}_scale"]).size for name in weights}
+    assert values == sizes
 
 
 def scales(path: Path) -> dict[str, float]:
     model = onnx.load(path)
-    return {one.name: float(numpy_helper.to_array(one)) for one in model.graph.initializer if one.name[-6:] == "_scale"}
+    return {
+        tensor.name: float(numpy_helper.to_array(tensor))
+        for tensor in model.graph.initializer
+        if tensor.name[-6:] == "_scale"
+    }
 
 
 def test_ranges_of_the_distribution_of_values(tmp_path: Path) -> None:
@@ -100,9 +104,9 @@ def test_ranges_of_the_distribution_of_values(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WEIGHTED))
     for stored, steps, widths in (("uint8", 255, 6.998), ("uint16", 65535, 14.333)):
         params = {"dataset": source, "samples": 4096, "method": "distribution", "activation_type": stored}
-        made = run_stage("quantize/static", tmp_path, params, inputs={"model": before})
+        result = run_stage("quantize/static", tmp_path, params, inputs={"model": before})
         width = min(float(rows.max()), widths * float(rows.std())) - max(float(rows.min()), -widths * float(rows.std()))
-        assert scales(made.model)["x_scale"] == pytest.approx(width / steps, rel=1e-3)
+        assert scales(result.model)["x_scale"] == pytest.approx(width / steps, rel=1e-3)
 
 
 def test_ranges_of_the_distribution_need_pairs(tmp_path: Path) -> None:
@@ -115,26 +119,26 @@ def test_ranges_of_the_distribution_need_pairs(tmp_path: Path) -> None:
 @exact_sums
 def test_operators_on_integers(tmp_path: Path) -> None:
     before = artifact(tmp_path, convolution())
-    made = quantize(tmp_path, before, format="qoperator")
-    assert operators(made).keys() >= {"QLinearConv", "QGemm"}
-    assert noise(made.model, before / "model.onnx", IMAGES) < 0.05
+    result = quantize(tmp_path, before, format="qoperator")
+    assert operators(result).keys() >= {"QLinearConv", "QGemm"}
+    assert noise(result.model, before / "model.onnx", IMAGES) < 0.05
 
 
 def test_wider_types_are_nearer(tmp_path: Path) -> None:
     before = artifact(tmp_path, convolution())
     narrow = quantize(tmp_path, before)
     wide = quantize(tmp_path, before, activation_type="uint16", weight_type="int16")
-    errors = [noise(made.model, before / "model.onnx", IMAGES) for made in (narrow, wide)]
+    errors = [noise(result.model, before / "model.onnx", IMAGES) for result in (narrow, wide)]
     assert errors[1] < errors[0] / 20
 
 
 def test_a_method_that_cuts_an_outlier_off(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WORDY))
     feed = {"x": np.random.default_rng(9).uniform(-3, 3, (50, 4)).astype(np.float32)}
-    told: dict[str, dict[str, float]] = {"minmax": {}, "percentile": {"percentile": 98.0}}
+    methods: dict[str, dict[str, float]] = {"minmax": {}, "percentile": {"percentile": 98.0}}
     errors = {
         method: noise(quantize(tmp_path, before, "outliers", method=method, **more).model, before / "model.onnx", feed)
-        for method, more in told.items()
+        for method, more in methods.items()
     }
     assert errors["minmax"] > 0.2
     assert errors["percentile"] < 0.1
@@ -150,8 +154,8 @@ def test_seven_bits_of_eight(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WEIGHTED))
     most = {}
     for reduced in (False, True):
-        made = quantize(tmp_path, before, "rows", reduce_range=reduced)
-        (weight,) = [one for one in onnx.load(made.model).graph.initializer if len(one.dims) > 1]
+        result = quantize(tmp_path, before, "rows", reduce_range=reduced)
+        (weight,) = [tensor for tensor in onnx.load(result.model).graph.initializer if len(tensor.dims) > 1]
         most[reduced] = int(np.abs(numpy_helper.to_array(weight).astype(int)).max())
     assert most == {False: 127, True: 64}
 
@@ -159,15 +163,15 @@ def test_seven_bits_of_eight(tmp_path: Path) -> None:
 def test_fewer_samples_give_other_ranges(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WORDY))
     feed = {"x": np.random.default_rng(9).uniform(-3, 3, (50, 4)).astype(np.float32)}
-    made = quantize(tmp_path, before, "outliers", samples=100)
-    assert noise(made.model, before / "model.onnx", feed) < 0.05
+    result = quantize(tmp_path, before, "outliers", samples=100)
+    assert noise(result.model, before / "model.onnx", feed) < 0.05
 
 
 def test_texts_of_different_lengths(tmp_path: Path, tiny_bert: Path) -> None:
-    made = quantize(tmp_path, tiny_bert, "tokens", op_types=["MatMul"], per_channel=True)
-    assert made.value("quantized") == 12
-    assert made.progress[0] == (0, 16, "calibrate")
-    assert made.value("max_abs_error") < 0.5
+    result = quantize(tmp_path, tiny_bert, "tokens", op_types=["MatMul"], per_channel=True)
+    assert result.value("quantized") == 12
+    assert result.progress[0] == (0, 16, "calibrate")
+    assert result.value("max_abs_error") < 0.5
 
 
 def test_nodes_in_and_out(tmp_path: Path) -> None:
@@ -199,27 +203,27 @@ def test_nodes_that_masks_pass_through_stay_in_float(tmp_path: Path, form: str, 
     added = "bias = Where (shown, none, away)  hidden = Add (scores, bias)"
     text = MASKED.replace("hidden = Where (shown, scores, away)", added).replace("Log (none)", hidden)
     before = artifact(tmp_path, parse(text))
-    made = quantize(tmp_path, before, "rows", format=form)
-    assert made.notes == (
+    result = quantize(tmp_path, before, "rows", format=form)
+    assert result.notes == (
         "3 nodes stay in float, because attention masks or infinite values pass through them: bias, hidden, y",
     )
-    assert "3 nodes stay in float, as masks or infinite values pass through:\n  bias\n  hidden\n  y\n" in made.log
-    assert made.value("quantized") == 1
-    assert noise(made.model, before / "model.onnx", SCORED) < 0.05
-    others = {"MatMul", "QLinearMatMul"} & operators(made).keys()
-    assert others == {"MatMul" if form == "qdq" else "QLinearMatMul"}
+    assert "3 nodes stay in float, as masks or infinite values pass through:\n  bias\n  hidden\n  y\n" in result.log
+    assert result.value("quantized") == 1
+    assert noise(result.model, before / "model.onnx", SCORED) < 0.05
+    remaining = {"MatMul", "QLinearMatMul"} & operators(result).keys()
+    assert remaining == {"MatMul" if form == "qdq" else "QLinearMatMul"}
 
 
 def test_scores_that_are_chosen(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(MASKED))
-    made = quantize(tmp_path, before, "rows")
-    assert made.notes[0].endswith(": hidden, y")
-    assert noise(made.model, before / "model.onnx", SCORED) < 0.05
+    result = quantize(tmp_path, before, "rows")
+    assert result.notes[0].endswith(": hidden, y")
+    assert noise(result.model, before / "model.onnx", SCORED) < 0.05
 
 
 def test_other_low_values_are_quantized(tmp_path: Path) -> None:
-    made = quantize(tmp_path, artifact(tmp_path, parse(WORDY)), "outliers")
-    assert made.notes == ()
+    result = quantize(tmp_path, artifact(tmp_path, parse(WORDY)), "outliers")
+    assert result.notes == ()
 
 
 def test_infinite_values_that_meet_weights_are_refused(tmp_path: Path) -> None:
@@ -247,12 +251,12 @@ def test_attention_of_transformers(tmp_path: Path, family: str) -> None:
         "exporter": "torchscript",
     }
     exported = run_stage("convert/torch", tmp_path, params, root=MODULES)
-    made = run_stage("quantize/static", tmp_path, {"per_channel": True}, inputs={"model": exported.output})
-    (note,) = (note for note in made.notes if "stay in float" in note)
+    result = run_stage("quantize/static", tmp_path, {"per_channel": True}, inputs={"model": exported.output})
+    (note,) = (note for note in result.notes if "stay in float" in note)
     assert note.count("Softmax") == 2
     random = np.random.default_rng(3)
     feed = {"input_ids": random.integers(0, 99, (4, 9)), "attention_mask": (np.arange(9) < [[9], [7], [5], [3]]) * 1}
-    assert noise(made.model, exported.model, feed) < 0.25
+    assert noise(result.model, exported.model, feed) < 0.25
 
 
 def test_examples_of_a_model_whose_batch_is_fixed(tmp_path: Path) -> None:
@@ -260,10 +264,10 @@ def test_examples_of_a_model_whose_batch_is_fixed(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WEIGHTED.replace("[n, ", "[2, ")))
     rows = np.random.default_rng(0).standard_normal((5, 2, 4)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", x=rows)
-    asked = {"dataset": "rows.npz", "inputs": "rows.npz", "smooth": 0.5, "per_channel": True}
-    made = run_stage("quantize/static", tmp_path, asked, inputs={"model": before})
-    assert made.value("quantized") == 1
-    assert noise(made.model, before / "model.onnx", {"x": rows[0]}) < 0.02
+    options = {"dataset": "rows.npz", "inputs": "rows.npz", "smooth": 0.5, "per_channel": True}
+    result = run_stage("quantize/static", tmp_path, options, inputs={"model": before})
+    assert result.value("quantized") == 1
+    assert noise(result.model, before / "model.onnx", {"x": rows[0]}) < 0.02
 
 
 IMPUTED = """
@@ -290,23 +294,23 @@ def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
     """ONNX Runtime makes ranges of the others, or of none, and says nothing."""
     (tmp_path / "data.py").write_text(GAPS, encoding="utf-8")
 
-    def made(model: str, dataset: str, kind: str = "quantize/static", **params: str) -> StageRun:
+    def run(model: str, dataset: str, kind: str = "quantize/static", **params: str) -> StageRun:
         inputs = {"model": artifact(tmp_path, parse(model))}
         return run_stage(kind, tmp_path, {"dataset": f"data.py:{dataset}", **params}, inputs=inputs, root=tmp_path)
 
-    said = (
+    message = (
         "example {} of the dataset holds NaN in 'x', which the model takes for a number\n"
         "  values with NaN among them have no range\n  {} examples hold one\n"
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"
     )
     for dataset, places in (("gaps", (3, "2 of 5")), ("ragged", (1, "1 of 2"))):
         with pytest.raises(StageFailed) as error:
-            made(WEIGHTED, dataset)
-        assert str(error.value) == said.format(*places)
+            run(WEIGHTED, dataset)
+        assert str(error.value) == message.format(*places)
     with pytest.raises(StageFailed) as error:
-        made(WEIGHTED, "gaps", "quantize/weights", algorithm="gptq")
-    assert str(error.value) == said.format(3, "2 of 5")
-    assert made(IMPUTED, "gaps").value("quantized") == 1  # it puts zeros in their place
+        run(WEIGHTED, "gaps", "quantize/weights", algorithm="gptq")
+    assert str(error.value) == message.format(3, "2 of 5")
+    assert run(IMPUTED, "gaps").value("quantized") == 1  # it puts zeros in their place
 
 
 def test_data_that_does_not_fit(tmp_path: Path) -> None:
@@ -351,7 +355,7 @@ def test_outliers_move_into_the_weights(tmp_path: Path) -> None:
     products = {"op_types": ["MatMul", "Gemm"], "per_channel": True, "preprocess": False}
     plain = quantize(tmp_path, before, "rows", **products)
     smooth = quantize(tmp_path, before, "rows", smooth=0.5, **products)
-    errors = [noise(made.model, before / "model.onnx", ROWS) for made in (plain, smooth)]
+    errors = [noise(result.model, before / "model.onnx", ROWS) for result in (plain, smooth)]
     assert errors[1] < errors[0] * 0.6
     assert "3 products with smoothed inputs:\n  query\n  key\n  other" in smooth.log
     assert "compared the smoothed float model with the model before it on" in smooth.log
@@ -360,10 +364,10 @@ def test_outliers_move_into_the_weights(tmp_path: Path) -> None:
 
 def test_a_normalisation_that_others_use_stays_as_it_is(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(OUTLIERS.replace("y = Add (p, o)", "y = Add (p, normal)")))
-    made = quantize(tmp_path, before, "rows", smooth=0.5, op_types=["MatMul", "Gemm"], exclude=["key"])
-    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(made.model).graph.initializer}
+    result = quantize(tmp_path, before, "rows", smooth=0.5, op_types=["MatMul", "Gemm"], exclude=["key"])
+    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
     np.testing.assert_array_equal(scales["scale"], [1, 60, 1, 1])
-    assert "2 products with smoothed inputs:\n  query\n  other" in made.log
+    assert "2 products with smoothed inputs:\n  query\n  other" in result.log
 
 
 def test_nothing_to_smooth(tmp_path: Path) -> None:
@@ -386,10 +390,10 @@ def test_one_node_in_more_bits(tmp_path: Path) -> None:
     ]
     assert errors[1] < errors[0]
     assert errors[2] < errors[0] / 20
-    made = quantize(tmp_path, before, "rows", overrides={"other": wide}, **plain)
+    result = quantize(tmp_path, before, "rows", overrides={"other": wide}, **plain)
     zeros = {
         node.input[0]: numpy_helper.to_array(weights[node.input[2]]).dtype.name
-        for graph in [onnx.load(made.model).graph]
+        for graph in [onnx.load(result.model).graph]
         for weights in [{tensor.name: tensor for tensor in graph.initializer}]
         for node in graph.node
         if node.op_type == "QuantizeLinear"
@@ -412,19 +416,21 @@ def test_overrides_that_do_not_fit(tmp_path: Path) -> None:
 def test_a_smoothed_model_whose_weights_are_external(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = artifact(tmp_path, parse(OUTLIERS))
     products = {"op_types": ["MatMul", "Gemm"], "per_channel": True, "preprocess": False}
-    whole = quantize(tmp_path, before, "rows", smooth=0.5, **products)
+    plain = quantize(tmp_path, before, "rows", smooth=0.5, **products)
     monkeypatch.setattr(onnx_io, "PROTO_LIMIT", 50)
     monkeypatch.setattr(onnx_io, "EXTERNAL_FROM", 10)
-    apart = quantize(tmp_path, before, "rows", smooth=0.5, **products)
-    assert sorted(path.name for path in apart.output.iterdir()) == ["model.onnx", "model.onnx.data"]
-    assert apart.value("max_abs_error") == whole.value("max_abs_error")
+    in_parts = quantize(tmp_path, before, "rows", smooth=0.5, **products)
+    assert sorted(path.name for path in in_parts.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert in_parts.value("max_abs_error") == plain.value("max_abs_error")
 
 
-def rounded(made: StageRun) -> tuple[set[str], set[str]]:
+def rounded(result: StageRun) -> tuple[set[str], set[str]]:
     """The values that are rounded, and the weights that are stored as integers."""
-    graph = onnx.load(made.model).graph
+    graph = onnx.load(result.model).graph
     values = {node.input[0].removesuffix("_QuantizeLinear_Input") for node in graph.node if node.op_type[0] == "Q"}
-    return values, {one.name.removesuffix("_quantized") for one in graph.initializer if one.name[-10:] == "_quantized"}
+    return values, {
+        tensor.name.removesuffix("_quantized") for tensor in graph.initializer if tensor.name[-10:] == "_quantized"
+    }
 
 
 CHAIN = """
@@ -452,15 +458,15 @@ g (float[n, 4] x) => (float[n, 2] y)
 )
 def test_tensors_in_and_out(tmp_path: Path, params: dict[str, Any], values: set[str], weights: set[str]) -> None:
     before = artifact(tmp_path, parse(CHAIN))
-    made = quantize(tmp_path, before, "rows", **params)
-    assert rounded(made) == (values, weights)
-    whole = quantize(tmp_path, before, "rows")
+    result = quantize(tmp_path, before, "rows", **params)
+    assert rounded(result) == (values, weights)
+    plain = quantize(tmp_path, before, "rows")
     feed = {"x": np.random.default_rng(1).uniform(-1, 1, (50, 4)).astype(np.float32)}
-    errors = [noise(one.model, before / "model.onnx", feed) for one in (made, whole)]
+    errors = [noise(tensor.model, before / "model.onnx", feed) for tensor in (result, plain)]
     left = {"x", "h", "y", "w", "v", "b"} - values - weights
     assert (errors[0] < errors[1]) == bool(left - {"b"})  # a bias has 32 bits
-    onnx.checker.check_model(made.model, full_check=True)
-    assert not params or f"{len(left)} tensors stay float:\n  " in made.log
+    onnx.checker.check_model(result.model, full_check=True)
+    assert not params or f"{len(left)} tensors stay float:\n  " in result.log
 
 
 def test_tensors_that_are_not_there_and_operators_without_pairs(tmp_path: Path) -> None:
@@ -482,8 +488,8 @@ def unfused(path: Path, feed: dict[str, np.ndarray[Any, Any]], level: str = "ENA
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
     options.add_session_config_entry("session.disable_quant_qdq", "1")
-    found: np.ndarray[Any, Any] = onnxruntime.InferenceSession(path, options).run(None, feed)[0]
-    return found
+    values: np.ndarray[Any, Any] = onnxruntime.InferenceSession(path, options).run(None, feed)[0]
+    return values
 
 
 ALONE = (
@@ -518,45 +524,45 @@ def in_float8(folder: Path, model: Path, **params: Any) -> StageRun:
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_8_bit_floats(tmp_path: Path, relus: Path, method: str, *, per_channel: bool) -> None:
     """A Relu before what is rounded counts at every level: ONNX Runtime's own way to these floats loses it."""
-    made = in_float8(tmp_path, relus, method=method, per_channel=per_channel)
-    stored = {tensor.name: tensor for tensor in onnx.load(made.model).graph.initializer}
+    result = in_float8(tmp_path, relus, method=method, per_channel=per_channel)
+    stored = {tensor.name: tensor for tensor in onnx.load(result.model).graph.initializer}
     kinds = Counter(tensor.data_type for name, tensor in stored.items() if name.endswith(("_quantized", "_zero_point")))
     assert kinds[TensorProto.FLOAT8E4M3FN] == 9
     assert TensorProto.INT8 not in kinds
-    assert made.value("quantized") == 3
-    counted = operators(made)
+    assert result.value("quantized") == 3
+    counted = operators(result)
     assert (counted["QuantizeLinear"], counted["Max"], counted["Relu"]) == (3, 2, 0)
     feed = {"x": np.load(tmp_path / "rows.npy")}
     right = unfused(relus / "model.onnx", feed)
     for level in ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_ALL"):
-        error = unfused(made.model, feed, level) - right
+        error = unfused(result.model, feed, level) - right
         assert np.sqrt(np.mean(error**2) / np.mean(right**2)) < 0.1
-    asked = {"dataset": {"path": "rows.npy", "inputs": {"x": "rows"}}, "metrics": ["cosine"]}
-    ports = {"model": made.output, "reference": relus}
+    options = {"dataset": {"path": "rows.npy", "inputs": {"x": "rows"}}, "metrics": ["cosine"]}
+    ports = {"model": result.output, "reference": relus}
     if OPENS_FLOAT8:
-        assert run_stage("measure/accuracy", tmp_path, asked, inputs=ports).value("cosine.mean") > 0.99
+        assert run_stage("measure/accuracy", tmp_path, options, inputs=ports).value("cosine.mean") > 0.99
     else:
         with pytest.raises(UsageError) as caught:
-            run_stage("measure/accuracy", tmp_path, asked, inputs=ports)
+            run_stage("measure/accuracy", tmp_path, options, inputs=ports)
         assert caught.value.hint == (
             "in the target, `session: {session.disable_quant_qdq: 1}`: "
             "ONNX Runtime's CPU computes 8-bit floats in float"
         )
     target = Target("cpu", session={"session.disable_quant_qdq": "1"})
-    assert run_stage("measure/accuracy", tmp_path, asked, inputs=ports, target=target).value("cosine.mean") > 0.99
+    assert run_stage("measure/accuracy", tmp_path, options, inputs=ports, target=target).value("cosine.mean") > 0.99
 
 
 def test_the_largest_magnitude_is_the_largest_of_8_bit_floats(tmp_path: Path, relus: Path) -> None:
-    made = in_float8(tmp_path, relus)
+    result = in_float8(tmp_path, relus)
     rows = np.load(tmp_path / "rows.npy")
-    weight = numpy_helper.to_array(next(one for one in onnx.load(relus / "model.onnx").graph.initializer))
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(made.model).graph.initializer}
+    weight = numpy_helper.to_array(next(iter(onnx.load(relus / "model.onnx").graph.initializer)))
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
     assert stored["x_scale"] == pytest.approx(np.abs(rows).max() / 448, rel=1e-6)
     assert stored["first_scale"] == pytest.approx(np.abs(weight).max() / 448, rel=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "message"),
     [
         ({"weight_type": "int8"}, "float8e4m3fn is for weights and activations\n  hint: say both types, or neither"),
         (
@@ -575,10 +581,10 @@ def test_the_largest_magnitude_is_the_largest_of_8_bit_floats(tmp_path: Path, re
         ({"overrides": {"x": {"activation_type": "uint16"}}}, f"`overrides` {ALONE}"),
     ],
 )
-def test_what_8_bit_floats_do_not_go_with(tmp_path: Path, relus: Path, params: dict[str, Any], told: str) -> None:
+def test_what_8_bit_floats_do_not_go_with(tmp_path: Path, relus: Path, params: dict[str, Any], message: str) -> None:
     with pytest.raises(StageFailed) as caught:
         in_float8(tmp_path, relus, **params)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_8_bit_floats_are_of_later_operator_sets(tmp_path: Path, relus: Path) -> None:

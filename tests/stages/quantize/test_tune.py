@@ -76,35 +76,37 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def tune(folder: Path, key: str = "", **params: Any) -> StageRun:
     (folder / "data.py").write_text(DATA)
-    told = {"dataset": "data.py:examples", "metric": "sqnr", "objective": "size", "fuse": False, **params}
-    return run_stage("quantize/tune", folder, told, inputs={"model": artifact(folder, layers())}, root=folder, key=key)
+    options = {"dataset": "data.py:examples", "metric": "sqnr", "objective": "size", "fuse": False, **params}
+    return run_stage(
+        "quantize/tune", folder, options, inputs={"model": artifact(folder, layers())}, root=folder, key=key
+    )
 
 
-def told(run: StageRun) -> dict[str, Any]:
+def property_of(run: StageRun) -> dict[str, Any]:
     properties = {entry.key: entry.value for entry in load_graph(run.model).metadata_props}
-    found: dict[str, Any] = json.loads(properties["orun.tune"])
-    return found
+    document: dict[str, Any] = json.loads(properties["orun.tune"])
+    return document
 
 
 def test_a_loose_budget_takes_the_smallest_recipe(tmp_path: Path) -> None:
     run = tune(tmp_path, at_least=1.0)
-    chosen = told(run)["chosen"]
+    chosen = property_of(run)["chosen"]
     assert (chosen["method"], dict(chosen["options"])["bits"]) == ("weights", 4)
     assert run.value("size") < 0.3 * 4 * 64 * 64 * 4
 
 
 def test_fewer_examples_than_harm_is_looked_for_on(tmp_path: Path) -> None:
-    made = tune(tmp_path, dataset="data.py:few", at_least=0.0, trials=1)
-    assert (made.value("tried"), made.value("refused")) == (RECIPES, 0)  # the recipes, as no budget is missed
+    result = tune(tmp_path, dataset="data.py:few", at_least=0.0, trials=1)
+    assert (result.value("tried"), result.value("refused")) == (RECIPES, 0)  # the recipes, as no budget is missed
 
 
 def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) -> None:
     run = tune(tmp_path, at_least=35.0, calibration="data.py:examples")
-    found = told(run)
-    assert found["chosen"]["accuracy"] >= 35.0
-    assert found["chosen"]["method"] != "float"
-    costs = [one["size"] for one in found["front"]]
-    accuracies = [one["accuracy"] for one in found["front"]]
+    document = property_of(run)
+    assert document["chosen"]["accuracy"] >= 35.0
+    assert document["chosen"]["method"] != "float"
+    costs = [item["size"] for item in document["front"]]
+    accuracies = [item["accuracy"] for item in document["front"]]
     assert costs == sorted(costs)
     assert accuracies == sorted(accuracies)
     assert not list(cache.glob("*.jsonl"))  # the search is over
@@ -122,10 +124,10 @@ def test_the_finalist_that_is_fastest_undisturbed_is_chosen(tmp_path: Path, monk
     monkeypatch.setattr(Judge, "time", lambda *_: 0.5)
     monkeypatch.setattr(Judge, "undisturbed", lambda *_: [0.9, 0.7, 0.8, 1.0])
     run = tune(tmp_path, at_least=-100.0, objective="latency", trials=3)
-    told = [line.split(" takes ") for line in run.log.splitlines() if line.startswith("undisturbed: ")]
-    assert [ratio.partition(" ")[0] for _, ratio in told] == ["0.900", "0.700", "0.800", "1.000"]
-    assert len({title for title, _ in told}) == 4
-    assert f"chosen: {told[1][0].removeprefix('undisturbed: ')}" in run.log
+    timed = [line.split(" takes ") for line in run.log.splitlines() if line.startswith("undisturbed: ")]
+    assert [ratio.partition(" ")[0] for _, ratio in timed] == ["0.900", "0.700", "0.800", "1.000"]
+    assert len({title for title, _ in timed}) == 4
+    assert f"chosen: {timed[1][0].removeprefix('undisturbed: ')}" in run.log
     assert run.value("speedup") == 1 / 0.7
 
 
@@ -160,7 +162,7 @@ def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
         changed = layers()
         for node in changed.graph.node:
             if node.op_type == "MatMul" and node.name not in kept:
-                weight = next(one for one in changed.graph.initializer if one.name == node.input[1])
+                weight = next(item for item in changed.graph.initializer if item.name == node.input[1])
                 value = numpy_helper.to_array(weight)
                 scale = np.abs(value).max() / 127
                 weight.CopyFrom(numpy_helper.from_array((np.round(value / scale) * scale), weight.name))
@@ -195,8 +197,8 @@ def test_an_interrupted_search_goes_on(cache: Path) -> None:
 
 def test_searches_that_nobody_goes_on_with_are_forgotten(cache: Path) -> None:
     ended, recent, left = (TrialLog(name) for name in ("ended", "recent", "left"))
-    for one in (ended, recent, left):
-        one.add(Trial(settings("dynamic"), 0.99, 0.5, 10))
+    for log in (ended, recent, left):
+        log.add(Trial(settings("dynamic"), 0.99, 0.5, 10))
     now = time.time()
     os.utime(left.path, (now - KEPT_SECONDS - 60, now - KEPT_SECONDS - 60))
     os.utime(recent.path, (now - KEPT_SECONDS + 3600, now - KEPT_SECONDS + 3600))
@@ -246,12 +248,12 @@ def test_where_a_model_can_run() -> None:
     hint = {"load_config": '{"CPU": {"INFERENCE_NUM_THREADS": "1"}}'}
     cpu = Provider("CPUExecutionProvider")
     target = Target("ov", (Provider("OpenVINOExecutionProvider", hint), cpu), {"intra_op_num_threads": 1})
-    found = places(target)
-    assert list(found) == ["openvino f32", "openvino bf16", "cpu"]
-    assert found["openvino bf16"].providers[0].options["load_config"] == (
+    variants = places(target)
+    assert list(variants) == ["openvino f32", "openvino bf16", "cpu"]
+    assert variants["openvino bf16"].providers[0].options["load_config"] == (
         '{"CPU": {"INFERENCE_NUM_THREADS": "1", "INFERENCE_PRECISION_HINT": "bf16"}}'
     )
-    assert found["cpu"].providers == (cpu,)
+    assert variants["cpu"].providers == (cpu,)
     assert list(places(Target("cpu"))) == ["cpu"]
     chosen = Provider("OpenVINOExecutionProvider", {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "f32"}}'})
     assert list(places(Target("ov", (chosen,)))) == ["openvino"]
@@ -259,9 +261,9 @@ def test_where_a_model_can_run() -> None:
 
 def test_single_recipes() -> None:
     """On OpenVINO, too, with fused operators and with integers beside each precision of what stays in float."""
-    found = recipes(["openvino f32", "openvino bf16", "cpu"], {"MatMul", "Add"}, calibrated=True, fusable=True)
+    candidates = recipes(["openvino f32", "openvino bf16", "cpu"], {"MatMul", "Add"}, calibrated=True, fusable=True)
     static = 'static (op_types=["MatMul"], per_channel=true)'
-    assert [one.title for one in found] == [
+    assert [item.title for item in candidates] == [
         "float, on openvino f32",
         "float, on openvino bf16",
         "float, on cpu",
@@ -281,14 +283,14 @@ def test_single_recipes() -> None:
         f"{static}, fused, on cpu",
     ]
     plain = recipes(["openvino bf16"], {"MatMul"}, calibrated=False, fusable=False)
-    assert [one.title for one in plain] == ["float, on openvino bf16"]
+    assert [item.title for item in plain] == ["float, on openvino bf16"]
     without_vnni = recipes(["cuda", "cpu"], {"MatMul"}, calibrated=True, fusable=False, saturates=True)
-    assert [one.title for one in without_vnni if "reduce_range" in one.title] == [
+    assert [item.title for item in without_vnni if "reduce_range" in item.title] == [
         "dynamic (per_channel=true, reduce_range=true), on cpu",
         'static (op_types=["MatMul"], per_channel=true, reduce_range=true), on cpu',
     ]
-    elsewhere = recipes(["cuda"], {"MatMul"}, calibrated=True, fusable=True)
-    assert [one.title for one in elsewhere] == ["float, on cuda"]
+    on_gpu = recipes(["cuda"], {"MatMul"}, calibrated=True, fusable=True)
+    assert [item.title for item in on_gpu] == ["float, on cuda"]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def refusal(folder: Path, model: Path, **params: Any) -> str:
     return str(caught.value)
 
 
-def operators(made: StageRun) -> Counter[str]:
-    return Counter(node.op_type for node in onnx.load(made.model).graph.node)
+def operators(result: StageRun) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(result.model).graph.node)
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def matmul(opset: int) -> onnx.ModelProto:
     return model
 
 
-def noise(made: StageRun, before: Path) -> float:
+def noise(result: StageRun, before: Path) -> float:
     x = np.random.default_rng(1).standard_normal((32, 256)).astype(np.float32)
-    right, found = (
+    right, values = (
         onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-        for path in (before / "model.onnx", made.model)
+        for path in (before / "model.onnx", result.model)
     )
-    return float(np.sqrt(np.mean((found - right) ** 2) / np.mean(right**2)))
+    return float(np.sqrt(np.mean((values - right) ** 2) / np.mean(right**2)))
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def noise(made: StageRun, before: Path) -> float:
     ],
 )
 def test_how_near_each_way_is(tmp_path: Path, product: Path, params: dict[str, Any], limit: float) -> None:
-    made = quantize(tmp_path, product, **params)
-    assert made.value("quantized") == 1
-    assert limit / 20 < noise(made, product) < limit
-    assert operators(made)["MatMulNBits" if params.get("format") != "qdq" else "DequantizeLinear"] == 1
-    onnx.checker.check_model(made.model)
+    result = quantize(tmp_path, product, **params)
+    assert result.value("quantized") == 1
+    assert limit / 20 < noise(result, product) < limit
+    assert operators(result)["MatMulNBits" if params.get("format") != "qdq" else "DequantizeLinear"] == 1
+    onnx.checker.check_model(result.model)
 
 
 @pytest.mark.parametrize("algorithm", ["rtn", "gptq"])
 def test_zero_points_and_the_precision_of_the_product(tmp_path: Path, product: Path, algorithm: str) -> None:
     def node(**params: Any) -> tuple[int, int]:
-        (found,) = onnx.load(quantize(tmp_path, product, algorithm=algorithm, **params).model).graph.node
-        given = [name for name in found.input if name]
-        return len(given), next((one.i for one in found.attribute if one.name == "accuracy_level"), 0)
+        (node,) = onnx.load(quantize(tmp_path, product, algorithm=algorithm, **params).model).graph.node
+        inputs = [name for name in node.input if name]
+        return len(inputs), next((attribute.i for attribute in node.attribute if attribute.name == "accuracy_level"), 0)
 
     assert node() == (4, 0)
     assert node(symmetric=True, accuracy_level=4) == (3, 4)
@@ -146,10 +146,10 @@ def test_a_product_by_the_table_of_words(tmp_path: Path, algorithm: str, alone: 
     if alone:
         del model.graph.node[3:], model.graph.node[0], model.graph.output[1:]
         model.graph.input[0].CopyFrom(helper.make_tensor_value_info("words", TensorProto.FLOAT, ["n", 64]))
-    made = quantize(tmp_path, artifact(tmp_path, model), algorithm=algorithm, dims={"n": [8]})
-    assert made.value("quantized") == 1
-    assert "Transpose" not in operators(made)
-    assert ("table" in {tensor.name for tensor in onnx.load(made.model).graph.initializer}) is not alone
+    result = quantize(tmp_path, artifact(tmp_path, model), algorithm=algorithm, dims={"n": [8]})
+    assert result.value("quantized") == 1
+    assert "Transpose" not in operators(result)
+    assert ("table" in {tensor.name for tensor in onnx.load(result.model).graph.initializer}) is not alone
 
 
 @pytest.mark.parametrize("algorithm", ["rtn", "hqq", "k_quant", "gptq"])
@@ -159,8 +159,8 @@ def test_products_in_float64_stay(tmp_path: Path, algorithm: str) -> None:
     for name, kind in (("v", np.float64), ("w", np.float32)):
         values = np.random.default_rng(0).standard_normal((64, 64)).astype(kind)
         model.graph.initializer.append(numpy_helper.from_array(values, name))
-    made = quantize(tmp_path, artifact(tmp_path, model), algorithm=algorithm)
-    assert operators(made) == {"MatMul": 1, "Cast": 1, "MatMulNBits": 1}
+    result = quantize(tmp_path, artifact(tmp_path, model), algorithm=algorithm)
+    assert operators(result) == {"MatMul": 1, "Cast": 1, "MatMulNBits": 1}
     del model.graph.node[1:]
     model.graph.node[0].output[0] = "y"
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
@@ -182,11 +182,11 @@ def test_gptq_makes_up_for_its_errors(tmp_path: Path, options: dict[str, Any]) -
     errors = {}
     for algorithm in ("rtn", "gptq"):
         data = {"dataset": {"path": "typical.npz"}, "samples": 400} if algorithm == "gptq" else {}
-        made = quantize(tmp_path, before, algorithm=algorithm, **data, **options)
-        right, found = (
-            onnxruntime.InferenceSession(path).run(None, unseen)[0] for path in (before / "model.onnx", made.model)
+        result = quantize(tmp_path, before, algorithm=algorithm, **data, **options)
+        right, values = (
+            onnxruntime.InferenceSession(path).run(None, unseen)[0] for path in (before / "model.onnx", result.model)
         )
-        errors[algorithm] = np.sqrt(np.mean((found - right) ** 2))
+        errors[algorithm] = np.sqrt(np.mean((values - right) ** 2))
     assert errors["gptq"] < errors["rtn"] * 0.75
 
 
