@@ -177,7 +177,7 @@ def _of_stage(good: Side, bad: Side, name: str) -> Iterator[Change]:
         yield Change("stage", name, "", _text(dict(old.needs)), _text(dict(new.needs)))
     if old.environment != new.environment:
         yield Change("environment", name, "", _packages(old.environment), _packages(new.environment))
-    if (old.target, old.further) != (new.target, new.further):
+    if (old.target, old.extra_targets) != (new.target, new.extra_targets):
         yield Change("target", name, "", _targets(old), _targets(new))
     for parameter in dict.fromkeys((*old.params, *new.params)):
         was, now = _text(old.params.get(parameter)), _text(new.params.get(parameter))

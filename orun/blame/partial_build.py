@@ -159,7 +159,7 @@ class Mixer:
             params=params,
             references=tuple(references),
             target=targets.target,
-            further=targets.further,
+            extra_targets=targets.extra_targets,
             environment=environment.environment,
             gates=gates,
             guards=(),

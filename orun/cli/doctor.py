@@ -119,7 +119,7 @@ def _needs(pipeline: Pipeline) -> Needs:
     needs: Needs = {}
     for stage in pipeline.stages:
         wanted = [(tool, stage.environment) for tool in needed_tools(pipeline, stage)]
-        elsewhere = {stage.environment_of(target): None for target in stage.targets} if stage.distant else {}
+        elsewhere = {stage.environment_of(target): None for target in stage.targets} if stage.out_of_process else {}
         wanted += [(tool, where) for where in elsewhere if where != stage.environment for tool in MODEL_RUNTIME]
         for one in wanted:
             needs.setdefault(one, []).append(stage.id)

@@ -39,7 +39,7 @@ class Job(Record, frozen=True):
         named: the folders of the files that its parameters name.
         ignore: folders in which nothing read is a discovery (the store, but for what it leaves for people).
         target: the target that its parameters name.
-        further: those that other parameters name, by the parameter.
+        extra_targets: targets that other parameters name, by the parameter.
         seed: seed of every random choice.
         timeout: seconds that it may run, or None.
         memory: bytes that its processes may hold together, or None.
@@ -65,7 +65,7 @@ class Job(Record, frozen=True):
     named: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     target: Target | None = None
-    further: Mapping[str, Target] = field(default_factory=dict)
+    extra_targets: Mapping[str, Target] = field(default_factory=dict)
     seed: int = 0
     timeout: float | None = None
     memory: int | None = None

@@ -26,7 +26,7 @@ def _fitted(pipeline: Pipeline, stage: Stage) -> str:
         f"`{name}` of {maker.id}"
         for maker in reversed(pipeline.stages)
         if maker.id in led
-        for name in pipeline.kinds[maker.uses].spec.fits
+        for name in pipeline.kinds[maker.uses].spec.calibration_params
         if maker.params.get(name) == data
     ]
     if not told:

@@ -73,16 +73,16 @@ class Environments:
             )
         self.problems.extend(found.problems)
 
-    def of_stage(self, node: Map, target: Target | None, *, distant: bool) -> Environment | None:
+    def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:
         """Where the process of a stage runs: in its own environment, or else where its target's ONNX Runtime is.
 
         Args:
             node: what the file says of it.
             target: its target, if it has one.
-            distant: whether it runs the models of its target in other processes.
+            out_of_process: whether it runs the models of its target in other processes.
         """
         own = self.find(node.get(KEY))
-        if distant:
+        if out_of_process:
             return own
         wanted = target.environment if target else None
         if own and target and wanted and own.name != wanted.name:

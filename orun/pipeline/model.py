@@ -130,10 +130,10 @@ class Stage(Record, frozen=True, dict=True):
             proportions).
         references: the code and paths among the parameters.
         target: the resolved target that a parameter names, or None; the first when several do.
-        further: those that other parameters name, by the parameter.
+        extra_targets: targets that other parameters name, by the parameter.
         environment: the isolated environment that its process runs in, its own or that of its target; None for the
             packages that orun runs with.
-        distant: it runs the models of its targets in processes of their environments (see `Spec`).
+        out_of_process: it runs the models of its targets in processes of their environments (see `Spec`).
         gates: its gates in file order.
         env: environment variables that are in its key; none of them is a secret.
         timeout: seconds it may run, or None.
@@ -152,9 +152,9 @@ class Stage(Record, frozen=True, dict=True):
     params: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
     target: Target | None = None
-    further: Mapping[str, Target] = field(default_factory=dict)
+    extra_targets: Mapping[str, Target] = field(default_factory=dict)
     environment: Environment | None = None
-    distant: bool = False
+    out_of_process: bool = False
     gates: tuple[Gate | Group, ...] = ()
     env: tuple[str, ...] = ()
     timeout: float | None = None
@@ -165,7 +165,7 @@ class Stage(Record, frozen=True, dict=True):
     @cached_property
     def targets(self) -> tuple[Target, ...]:
         """Every target that it names."""
-        return ((self.target,) if self.target else ()) + tuple(self.further.values())
+        return ((self.target,) if self.target else ()) + tuple(self.extra_targets.values())
 
     @cached_property
     def environments(self) -> tuple[Environment, ...]:
@@ -175,7 +175,7 @@ class Stage(Record, frozen=True, dict=True):
 
     def environment_of(self, target: Target | None) -> Environment | None:
         """Where a model of one of its targets runs."""
-        return target.environment or self.environment if target and self.distant else self.environment
+        return target.environment or self.environment if target and self.out_of_process else self.environment
 
     @cached_property
     def before(self) -> tuple[str, ...]:

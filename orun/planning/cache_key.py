@@ -119,7 +119,7 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
     if stage.environment_of(stage.target) != stage.environment:
         yield from _packages(target_packages, STAGE_TARGET)
     yield from _device(use.spec.stage_class, stage.target, target_packages)
-    for parameter, target in stage.further.items():
+    for parameter, target in stage.extra_targets.items():
         yield KeyComponent(ComponentKind.TARGET, owner=parameter, value=_target_text(target))
         packages = venvs.packages(stage.environment_of(target))
         yield from _packages(packages, parameter)

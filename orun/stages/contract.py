@@ -70,8 +70,8 @@ class Spec(Record, frozen=True):
         deterministic: whether equal inputs yield equal bytes. If they do not, the first result is kept, with a warning
             unless this is False.
         exclusive: whether it needs the machine to itself, as measurements of time do.
-        distant: whether it runs models in separate processes in the environments of their targets, so that its own
-            process, with the user's code, need not be in the environment of its target.
+        out_of_process: whether it runs models in separate processes in the environments of their targets. Its own
+            process, with the user's code, then need not be in the environment of its target.
         cpus: number of cores that it uses.
         preload: modules that its process imports before the stage starts, shared with other stages.
         baseline: whether it measures the accepted baseline model too: the planner connects an extra input `baseline`
@@ -79,7 +79,7 @@ class Spec(Record, frozen=True):
         lineage: whether it gets `lineage.json`: every stage before it, and those that guard it, with parameters, tools,
             digests, metrics and verdicts.
         builds_with: kinds of the library that it runs itself; their code counts for its result like its own.
-        fits: parameters with data that the result is calibrated with or chosen by.
+        calibration_params: parameters with data that the result is calibrated with or chosen by.
         guards: whether it fails without a gate when its input is not good enough; releases of that input wait for it.
         releases: whether its result is published, so that it waits for the stages that judge it (see
             `orun.pipeline.guards`).
@@ -100,13 +100,13 @@ class Spec(Record, frozen=True):
     interface: Literal["same", "changed"] = "same"
     deterministic: bool = True
     exclusive: bool = False
-    distant: bool = False
+    out_of_process: bool = False
     cpus: int = 1
     preload: tuple[str, ...] = ()
     baseline: bool = False
     lineage: bool = False
     builds_with: tuple[str, ...] = ()
-    fits: tuple[str, ...] = ()
+    calibration_params: tuple[str, ...] = ()
     guards: bool = False
     releases: bool = False
     kept: bool = False
@@ -136,7 +136,7 @@ class Context:
         output: the empty folder to fill. Apart from it the stage may write only to its working folder.
         root: the folder of the pipeline file; code and paths are relative to it.
         target: the target that the parameters name, or None; the first if there are several.
-        further: targets of other parameters, by parameter.
+        extra_targets: targets of other parameters, by parameter.
         key: cache key of the result before the stage runs; a name for data that outlives an interrupted run.
         seed: seed for every random choice.
         timeout: seconds that the stage may run, or None.
@@ -156,7 +156,7 @@ class Context:
     lineage: Path | None
     open_log: Callable[[], logging.Logger]
     progress: Callable[[int, int, str], None]
-    further: Mapping[str, Target] = dataclasses.field(default_factory=dict)
+    extra_targets: Mapping[str, Target] = dataclasses.field(default_factory=dict)
     key: str = ""
     notes: list[str] = dataclasses.field(default_factory=list)
 

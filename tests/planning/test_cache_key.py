@@ -162,7 +162,7 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
     use = KindUse("file", "code.py:f", serialization.replace(SPEC, stage_class="device"))
     bound = replace(pipeline, kinds={"./code.py:f": use})
     other = Target("other", session={"intra_op_num_threads": 1}, environment=old)
-    here, there = parts_of(bound), parts_of(bound, further={"reference_target": other}, distant=True)
+    here, there = parts_of(bound), parts_of(bound, extra_targets={"reference_target": other}, out_of_process=True)
     added = {name: there[name] for name in there.keys() - here.keys()}
     assert here == {name: text for name, text in there.items() if name not in added}
     devices = {name: text for name, text in here.items() if name.startswith("device ")}
@@ -172,7 +172,7 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
         **{f"{name} of reference_target": text for name, text in devices.items()},
         "device runtime of reference_target": "onnxruntime 1.20.0",
     }
-    own = parts_of(bound, target=other, distant=True)
+    own = parts_of(bound, target=other, out_of_process=True)
     assert own["package onnxruntime of target"] == "1.20.0"
     assert own["device runtime"] == "onnxruntime 1.20.0"
 

@@ -96,7 +96,7 @@ SPEC = Spec(
     cpus=2,
     preload=("numpy", "onnxruntime"),
     baseline=True,
-    distant=True,
+    out_of_process=True,
     units=UNITS,
 )
 
@@ -226,7 +226,7 @@ def _target(context: Context, role: str) -> Target:
     """The target of a role, but with threads that sleep while another model runs, unless it says how they wait."""
     target = context.target or Target("cpu")
     if role.startswith("reference"):
-        target = context.further.get("reference_target", target)
+        target = context.extra_targets.get("reference_target", target)
     return replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
 
 

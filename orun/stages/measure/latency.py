@@ -63,7 +63,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="measurement",
     exclusive=True,
-    distant=True,
+    out_of_process=True,
     preload=("numpy", "onnx", "onnxruntime"),
     baseline=True,
     metrics=(*METRICS, *STREAMED),
@@ -197,7 +197,7 @@ def _subjects(context: Context, params: Params) -> dict[str, BenchmarkCase]:
     target = context.target or Target("cpu")
     models = {name: context.model(name) for name in context.inputs}
     fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
-    other = context.further.get("reference_target", target)
+    other = context.extra_targets.get("reference_target", target)
     return {
         name: _subject(path, other if name.startswith("reference") else target, fed[name], params)
         for name, path in models.items()

@@ -129,7 +129,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
     metrics=("size", "nodes", "quantized", "max_abs_error"),
-    fits=("dataset",),
+    calibration_params=("dataset",),
 )
 
 

@@ -56,10 +56,10 @@ SPEC = Spec(
     extra="tune",
     stage_class="measurement",
     exclusive=True,
-    distant=True,
+    out_of_process=True,
     builds_with=("optimize/transformer", "quantize/dynamic", "quantize/static", "quantize/weights", "measure/accuracy"),
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
-    fits=("dataset", "calibration"),
+    calibration_params=("dataset", "calibration"),
     one_of=("at_least", "at_most"),
 )
 

@@ -83,7 +83,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("onnx", "onnxruntime"),
     metrics=("size", "nodes", "quantized", "max_abs_error"),
-    fits=("dataset",),
+    calibration_params=("dataset",),
 )
 
 

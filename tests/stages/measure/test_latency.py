@@ -58,11 +58,11 @@ def test_references_may_have_a_target_of_their_own(tmp_path: Path) -> None:
     logger = logging.getLogger("test")
     context = Context(
         "latency", inputs, tmp_path, tmp_path, ONE_THREAD, 0, None, None, lambda: logger, lambda *_: None,
-        further={"reference_target": other},
+        extra_targets={"reference_target": other},
     )  # fmt: skip
     places = {name: one.target for name, one in _subjects(context, Params()).items()}
     assert places == {"model": ONE_THREAD, "reference": other, "reference.same": other, "baseline": ONE_THREAD}
-    alike = _subjects(replace(context, further={}), Params())
+    alike = _subjects(replace(context, extra_targets={}), Params())
     assert all(one.target == ONE_THREAD for one in alike.values())
 
 
