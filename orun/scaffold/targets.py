@@ -8,7 +8,7 @@ from typing import Any, Literal
 from orun.core.serialization import Record
 from orun.core.targets import GPU_PROVIDERS
 from orun.errors import UsageError
-from orun.providers.registry import PROVIDERS
+from orun.providers.registry import provider_options
 from orun.text.suggestions import closest, one_of
 
 SUFFIX = "ExecutionProvider"
@@ -47,7 +47,7 @@ def target_named(name: str) -> TargetText:
     Raises:
         UsageError: when ONNX Runtime has no such provider.
     """
-    names = {provider.removesuffix(SUFFIX).lower(): provider for provider in PROVIDERS}
+    names = {provider.removesuffix(SUFFIX).lower(): provider for provider in provider_options()}
     short = name.removesuffix(SUFFIX).lower()
     short = ALIASES.get(short, short)
     if short not in names:
