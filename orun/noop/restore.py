@@ -30,7 +30,7 @@ def restore(request: Request, recalled: Recalled, listener: Listener, started_at
     artifacts: Mapping[str, str] = recalled.note["artifacts"]
     with Store.open(request.store) as store:
         scratch = store.make_session_folder("note")  # from here on a collection spares what is looked at
-        if any(store.check(tree, put_away=False) for tree in artifacts.values()):
+        if any(store.check(tree, quarantine=False) for tree in artifacts.values()):
             return None
         notices = _check_out(store, recalled.result.pipeline, artifacts)
         result = replay(request, recalled, listener, started_at, notices)

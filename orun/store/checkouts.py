@@ -13,7 +13,7 @@ from orun.fs.locks import Lock
 from orun.fs.signatures import Signature, is_settled, read_steadily, signature_of
 from orun.store.index import Index
 from orun.store.layout import safe_name
-from orun.store.materialize import EXECUTABLE, Materializer, move_folder, open_up
+from orun.store.materialize import EXECUTABLE, Materializer, make_writable, move_folder
 from orun.store.objects import Objects
 from orun.store.quarantine import Quarantine
 from orun.store.records import Entry, Tree
@@ -152,7 +152,7 @@ class Checkouts:
                     below = path[len(folder) + 1 :]
                     what = "no longer matches" if below in expected or not below else "is not part of"
                     full = f"{name}/{below}" if below else name
-                    open_up(os.path.dirname(path))
+                    make_writable(os.path.dirname(path))
                     self._quarantine.save(path, f"{full} {what} its stored result", name=full)
         return ours
 

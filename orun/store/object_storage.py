@@ -120,10 +120,6 @@ class Bucket:
             _sent(lambda: put(self._quick, name, data, mode="create"))
         except AlreadyExistsError:
             return False
-        except (DeniedError, UnreachableError):
-            if self._folder is None:
-                raise
-            return self._put_where_none_is(name, data)
         return True
 
     def _is_special(self, name: str) -> bool:
@@ -133,16 +129,6 @@ class Bucket:
     def _require_file(self, name: str) -> None:
         if self._is_special(name):
             raise ValueError("it is a pipe or device, not a file")
-
-    def _put_where_none_is(self, name: str, data: bytes) -> bool:
-        """`put_if_absent` in a folder whose file system may have no hard links, as FAT, by which obstore does it.
-
-        Of two who do so at the same moment the later one's bytes stay.
-        """
-        if self.size(name) is not None:
-            return False
-        _sent(lambda: put(self._quick, name, data))
-        return True
 
 
 def _write_at(descriptor: int, data: ReadableBuffer, position: int) -> int:

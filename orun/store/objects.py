@@ -68,13 +68,13 @@ class Objects:
         """Where the object is, if it is there."""
         return f"{self._root}/{digest[:2]}/{digest[2:]}"
 
-    def problem(self, digest: str, *, read: bool = False, put_away: bool = True) -> Problem:
+    def problem(self, digest: str, *, read: bool = False, quarantine: bool = True) -> Problem:
         """What is wrong with an object.
 
         Args:
             digest: its digest.
             read: whether to read it even when nobody has touched it.
-            put_away: whether a damaged one is to be in quarantine when this returns.
+            quarantine: whether a damaged one is to be in quarantine when this returns.
         """
         if self._session.active:
             self._session.lease((digest,))
@@ -88,7 +88,7 @@ class Objects:
         if self._is_intact(path, status, digest):
             self._unknown.add(digest)
             return ""
-        if put_away:
+        if quarantine:
             self._quarantine.move(path, f"object {digest} was damaged", name=digest, seen=status)
         return "damaged"
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from orun.core.serialization import Record, replace
+from orun.core.serialization import Record
 from orun.errors import StoreError
 from orun.fs.os_errors import quoted
 
@@ -19,8 +19,8 @@ _KINDS = {
 }
 
 
-class Found(Record, frozen=True, order=True):
-    """A file of a folder: posix path in it, where its content is, whether it is executable or only a link."""
+class OutputEntry(Record, frozen=True, order=True):
+    """A file of a folder: posix path in it, path of its content, whether it is executable or a link."""
 
     name: str
     path: str
@@ -28,20 +28,15 @@ class Found(Record, frozen=True, order=True):
     is_link: bool
 
 
-def scan(folder: Path, *, modes: bool = True) -> list[Found]:
-    """All files below a folder, sorted by name.
-
-    Args:
-        folder: the folder.
-        modes: whether its file system keeps which files are executable; else none counts as one, wherever it is made.
+def scan(folder: Path) -> list[OutputEntry]:
+    """Return all files below a folder, sorted by name.
 
     Raises:
         StoreError: for a link that does not lead to a file of the folder, a pipe, socket or device, and a name that is
             not Unicode.
     """
     real = os.path.realpath(folder)
-    found = sorted(_resolved(entry, str(folder), real) for entry in _files(str(folder)))
-    return found if modes else [replace(one, executable=False) for one in found]
+    return sorted(_resolve(entry, str(folder), real) for entry in _files(str(folder)))
 
 
 def _files(root: str) -> Iterator[os.DirEntry[str]]:
@@ -55,24 +50,24 @@ def _files(root: str) -> Iterator[os.DirEntry[str]]:
                     yield entry
 
 
-def _resolved(entry: os.DirEntry[str], root: str, real: str) -> Found:
+def _resolve(entry: os.DirEntry[str], root: str, real: str) -> OutputEntry:
     name = entry.path[len(root) + 1 :]
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise _refused(name, "its name is not Unicode", f"Rename it: ls -b {quoted(root)}") from error
+        raise _refusal(name, "its name is not Unicode", f"Rename it: ls -b {quoted(root)}") from error
     path = entry.path
     if entry.is_symlink():
         path = os.path.realpath(path)
         if not path.startswith(f"{real}/") or not os.path.isfile(path):
             why = f"it is a link to {os.readlink(entry.path)}, which is no file of the same folder"
-            raise _refused(name, why, "Leave a copy of the file instead of a link: cp -L")
+            raise _refusal(name, why, "Leave a copy of the file instead of a link: cp -L")
     mode = os.lstat(path).st_mode
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "no file")
-        raise _refused(name, f"it is {kind}", "Leave only files and folders in the output folder")
-    return Found(name, path, bool(mode & stat.S_IXUSR), entry.is_symlink())
+        raise _refusal(name, f"it is {kind}", "Leave only files and folders in the output folder")
+    return OutputEntry(name, path, bool(mode & stat.S_IXUSR), entry.is_symlink())
 
 
-def _refused(name: str, why: str, hint: str) -> StoreError:
+def _refusal(name: str, why: str, hint: str) -> StoreError:
     return StoreError(f"{name!r} cannot be stored", why=why, hint=hint)

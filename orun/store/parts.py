@@ -38,7 +38,7 @@ def assemble(root: Path, notices: list[str], *, read_only: bool = False) -> Part
     quarantine = Quarantine(root / "quarantine", notices, read_only=read_only)
     session, flushing = Session(root, read_only=read_only), Flushing()
     objects = Objects(str(root / "objects"), index, session, quarantine, flushing)
-    materializer = Materializer(objects, index)
+    materializer = Materializer(objects, index, session)
     return Parts(
         index=index,
         quarantine=quarantine,

@@ -1,9 +1,12 @@
-"""Digests of the user's own files and folders, read again only when they may have changed."""
+"""Digests of the user's own files and folders, which are read again only if they may have changed."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +14,12 @@ from pathlib import Path
 from orun.fs.digests import digest_bytes
 from orun.fs.observed_state import require_regular
 from orun.fs.os_errors import to_store_error
-from orun.fs.signatures import CLOCK, Signature, is_held_for_writing, keeps_inodes, read_steadily, signature_of
+from orun.fs.signatures import CLOCK, Signature, read_steadily, signature_of
+from orun.fs.traits import has_stable_inodes, is_local
 from orun.store.index import Index
+
+with contextlib.suppress(ModuleNotFoundError):  # Windows
+    import fcntl
 
 __all__ = ["Signature", "StatCache"]
 
@@ -21,28 +28,28 @@ _BYPRODUCTS = frozenset({"__pycache__"})  # Python writes it where it reads code
 
 
 class StatCache:
-    """Digests by content of files that others may change at any time.
+    """Digests of files that others may change at any time.
 
     Args:
-        index: what is known of files.
-        store: the folder of a store, which is no content of a folder around it.
+        index: digests by signature.
+        store: folder of a store, which does not count as content of a folder around it.
     """
 
     def __init__(self, index: Index, store: str | Path) -> None:
         self._index = index
         self._store = store
-        self._lasting: dict[int, bool] = {}  # device -> whether a signature means the same file to other processes
-        self._passing: dict[tuple[str, Signature], str] = {}  # digests of files of which it is not
+        self._stable: dict[int, bool] = {}  # device -> whether its inode numbers are stable
+        self._this_run: dict[tuple[str, Signature], str] = {}  # digests of files without a stable inode number
 
     def signature(self, path: str | Path) -> Signature | None:
-        """Device, inode, size, mtime and ctime (ns) of what `path` leads to; None when that is nothing to be seen."""
+        """Return device, inode, size, mtime and ctime (ns) of a path, links followed; None if it cannot be seen."""
         try:
             return signature_of(os.stat(path))
-        except OSError:  # nothing there, a name that no file can have, or a folder that nobody may enter
+        except OSError:  # nothing there, an impossible name, or a folder that nobody may enter
             return None
 
     def signatures(self, path: str | Path) -> dict[str, Signature | None]:
-        """The signature of a file, or of each file of a folder that counts in `digest_path`, by path.
+        """Return the signature of a file, or of each file of a folder that counts in `digest_path`, by path.
 
         Raises:
             StoreError: as `digest_path`.
@@ -55,44 +62,44 @@ class StatCache:
             raise to_store_error(error, f"read {path}", error.filename or path) from error
 
     def keeps_inodes(self, path: str | Path) -> bool:
-        """Whether a file there has the same number whenever its file system is mounted, or this host looks at it."""
-        return self._is_lasting(path, signature_of(os.stat(path)))
+        """Return whether a file there keeps its inode number."""
+        return self._has_stable_inodes(path, signature_of(os.stat(path)))
 
-    def is_same(self, path: str | Path, seen: Signature | None, now: Signature | None) -> bool:
-        """Whether a file is as it was seen: by its signature, without its number where those pass."""
-        if seen == now or seen is None or now is None:
-            return seen == now
-        return (seen[0], *seen[2:]) == (now[0], *now[2:]) and not self._is_lasting(path, now)
+    def is_same(self, path: str | Path, before: Signature | None, after: Signature | None) -> bool:
+        """Return whether a file is unchanged by its signatures; inode numbers count only if they are stable."""
+        if before == after or before is None or after is None:
+            return before == after
+        return (before[0], *before[2:]) == (after[0], *after[2:]) and not self._has_stable_inodes(path, after)
 
     def knows(self, signature: Signature) -> bool:
-        """Whether a file with this signature need not be read again to know its digest."""
-        return self._lasting.get(signature[0], True) and self._index.get(signature) is not None
+        """Return whether the digest of a file with this signature is known without reading it."""
+        return self._stable.get(signature[0], True) and self._index.get(signature) is not None
 
     def below(self, folder: str) -> Iterator[str]:
-        """The path of a folder and of every folder and file in it that counts in `digest_path`; OSError as there."""
+        """Yield the path of a folder and of every folder and file in it that counts in `digest_path`."""
         yield folder
         for path, _ in self._walk(folder):
             yield path
 
     def digest_file(self, path: str | Path) -> str:
-        """The BLAKE3 digest of the content of a regular file.
+        """Return the BLAKE3 digest of the content of a regular file.
 
         Raises:
-            OSError: when it is not there, is something else, cannot be read, or is written to all the time.
+            OSError: if it is missing, not a regular file, cannot be read, or changes while it is read.
         """
         signature = signature_of(require_regular(path))
-        lasting = self._is_lasting(path, signature)
-        known = self._index.get(signature) if lasting else self._passing.get((str(path), signature))
+        stable = self._has_stable_inodes(path, signature)
+        known = self._index.get(signature) if stable else self._this_run.get((str(path), signature))
         return known or self._read(path)
 
     def digest_path(self, path: str | Path) -> str:
-        """The digest of a file's content, or of the names and contents of a folder; empty when nothing is there.
+        """Return the digest of a file's content, or of the names and contents of a folder; empty if nothing is there.
 
-        Symbolic links are followed; of one that leads nowhere the name counts. Empty folders, `__pycache__` and the
-        store do not count.
+        Symbolic links are followed; a broken link counts by its name. Empty folders, `__pycache__` and the store do
+        not count.
 
         Raises:
-            StoreError: when something cannot be read, or a folder contains itself by a link.
+            StoreError: if something cannot be read, or a folder contains itself by a link.
         """
         try:
             return self._digest_folder(str(path)) if os.path.isdir(path) else self.digest_file(path)
@@ -108,14 +115,14 @@ class StatCache:
         return digest_bytes(b"folder\0" + os.fsencode("".join(lines)))
 
     def _digest_entry(self, path: str) -> str:
-        """The digest of a file of a folder; empty for a link that leads nowhere."""
+        """Return the digest of a file of a folder; empty for a broken link."""
         try:
             return self.digest_file(path)
         except FileNotFoundError:
             return ""
 
     def _read(self, path: str | Path) -> str:
-        """Read the file until nobody writes to it meanwhile."""
+        """Read a file until nobody writes to it meanwhile."""
         for _ in range(_ATTEMPTS):
             now, held = time.time_ns(), is_held_for_writing(path)
             reading = read_steadily(path)
@@ -126,19 +133,19 @@ class StatCache:
         raise OSError(errno.EBUSY, "Changes while it is read", str(path))
 
     def _put(self, path: str | Path, signature: Signature, digest: str) -> None:
-        if self._is_lasting(path, signature):
+        if self._has_stable_inodes(path, signature):
             self._index.put(signature, digest)
         else:
-            self._passing[str(path), signature] = digest
+            self._this_run[str(path), signature] = digest
 
-    def _is_lasting(self, path: str | Path, signature: Signature) -> bool:
+    def _has_stable_inodes(self, path: str | Path, signature: Signature) -> bool:
         device = signature[0]
-        if device not in self._lasting:
-            self._lasting[device] = keeps_inodes(path)
-        return self._lasting[device]
+        if device not in self._stable:
+            self._stable[device] = has_stable_inodes(path)
+        return self._stable[device]
 
     def _walk(self, root: str) -> Iterator[tuple[str, bool]]:
-        """The paths of all files and folders below a folder, and whether each is a folder."""
+        """Yield the paths of all files and folders below a folder, and whether each is a folder."""
         store = os.path.realpath(self._store)
         pending: list[tuple[str, tuple[str, ...]]] = [(root, (os.path.realpath(root),))]
         while pending:
@@ -155,3 +162,22 @@ class StatCache:
                         if real != store:
                             yield path, True
                             pending.append((path, (*ancestors, real)))
+
+
+def is_held_for_writing(path: str | Path) -> bool:
+    """Return whether a process has a file open for writing, if Linux tells (it does for one's own files).
+
+    A process that has mapped the file may change it without a trace: only its first write to a page changes the times.
+    Network file systems refuse the lease for other reasons: there the answer is not known.
+    """
+    if sys.platform != "linux":
+        return False
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # sent when the lease is broken; ignored by default
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN and is_local(path)
+    finally:
+        os.close(descriptor)
+    return False

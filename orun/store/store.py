@@ -13,7 +13,7 @@ from typing import Self
 from orun.errors import StoreError
 from orun.fs.locks import Lock, remove_free_locks
 from orun.fs.os_errors import convert_os_errors
-from orun.fs.signatures import is_local
+from orun.fs.traits import is_local, store_warning
 from orun.store.gc_candidates import GcCandidates
 from orun.store.integrity_snapshot import IntegritySnapshot, take_snapshot
 from orun.store.layout import PRIVATE, VERSION_FILE, prepare, require_known, safe_name
@@ -55,7 +55,10 @@ class Store:
             StoreError: when it cannot be made or read, or has a layout of another version.
         """
         (require_known if read_only else prepare)(root.absolute())
-        return cls(root.absolute(), read_only=read_only)
+        store = cls(root.absolute(), read_only=read_only)
+        if warning := "" if read_only else store_warning(store.root):
+            store.notices.append(warning)
+        return store
 
     def close(self) -> None:
         """Remove everything temporary of this object, scratch folders included, and let go of the index.
@@ -141,14 +144,14 @@ class Store:
         with self._os_errors("read from the store"):
             return self.parts.trees.get(digest)
 
-    def check(self, digest: str, *, put_away: bool = True) -> tuple[str, ...]:
+    def check(self, digest: str, *, quarantine: bool = True) -> tuple[str, ...]:
         """What is wrong with a tree and its files, one sentence each; nothing when all is there and intact.
 
         Files are read only when something has touched them. Damaged ones are put away and said in `notices`, unless
         they are to stay for who looks next.
         """
         with self._os_errors("read from the store"):
-            problems = self.parts.trees.check(digest, put_away=put_away)
+            problems = self.parts.trees.check(digest, quarantine=quarantine)
             self.parts.index.settle()
             return problems
 

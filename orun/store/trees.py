@@ -1,4 +1,4 @@
-"""Folders by content: a canonical list of their files, which is an object like any other.
+"""Trees: folders by content, each a canonical list of files that is an object like any other.
 
     {"files":[{"digest":"...","executable":false,"path":"model.onnx","size":12}],"hash":"blake3","tree":1}
 
@@ -16,7 +16,7 @@ from orun.errors import StoreError
 from orun.fs.digests import ALGORITHM, digest_bytes, digest_descriptor, is_digest
 from orun.store.checksummed_json import canonical
 from orun.store.objects import Objects
-from orun.store.outputs import Found, scan
+from orun.store.outputs import OutputEntry, scan
 from orun.store.records import Entry, Tree
 from orun.store.session_directory import Session
 
@@ -29,45 +29,51 @@ class Trees:
     def __init__(self, objects: Objects, session: Session) -> None:
         self._objects = objects
         self._session = session
-        self._known: dict[str, Tree] = {}
+        self._loaded: dict[str, Tree] = {}
 
     def add(self, folder: Path) -> Tree:
-        """Store a folder that nobody writes to any more; its files are moved out of it where they can be.
+        """Store a folder to which nobody writes any more. Its files are moved if possible, otherwise copied.
 
         Raises:
-            StoreError: when it holds what a tree cannot: see `outputs.scan`.
+            StoreError: if it holds a file that a tree cannot hold; see `outputs.scan`.
         """
-        found = scan(folder, modes=self._session.keeps_modes)
+        files = scan(folder)
         incoming = [
             self._objects.from_shared(file.path) if file.is_link else self._objects.from_output(file.path)
-            for file in found
+            for file in files
         ]
         entries = tuple(
-            Entry(file.name, one.size, one.digest, file.executable) for file, one in zip(found, incoming, strict=True)
+            Entry(file.name, content.size, content.digest, file.executable)
+            for file, content in zip(files, incoming, strict=True)
         )
         manifest = self._objects.from_bytes(encode(entries))
         self._objects.commit([*incoming, manifest])
         tree = Tree(manifest.digest, entries)
-        self._known[tree.digest] = tree
+        self._loaded[tree.digest] = tree
         return tree
 
     def describe(self, folder: Path) -> Tree:
-        """The tree that `add` would make of a folder; stores nothing."""
-        entries = tuple(_described(file) for file in scan(folder, modes=self._session.keeps_modes))
+        """Return the tree that `add` would make of a folder; stores nothing."""
+        entries = tuple(map(_describe, scan(folder)))
         return Tree(digest_bytes(encode(entries)), entries)
 
     def get(self, digest: str) -> Tree | None:
-        """The tree, or None when the list of its files is missing or damaged; the files are not looked at."""
-        return self._known.get(digest) or self._load(digest)
+        """Return a tree, or None if its list of files is missing or damaged. Does not look at the files."""
+        return self._loaded.get(digest) or self._load(digest)
 
-    def check(self, digest: str, *, put_away: bool = True) -> tuple[str, ...]:
-        """What is wrong with a tree and its files, one sentence each; damaged objects are put away if wanted."""
-        tree = None if self._objects.problem(digest, put_away=put_away) else self.get(digest)
+    def check(self, digest: str, *, quarantine: bool = True) -> tuple[str, ...]:
+        """Return the problems of a tree and its files, one sentence each.
+
+        Args:
+            digest: of the tree.
+            quarantine: move damaged objects to quarantine.
+        """
+        tree = None if self._objects.problem(digest, quarantine=quarantine) else self.get(digest)
         if tree is None:
             return ("its list of files is missing or was damaged",)
         if self._session.active:
             self._session.lease(tree.objects)
-        problems = ((entry.path, self._objects.problem(entry.digest, put_away=put_away)) for entry in tree.entries)
+        problems = ((entry.path, self._objects.problem(entry.digest, quarantine=quarantine)) for entry in tree.entries)
         texts = {"missing": "is missing from the store", "damaged": "was damaged in the store"}
         return tuple(f"{path} {texts[problem]}" for path, problem in problems if problem)
 
@@ -83,12 +89,12 @@ class Trees:
                 why=str(error),
                 hint="Name the digest of an artifact, not of one of its files: orun explain STAGE",
             ) from error
-        self._known[digest] = tree
+        self._loaded[digest] = tree
         return tree
 
 
 def encode(entries: tuple[Entry, ...]) -> bytes:
-    """The canonical list of the files of a tree, which must be sorted by path."""
+    """Return the canonical list of the files of a tree, which must be sorted by path."""
     files = [
         {"path": entry.path, "size": entry.size, "digest": entry.digest, "executable": entry.executable}
         for entry in entries
@@ -97,10 +103,10 @@ def encode(entries: tuple[Entry, ...]) -> bytes:
 
 
 def decode(data: bytes) -> tuple[Entry, ...]:
-    """The files of a tree.
+    """Return the files of a tree.
 
     Raises:
-        ValueError: when the bytes are not the canonical list of a tree, or one that could reach out of its folder.
+        ValueError: if the bytes are not a canonical list of files, or name a path outside of their folder.
     """
     try:
         content = json.loads(data)
@@ -124,7 +130,7 @@ def parents(path: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _described(file: Found) -> Entry:
+def _describe(file: OutputEntry) -> Entry:
     with open(file.path, "rb", buffering=0) as content:
         size, digest = os.fstat(content.fileno()).st_size, digest_descriptor(content.fileno())
     return Entry(file.name, size, digest, file.executable)

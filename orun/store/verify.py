@@ -43,7 +43,7 @@ def verify(store: Store) -> Verified:
         records = [action for _, _, action in store.parts.actions.all()]
         list(store.parts.actions.pointers())
         store.parts.index.flush()
-    problems = [notice for notice in store.drain_notices() if notice != store.parts.index.refusal]  # no damage
+    problems = [notice for notice in store.drain_notices() if notice != store.parts.index.problem]  # no damage
     for action in records:
         where = f"{action.pipeline}/{action.stage}"
         problems += (f"the artifact of {where}: {problem}" for problem in store.check(action.tree))

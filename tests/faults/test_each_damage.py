@@ -76,7 +76,7 @@ def test_the_index(text: Rig, damage: str) -> None:
     def index(rig: Rig) -> Path:
         for note in rig.store.glob("index/run-*"):
             delete(note, Random())
-        return rig.store / "index" / "1.sqlite"
+        return rig.store / "index" / "signatures.sqlite"
 
     ended = hit(text, index, damage)
     assert reasons(ended) == {}

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from orun.fs.durable import sync_folders
-from orun.store.outputs import scan
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder that cannot be flushed")
@@ -20,10 +19,3 @@ def test_folders_that_cannot_be_flushed(tmp_path: Path) -> None:
         os.fsync(descriptor)
     os.close(descriptor)
     sync_folders([str(tmp_path), "/proc"])
-
-
-def test_where_every_file_is_executable_none_counts_as_one(tmp_path: Path) -> None:
-    (tmp_path / "run").touch(0o755)
-    (tmp_path / "data").touch(0o644)
-    assert [(one.name, one.executable) for one in scan(tmp_path)] == [("data", False), ("run", True)]
-    assert [(one.name, one.executable) for one in scan(tmp_path, modes=False)] == [("data", False), ("run", False)]

@@ -1,4 +1,4 @@
-"""A folder as a remote, on a file system where no file can have two names."""
+"""A folder as a remote, on a file system without hard links: it cannot be written to."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ import sys
 from orun.store.object_storage import Bucket, DeniedError, UnreachableError
 
 bucket = Bucket(sys.argv[1])
-print(bucket.put_if_absent("a/b", b"first"), bucket.put_if_absent("a/b", b"second"), bucket.read("a/b", 9))
+try:
+    bucket.put_if_absent("a/b", b"first")
+except (DeniedError, UnreachableError) as error:
+    print(type(error).__name__, bucket.read("a/b", 9))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded")
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_what_is_put_where_nothing_is(tmp_path: Path, error: int) -> None:
+def test_no_record_is_written_without_hard_links(tmp_path: Path, error: int) -> None:
     failing = Failing.make(tmp_path, tmp_path / "bucket")
     failing.set(Fault("link", "all", 1, error, "from then on"))
     told = subprocess.run(
@@ -33,6 +36,5 @@ def test_what_is_put_where_nothing_is(tmp_path: Path, error: int) -> None:
         text=True,
         check=False,
     )
-    assert (told.stdout, told.stderr) == ("True False b'first'\n", "")
-    assert failing.counts()["link", "all"] == 2
-    assert [path.name for path in (tmp_path / "bucket" / "a").iterdir()] == ["b"]
+    assert told.stderr == ""
+    assert told.stdout in ("DeniedError None\n", "UnreachableError None\n")

@@ -91,7 +91,7 @@ def test_everything_may_go(closed: Store) -> None:
     assert list((closed.root / "actions").glob("*/*")) == []
     assert sorted(path.name for path in (closed.root / "tmp").iterdir()) == []
     assert closed.drain_notices() == []
-    with contextlib.closing(sqlite3.connect(closed.root / "index" / "1.sqlite")) as index:
+    with contextlib.closing(sqlite3.connect(closed.root / "index" / "signatures.sqlite")) as index:
         assert index.execute("SELECT * FROM seen").fetchall() == []
     assert collect(closed, NOTHING) == Collected((), 0, 0, 0, 0)
 

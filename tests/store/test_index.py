@@ -98,7 +98,7 @@ def test_a_deleted_index_is_made_again(folder: Path) -> None:
 
 def test_a_flipped_bit_in_a_row_makes_it_unknown(folder: Path) -> None:
     write(folder, FILE)
-    with sqlite3.connect(folder / "1.sqlite") as database:
+    with sqlite3.connect(folder / "signatures.sqlite") as database:
         database.execute("UPDATE seen SET record = replace(record, 'dddd', 'dddf')")
     database.close()
     index, notices = opened(folder)
@@ -107,23 +107,23 @@ def test_a_flipped_bit_in_a_row_makes_it_unknown(folder: Path) -> None:
     index.close()
 
 
-def test_a_file_that_is_no_database_is_left_for_a_new_one(folder: Path) -> None:
+def test_a_file_that_is_no_database_is_deleted(folder: Path) -> None:
     folder.mkdir()
-    (folder / "1.sqlite").write_bytes(b"garbage " * 1000)
+    (folder / "signatures.sqlite").write_bytes(b"garbage " * 1000)
     index, notices = opened(folder)
     assert index.get(FILE) is None
     assert notices == [f"the index in {folder} was damaged (file is not a database) and was begun anew"]
     index.put(FILE, DIGEST)
     index.close()
-    assert [path.name for path in folder.iterdir()] == ["2.sqlite"]
+    assert [path.name for path in folder.iterdir()] == ["signatures.sqlite"]
     index, notices = opened(folder)
     assert (index.get(FILE), notices) == (DIGEST, [])
     index.close()
 
 
-def test_a_database_of_another_shape_is_left_for_a_new_one(folder: Path) -> None:
+def test_a_database_of_another_shape_is_deleted(folder: Path) -> None:
     folder.mkdir()
-    with sqlite3.connect(folder / "1.sqlite") as database:
+    with sqlite3.connect(folder / "signatures.sqlite") as database:
         database.execute("CREATE TABLE seen (other TEXT)")
     database.close()
     index, notices = opened(folder)
@@ -140,7 +140,7 @@ def test_no_damage_to_the_database_gives_a_wrong_digest(folder: Path, seed: int)
     chance = random.Random(seed)
     signatures: list[Signature] = [(1, number, 3, 4, 5) for number in range(300)]
     write(folder, *signatures)
-    path = folder / "1.sqlite"
+    path = folder / "signatures.sqlite"
     data = bytearray(path.read_bytes())
     for _ in range(chance.choice([1, 10, 1000])):
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
@@ -162,8 +162,30 @@ def test_no_damage_to_the_database_gives_a_wrong_digest(folder: Path, seed: int)
     last.close()
 
 
+def test_a_process_that_has_the_damaged_database_open_does_no_harm_to_the_new_one(folder: Path) -> None:
+    """SQLite removes a log by its name: at worst the index is begun anew once more."""
+    write(folder, FILE)
+    old, _ = opened(folder)
+    assert old.get(OTHER) is None
+    (folder / "signatures.sqlite").write_bytes(b"garbage " * 1000)
+    new, notices = opened(folder)
+    assert new.get(FILE) is None
+    new.put(FILE, DIGEST)
+    new.flush()
+    assert notices == [f"the index in {folder} was damaged (file is not a database) and was begun anew"]
+    old.put(OTHER, DIGEST)
+    old.close()
+    assert new.get(OTHER) in {DIGEST, None}
+    new.close()
+    write(folder, OTHER)
+    last, notices = opened(folder)
+    assert last.get(FILE) in {DIGEST, None}
+    assert (last.get(OTHER), notices) == (DIGEST, [])
+    last.close()
+
+
 def test_an_index_that_cannot_be_opened_is_done_without(folder: Path) -> None:
-    (folder / "1.sqlite").mkdir(parents=True)
+    (folder / "signatures.sqlite").mkdir(parents=True)
     index, notices = opened(folder)
     assert index.get(FILE) is None
     index.put(FILE, DIGEST)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from orun.fs import signatures
+from orun.fs import traits
 from orun.fs.observed_state import listing_digest
 from orun.fs.signatures import signature_of
 from orun.store import Store, integrity_snapshot
@@ -42,7 +42,7 @@ def test_a_folder_whose_names_are_not_new_is_known_by_its_times(store: Store, mo
     folders = {str(path): signature_of(path.stat()) for path in (out, out / "sub")}
     assert (old.files, old.folders) == ({**new.files, **folders}, {})
     assert folders.keys() == new.folders.keys()
-    monkeypatch.setattr(signatures, "_file_system", lambda _descriptor: "fuse.s3fs")  # which makes up times of folders
+    monkeypatch.setattr(traits, "filesystem_type", lambda _path: "fuse.s3fs")  # which makes up times of folders
     assert store.take_snapshot("p", {"s": digest}) == new
 
 

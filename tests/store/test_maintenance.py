@@ -33,6 +33,22 @@ def test_pins_come_back(store: Store) -> None:
     assert str(caught.value) == "there is no pin 'v1'\n  pins: v0\n  hint: orun store pins"
 
 
+def test_a_pin_whose_name_differs_in_case_alone_is_refused_where_no_case_counts(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = add(store, {"a": b"1"})
+    pin(store, "Best", tree)
+    monkeypatch.setitem(store.__dict__, "ignores_case", True)
+    (store.root / "pins" / "best.json").symlink_to("Best.json")  # as such a file system shows it
+    with pytest.raises(UsageError) as caught:
+        pin(store, "best", tree)
+    assert str(caught.value) == (
+        "there is a pin 'Best' already\n"
+        f"  no case counts in names in {store.root}\n"
+        "  hint: Choose another name: orun store pin NAME ARTIFACT"
+    )
+
+
 def test_only_what_is_whole_is_pinned(store: Store) -> None:
     tree = add(store, {"model.onnx": b"1"})
     object_path(store, blake3(b"1").hexdigest()).unlink()
@@ -52,10 +68,10 @@ def test_an_index_that_cannot_be_opened_is_no_damage(store: Store) -> None:
     store.close()
     for path in (store.root / "index").iterdir():
         path.unlink()
-    (store.root / "index" / "1.sqlite").mkdir()
+    (store.root / "index" / "signatures.sqlite").mkdir()
     other = Store.open(store.root)
     assert verify(other).problems == ()
-    assert other.parts.index.refusal != ""
+    assert other.parts.index.problem != ""
 
 
 @needs_proc

@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,18 +82,6 @@ def test_a_file_that_cannot_be_shared_now_is_linked(
     placed = (tmp_path / "placed" / "a.bin").stat()
     assert placed.st_ino == object_path(store, blake3(b"one").hexdigest()).stat().st_ino
     assert content(tmp_path / "placed") == FILES
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this call")
-def test_what_a_reflink_is_refused_with_otherwise_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr("fcntl.ioctl", refuse)
-    (tmp_path / "source").write_bytes(b"one")
-    with pytest.raises(OSError, match="Input/output error"):
-        reflink(str(tmp_path / "source"), str(tmp_path / "target"), READ_ONLY)
-    assert not (tmp_path / "target").exists()
 
 
 def test_external_data_of_a_model_has_one_hard_link(store: Store, tmp_path: Path) -> None:

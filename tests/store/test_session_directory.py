@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.store import Store, session_directory
+from orun.store import Store
 from orun.store.session_directory import live_leases, sweep
 from tests.store.support import add, content, fill, forks, in_child, needs_proc
 
@@ -175,47 +175,3 @@ def test_a_forked_child_has_a_session_of_its_own(store: Store) -> None:
     assert mine.is_dir()
     store.sweep()
     assert names(store) == [mine.parent.name]
-
-
-@pytest.fixture
-def elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scratch folder of a process that another kernel runs, whose locks are not seen here."""
-    with monkeypatch.context() as patch:
-        patch.setattr(session_directory, "system", lambda: "0123456789abcdef")
-        other = Store.open(store.root)
-        folder = fill(other.make_session_folder("int8"), {"a": b"1", "b": b"2"})
-    other.parts.session._begun[1].forget()  # type: ignore[index]  # as if it were held elsewhere
-    return folder
-
-
-def test_what_another_system_has_begun_stays_for_a_day(store: Store, elsewhere: Path) -> None:
-    """A host and a virtual machine share a folder, not its locks: one had swept the outputs of the other's stages."""
-    store.sweep()
-    assert sorted(content(elsewhere)) == ["a", "b"]
-    os.utime(elsewhere.parent / "lease", (0, 0))
-    store.sweep()
-    assert names(store) == []
-
-
-@pytest.mark.parametrize(
-    "same", [slice(8), slice(8, 16)], ids=["this kernel", "this machine before it was booted anew"]
-)
-def test_what_died_on_this_system_goes(
-    store: Store, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, same: slice
-) -> None:
-    known = "0123456789abcdef"[same]
-    monkeypatch.setattr(
-        session_directory, "system", lambda: known.rjust(16, "0") if same.start else known.ljust(16, "0")
-    )
-    assert elsewhere.exists()
-    store.sweep()
-    assert names(store) == []
-
-
-def test_what_is_swept_goes_as_a_whole(store: Store, elsewhere: Path) -> None:
-    """Half of it, found by an owner who lives after all, had been stored as the output of a stage."""
-    os.utime(elsewhere.parent / "lease", (0, 0))
-    there: list[bool] = []
-    sweep(store.root / "tmp", lambda path: there.append(elsewhere.exists()) or store.discard(Path(path)))  # type: ignore[func-returns-value]
-    assert there
-    assert not any(there)

@@ -13,7 +13,7 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
-from orun.fs import signatures
+from orun.fs import traits
 from orun.fs.signatures import signature_of
 from orun.store import Store, stat_cache
 from tests.store.support import bytes_read, fill, needs_proc
@@ -90,7 +90,7 @@ def test_where_inodes_are_numbered_anew_nothing_is_known_to_the_next_process(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Two files of one size and time that were swapped may have each other's signatures when they are mounted again."""
-    monkeypatch.setattr(signatures, "_file_system", lambda _descriptor: kind)
+    monkeypatch.setattr(traits, "filesystem_type", lambda _path: kind)
     path = tmp_path / "data.bin"
     path.write_bytes(BIG)
     later(monkeypatch, 3)
@@ -159,9 +159,8 @@ def test_a_network_that_gives_no_leases_does_not_have_its_files_read_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NFS refuses them as if somebody wrote, wherever its server has not handed the file over."""
-    with Path("/proc/self/status").open() as file:
-        assert signatures._file_system(file.fileno()) == "proc"
-    monkeypatch.setattr(signatures, "LOCAL", frozenset({"proc"}))
+    assert traits.filesystem_type("/proc/self/status") == "proc"
+    monkeypatch.setattr(traits, "LOCAL", frozenset({"proc"}))
     path = tmp_path / "data.bin"
     path.write_bytes(b"one")
     later(monkeypatch, 3)
