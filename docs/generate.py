@@ -39,7 +39,7 @@ made from this log.
 
 STAGES = """\
 A stage names its kind with `uses`. `orun stages` prints this list, `orun stages KIND` one page. A kind can also be
-[a function of your own](../../custom-stages.md) or come with a package."""
+[a function of your own](../custom-stages.md) or come with a package."""
 FAMILIES = {
     "convert": "Convert: a model becomes ONNX",
     "check": "Check: can it be loaded, and where do its nodes run",

@@ -123,15 +123,18 @@ g (float[N,1,28,28] image) => (float[N,10] y) <float[784,10] w> { f = Flatten (i
 """
 RUN = {  # of each pipeline that is shown the stages that tests can afford: a latency takes a quiet machine and time
     ("README.md", "mine.yaml", "int8"): ["import", "simplify", "int8"],
-    ("pipeline.md", "trained.yaml", "release"): ["convert", "accuracy", "release"],
-    ("pipeline.md", "matrix.yaml", "release"): [
+    ("docs/reference/pipeline-file.md", "matrix.yaml", "release"): [
         "import",
         "int8[per_channel=true]",
         "size[per_channel=true]",
         "release",
     ],
-    ("moving.md", "from-olive.yaml", "release"): ["import", "int8", "accuracy", "release"],
-    ("gates.md", "release.yaml", "accuracy"): ["import", "int8", "accuracy", "simple"],
+    ("docs/how-to/convert-other.md", "sklearn.yaml", "convert"): ["convert"],
+    ("docs/how-to/quantize.md", "int8.yaml", "accuracy"): ["import", "int8", "accuracy"],
+    ("docs/how-to/publish.md", "published.yaml", "release"): ["import", "card", "release"],
+    ("docs/migrate/olive.md", "from-olive.yaml", "release"): ["import", "int8", "accuracy", "release"],
+    ("docs/reference/gates.md", "slices.yaml", "accuracy"): ["import", "int8", "accuracy", "simple"],
+    ("docs/tutorials/custom-stage.md", "counted.yaml", "count"): ["import", "count"],
 }
 
 
