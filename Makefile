@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 # compile orun anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bert test test-slow test-tables lint lock clean
+.PHONY: bert test test-slow test-tables lint docs lock clean
 
 bert: $(VENV)/ready
 	$(BIN)/orun pipelines/bert.yaml
@@ -28,6 +28,10 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site, in site/; `.venv/bin/zensical serve` shows it while you write.
+docs: $(VENV)/ready
+	$(BIN)/zensical build --strict
+
 # PyTorch goes first and by pip, so that the machine's own index decides between its CPU and CUDA builds.
 $(VENV)/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -41,4 +45,4 @@ lock:
 	uv pip compile --quiet pyproject.toml requirements.in --output-file requirements.lock
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache

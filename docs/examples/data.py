@@ -13,3 +13,8 @@ def examples() -> Dataset:
 def calibration() -> Dataset:
     """Other images, to measure ranges on."""
     return Dataset({"image": np.random.default_rng(1).random((128, 1, 28, 28), dtype=np.float32)})
+
+
+def labelled() -> Dataset:
+    """The images to judge a model on, with a label each."""
+    return Dataset(examples().inputs, labels=np.arange(64) % 10)

@@ -21,7 +21,8 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# ([\w./-]+\.(?:yaml|py|toml))\n")
-COMMAND = re.compile(r"`(orun(?: [^`\n]*)?)`|^(?:\$ )?(orun .*?)(?:  #.*)?$", re.MULTILINE)
+INLINE = re.compile(r"`(orun(?: [^`\n]*)?)`")
+SHELL = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )?(orun .*?)(?:  +#.*| \|\|.*)?$", re.MULTILINE)  # in a block of a shell
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -65,21 +66,25 @@ def test_every_verb_option_and_argument_explains_itself() -> None:
                 assert parameter.human_readable_name.strip("[].").upper() in command.help
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_every_pipeline_of_a_page_is_good(page: Path, tmp_path: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for language, content in BLOCK.findall(text):
+def lay_out(page: Path, folder: Path) -> None:
+    """Write the named files of a page into a folder, beside the models and code of the examples."""
+    for language, content in BLOCK.findall(page.read_text(encoding="utf-8")):
         named = NAMED.match(content)
         assert named or language != "yaml", f"a YAML block does not begin with its file's name:\n{content}"
         if named:
-            target = tmp_path / named[1]
+            target = folder / named[1]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(content, encoding="utf-8")
     for file in (DOCS / "examples").glob("*.py"):
-        if not (tmp_path / file.name).exists():
-            shutil.copy(file, tmp_path)
+        if not (folder / file.name).exists():
+            shutil.copy(file, folder)
     for model in ("model.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras"):
-        (tmp_path / model).touch()
+        (folder / model).touch()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_pipeline_of_a_page_is_good(page: Path, tmp_path: Path) -> None:
+    lay_out(page, tmp_path)
     for file in sorted(tmp_path.glob("*.yaml")):
         assert orun.load(file).stages
     for file in sorted(tmp_path.rglob("*.py")):
@@ -89,8 +94,9 @@ def test_every_pipeline_of_a_page_is_good(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_command_of_a_page_is_one(page: Path) -> None:
     verbs = dict(generator().verbs())
-    for matched in COMMAND.finditer(page.read_text(encoding="utf-8")):
-        line = matched[1] or matched[2]
+    text = page.read_text(encoding="utf-8")
+    blocks = [content for language, content in BLOCK.findall(text) if language in ("sh", "text")]
+    for line in [*INLINE.findall(BLOCK.sub("", text)), *(line for block in blocks for line in SHELL.findall(block))]:
         words = shlex.split(line.split(" | ")[0].split(" > ")[0])[1:]
         if not words or words[0].startswith("_") or words[0] in ("--help", "--version"):
             continue
@@ -111,7 +117,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
         assert target.exists(), link
-        if anchor:
+        if anchor and not anchor.startswith("orun."):  # those are made of docstrings, and looked at in the site
             headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
             anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor in anchors, link
@@ -140,12 +146,8 @@ RUN = {  # of each pipeline that is shown the stages that tests can afford: a la
 
 @pytest.mark.parametrize(("page", "file", "to"), RUN)
 def test_pipelines_of_a_page_run_as_shown(page: str, file: str, to: str, tmp_path: Path) -> None:
-    (text,) = (one.read_text(encoding="utf-8") for one in PAGES if one.name == page)
-    for _, content in BLOCK.findall(text):
-        if named := NAMED.match(content):
-            (tmp_path / named[1]).write_text(content, encoding="utf-8")
+    lay_out(ROOT / page, tmp_path)
     write_model(tmp_path / "model.onnx")
-    write_flowers(tmp_path / "flowers.csv")
     result = orun.run(tmp_path / file, to=[to], store=tmp_path / "store")
     assert {stage.stage: stage.outcome for stage in result.stages} == dict.fromkeys(RUN[page, file, to], "built")
 
@@ -162,23 +164,10 @@ def write_model(path: Path) -> None:
     onnx.save(model, path)
 
 
-def write_flowers(path: Path) -> None:
-    """The irises, in an order of chance: four measurements and the species in each row."""
-    import numpy as np
-    from sklearn.datasets import load_iris
-
-    values, species = load_iris(return_X_y=True)
-    table = np.column_stack([values, species])
-    np.savetxt(path, np.random.default_rng(0).permutation(table), delimiter=",")
-
-
 def test_the_stage_of_ones_own_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import onnx
 
-    for _, content in BLOCK.findall((ROOT / "docs" / "custom-stages.md").read_text(encoding="utf-8")):
-        named = NAMED.match(content)
-        if named and "/" not in named[1]:
-            (tmp_path / named[1]).write_text(content, encoding="utf-8")
+    lay_out(DOCS / "reference" / "custom-stages.md", tmp_path)
     header = '<ir_version: 8, opset_import: ["" : 17]> '
     weights = "<float[2,2] w = {1, 2, 3, 4}>"
     graph = f"{header}g (float[N,2] x) => (float[N,2] y) {weights} {{ y = MatMul(x, w) }}"

@@ -60,13 +60,13 @@ class Tab:
             self.ask(f"{domain}.enable")
         return self
 
-    def show(self, path: Path, width: int = 1280, scheme: Literal["light", "dark"] = "light", media: str = "") -> None:
-        """Load a file in a page of that width."""
+    def show(self, page: Path | str, width: int = 1280, scheme: Literal["light", "dark"] = "light", media: str = "") -> None:
+        """Load a file, or what is at an address, in a page of that width."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.ask("Emulation.setEmulatedMedia", media=media, features=features)
         self._events.clear()
-        self.ask("Page.navigate", url=path.as_uri())
+        self.ask("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._read()
 

@@ -1,0 +1,1 @@
+"""The stage library: `uses: quantize/static` is `stages/quantize/static.py`."""
