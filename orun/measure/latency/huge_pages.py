@@ -2,7 +2,7 @@
 
 The place of a model's weights in physical memory is chance, and a process keeps it. Neighbouring 4 KiB pages share a
 TLB entry; pages of the same cache sets displace one another. Two processes of one model therefore differ by 1 to 2 %,
-more than many regressions. On 2 MiB pages they hardly differ (docs/gates.md has the figures).
+more than many regressions. On 2 MiB pages they hardly differ (docs/explanation/statistics.md has the figures).
 """
 
 from __future__ import annotations

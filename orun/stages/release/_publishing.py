@@ -69,7 +69,7 @@ def _require_no_secrets(to: str) -> None:
         raise UsageError(
             f"`to` must not hold credentials or a query: {address.scheme}://...",
             why="what the pipeline file says is stored with its results",
-            hint="credentials come from the environment, as each place has them; see docs/stages.md",
+            hint="credentials come from the environment, as each place has them; orun stages release/publish",
         )
 
 

@@ -301,7 +301,7 @@ def test_secrets_in_an_url_are_refused_and_not_shown(tmp_path: Path, bundle: Pat
     assert str(caught.value) == (
         f"`to` must not hold credentials or a query: {scheme}://...\n"
         "  what the pipeline file says is stored with its results\n"
-        "  hint: credentials come from the environment, as each place has them; see docs/stages.md"
+        "  hint: credentials come from the environment, as each place has them; orun stages release/publish"
     )
 
 
