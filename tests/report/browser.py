@@ -60,7 +60,9 @@ class Tab:
             self.ask(f"{domain}.enable")
         return self
 
-    def show(self, page: Path | str, width: int = 1280, scheme: Literal["light", "dark"] = "light", media: str = "") -> None:
+    def show(
+        self, page: Path | str, width: int = 1280, scheme: Literal["light", "dark"] = "light", media: str = ""
+    ) -> None:
         """Load a file, or what is at an address, in a page of that width."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
