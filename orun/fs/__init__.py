@@ -1,1 +1,1 @@
-"""Files and folders: durable writes, and files that commands write where the user says."""
+"""Files and folders: locks, durable writes, signatures, digests, traits of file systems, errors of the system."""

@@ -1,4 +1,4 @@
-"""BLAKE3 of bytes and files: the only hash of layout 1 of the store (see `layout.py`)."""
+"""BLAKE3 digests of bytes and files, the only hash of the store's layout 1 (see `store/layout.py`)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from orun.fs.durable import write_all
 ALGORITHM = "blake3"
 LENGTH = 64  # hexadecimal digits
 
-# Files are read, not mapped: that takes a third more time, but a mapped file that someone truncates, or whose disk
-# fails, kills the process (SIGBUS).
+# Files are read, not mapped. That takes a third more time, but a mapped file that is truncated kills the process.
 _CHUNK = 1 << 20
-_LINE = 64  # bytes: of a processor's cache
-_FEW = 3  # cores with which threads save no time, and take a third more of the CPU's: reading is what limits
+_CACHE_LINE = 64  # bytes
+_FEW_CORES = 3  # up to here reading limits: threads save no time and cost a third more CPU
 
 
 def digest_bytes(data: bytes) -> str:
-    """The BLAKE3 digest of `data`, 64 hexadecimal digits."""
+    """Return the BLAKE3 digest of bytes, 64 hexadecimal digits."""
     return blake3(data).hexdigest()
 
 
 def digest_descriptor(source: int, copy_to: int | None = None) -> str:
-    """The digest of what is left to read from a file descriptor, written to another one on the way when asked."""
+    """Return the digest of the rest of an open file, and copy it to another descriptor if there is one."""
     size = os.fstat(source).st_size
     chunk: bytes | memoryview = os.read(source, min(_CHUNK, size + 1))
-    more = len(chunk) != size  # less than there is may come at a time, as it does from some network file systems
-    hasher = blake3(chunk, max_threads=_threads() if more else 1)  # threads pay only then
+    more = len(chunk) != size  # some network file systems return less than is there
+    hasher = blake3(chunk, max_threads=_threads() if more else 1)
     if copy_to is not None:
         write_all(copy_to, chunk)
     buffer = _buffer() if more else memoryview(b"")
@@ -42,27 +41,27 @@ def digest_descriptor(source: int, copy_to: int | None = None) -> str:
 
 
 def _buffer() -> memoryview:
-    """Memory to read into that does not begin within 32 bytes of a page, as what malloc gives of this size does.
+    """Return a buffer that does not start within the first 32 bytes of a page, as one from malloc would.
 
-    AMD's Zen 3 copies to there at a fifth of its speed, and 1 GiB took twice the time to read and digest.
+    AMD's Zen 3 copies to such an address at a fifth of its speed: reading and digesting 1 GiB took twice the time.
     See https://xuanwo.io/2023/04-rust-std-fs-slower-than-python/.
     """
-    import mmap  # not for small files
+    import mmap  # not needed for small files
 
     try:
-        pages = mmap.mmap(-1, _CHUNK + _LINE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:  # as everything else that asks for memory has it
+        pages = mmap.mmap(-1, _CHUNK + _CACHE_LINE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
         raise MemoryError from error
-    return memoryview(pages)[_LINE:]
+    return memoryview(pages)[_CACHE_LINE:]
 
 
 def is_digest(text: object) -> bool:
-    """Whether `text` has the form of a digest."""
+    """Return whether a value has the form of a digest."""
     return isinstance(text, str) and len(text) == LENGTH and not text.strip("0123456789abcdef")
 
 
 @functools.cache
 def _threads() -> int:
-    """How many are of use with the cores that this process has."""
+    """Return the number of threads that are useful on the cores of this process."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, 8) if usable > _FEW else 1
+    return min(usable, 8) if usable > _FEW_CORES else 1

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after a power cut: temp, fsync, rename, fsync of the folder."""
+"""Durable writes, all or nothing even after a power cut: temporary file, fsync, rename, fsync of the folder."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from contextlib import contextmanager, suppress
 
 READ_ONLY = 0o444
 _NO_MODES = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
-_NO_SYNC = (errno.EINVAL, *_NO_MODES)  # of folders: SMB, and shared folders of virtual machines
+_NO_SYNC = (errno.EINVAL, *_NO_MODES)  # of folders on SMB, and on shared folders of virtual machines
 
 
 def write_file(path: str, data: bytes, mode: int | None = 0o644, *, sync: bool = True) -> None:
-    """Write a new file; with `sync`, the disk has it by then, though its name may be lost (see `sync_folders`)."""
+    """Write a new file. With `sync` its content is on the disk afterwards; for its name see `sync_folders`."""
     with new_file(path, mode, sync=sync) as descriptor:
         write_all(descriptor, data)
 
 
 @contextmanager
 def new_file(path: str, mode: int | None, *, sync: bool = True) -> Iterator[int]:
-    """The descriptor of a file that is made; on the disk when the block ends if `sync`, removed when it fails.
+    """Create a file and yield its descriptor; the file is removed if the block fails.
 
-    Without a mode it gets the one of the umask.
+    Args:
+        path: of the file, which must not exist.
+        mode: of the file; that of the umask if None.
+        sync: have the content on the disk when the block ends.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
@@ -34,18 +37,18 @@ def new_file(path: str, mode: int | None, *, sync: bool = True) -> Iterator[int]
             if sync:
                 os.fsync(descriptor)
         finally:
-            os.close(descriptor)  # which network file systems may be the first to refuse
+            os.close(descriptor)  # may fail on network file systems
     except BaseException:
         os.unlink(path)
         raise
 
 
 def make_database(path: str) -> None:
-    """Make an empty file for SQLite, if there is none: it would keep the group out whatever the umask.
+    """Create an empty file for SQLite with the mode of the umask: SQLite itself would exclude the group.
 
-    One of this user's that may not be written to, as one that was restored from elsewhere, is put right.
+    An existing file of this user is made writable.
     """
-    with suppress(OSError):  # SQLite is to say what is wrong with it
+    with suppress(OSError):  # SQLite reports what is wrong
         with suppress(PermissionError):
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o666))
         if not os.access(path, os.R_OK | os.W_OK):
@@ -53,7 +56,7 @@ def make_database(path: str) -> None:
 
 
 def set_mode(file: int | str, mode: int) -> None:
-    """Give a file of our own a mode, where its file system has any: what it protects from are accidents."""
+    """Set the mode of a file of our own. Does nothing on a file system without modes: they only prevent accidents."""
     try:
         os.chmod(file, mode)
     except OSError as error:
@@ -62,24 +65,24 @@ def set_mode(file: int | str, mode: int) -> None:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write until nothing is left."""
+    """Write all of the data."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def replace_file(path: str, data: bytes, temporary: str, mode: int | None = 0o644, *, sync: bool = True) -> list[str]:
-    """Give a file a new content; whoever opens it sees the old one or the new one.
+    """Replace the content of a file; readers see the old content or the new one.
 
     Args:
-        path: the file.
+        path: of the file.
         data: its content.
-        temporary: a path on the same file system where nothing is, nor will be.
-        mode: of the file; that of the umask when None.
-        sync: whether the new content must outlive a power cut from now on; else either may be there then, or neither.
+        temporary: an unused path on the same file system.
+        mode: of the file; that of the umask if None.
+        sync: have the new content on the disk afterwards. Otherwise a power cut may leave old, new or no content.
 
     Returns:
-        The folders that got a new name in them.
+        The folders in which a name is new.
     """
     write_file(temporary, data, mode, sync=sync)
     folder = os.path.dirname(path)
@@ -87,7 +90,7 @@ def replace_file(path: str, data: bytes, temporary: str, mode: int | None = 0o64
         changed = make_folder(folder)
         try:
             os.rename(temporary, path)
-        except FileNotFoundError:  # a collection has just removed the empty folder
+        except FileNotFoundError:  # garbage collection has just removed the empty folder
             changed = make_folder(folder)
             os.rename(temporary, path)
     except BaseException:
@@ -100,7 +103,7 @@ def replace_file(path: str, data: bytes, temporary: str, mode: int | None = 0o64
 
 
 def write_anew(path: str, data: bytes) -> None:
-    """Write a file unless it is there; it is for good when this returns."""
+    """Write a file durably unless it exists."""
     temporary = f"{path}.{os.getpid()}-{os.urandom(6).hex()}"
     write_file(temporary, data)
     try:
@@ -113,7 +116,7 @@ def write_anew(path: str, data: bytes) -> None:
 
 
 def make_folder(path: str) -> list[str]:
-    """Make a folder and those above it that are missing; returns the folders that got a new name in them."""
+    """Make a folder with its missing parents; return the folders in which a name is new."""
     missing = path
     changed: list[str] = []
     while not os.path.isdir(missing):
@@ -125,7 +128,7 @@ def make_folder(path: str) -> list[str]:
 
 
 def sync_folders(folders: Iterable[str]) -> None:
-    """Wait until the disk has the names in these folders."""
+    """Flush the names in these folders to the disk."""
     for folder in sorted(set(folders)):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

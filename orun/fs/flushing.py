@@ -1,8 +1,8 @@
-"""When what is stored is made to reach the disk: each file as it is written, or those of a block in one go.
+"""Flushing of stored files to the disk: each as it is written, or all of a block at once.
 
-The first fsync of several files commits the names and sizes of all of them, so that the others cost little more than
-their content. One that the disk does not take is lost, whatever a later fsync says: the kernel shows its content until
-it needs the memory, and then what the disk has.
+The first fsync of several files commits the names and sizes of all, so the others cost little more than their content.
+A file whose fsync fails is lost, whatever a later fsync says: the kernel shows its content only until it needs the
+memory.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from orun.fs.durable import sync_folders
 
 
 class Flushing:
-    """Takes note of files and folders in a block `together`, at the end of which the disk has them."""
+    """Notes files and folders during a block `together`, and flushes them at its end."""
 
     def __init__(self) -> None:
         self.at_once = True
-        self._files: dict[str, bool] = {}  # and whether it is to go when the disk does not take it
+        self._files: dict[str, bool] = {}  # path -> whether to remove the file if it cannot be flushed
         self._folders: set[str] = set()
 
-    def file(self, path: str, *, sealed: bool = False) -> None:
-        """A file has its place now; it has been flushed if that is to be done at once.
+    def file(self, path: str, *, checksummed: bool = False) -> None:
+        """Note a new file; outside of a block its writer has flushed it already.
 
-        It is removed when the disk does not take it, unless it is `sealed`: then it shows by itself what became of it.
+        It is removed if it cannot be flushed, unless it is `checksummed` and so shows damage itself.
         """
         if not self.at_once:
-            self._files[path] = not sealed
+            self._files[path] = not checksummed
 
-    def again(self, path: str) -> None:
-        """A file has been in its place, and the disk may not have it; it stays, as others may rest on it."""
+    def existing(self, path: str) -> None:
+        """Flush a file that was there but may not be on the disk. It is never removed: others may rely on it."""
         if self.at_once:
-            _flush(path, lost=False)
+            _flush(path, remove=False)
         else:
             self._files[path] = False
 
     def folders(self, folders: Iterable[str]) -> None:
-        """Names in these folders are new."""
+        """Flush new names in folders."""
         if self.at_once:
             sync_folders(folders)
         else:
@@ -46,7 +46,7 @@ class Flushing:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """A block at the end of which everything that was stored in it is on the disk."""
+        """Flush everything that is stored during a block at its end."""
         self.at_once = False
         try:
             yield
@@ -55,18 +55,18 @@ class Flushing:
             files, folders = dict(self._files), set(self._folders)
             self._files.clear()
             self._folders.clear()
-            for path, lost in files.items():
-                _flush(path, lost=lost)
+            for path, remove in files.items():
+                _flush(path, remove=remove)
             sync_folders(folders)
 
 
-def _flush(path: str, *, lost: bool) -> None:
-    """Wait until the disk has a file; if it does not take it and all is `lost` then, the file is removed."""
+def _flush(path: str, *, remove: bool) -> None:
+    """Flush a file; if that fails, remove it if wanted."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError:
-        if lost:
+        if remove:
             os.unlink(path)
         raise
     finally:

@@ -1,8 +1,8 @@
-"""Locks between processes: held by the kernel, so that they end with their owner.
+"""Locks between processes, held by the kernel, so that they end with their owner.
 
-A process holds the lock of a key while it makes the result of that key. All orun processes of a machine share one
-more: stages hold it shared, a stage that measures time holds it alone. Who has it alone, or waits for that, says so in
-a file beside it, which is locked as long as it is true.
+A process holds the lock of a key while it makes the result of that key. All orun processes of a machine share the
+machine lock: stages hold it shared, a measurement holds it exclusively. The process of a measurement describes itself
+in a claim file, which it keeps locked.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from orun.fs.os_errors import convert_os_errors
 with contextlib.suppress(ModuleNotFoundError):  # Windows
     import fcntl
 
-STALE_SECONDS = 60.0  # that a host may take a file for there which another one has removed: NFS's `acdirmax`
-AGAIN_SECONDS = 0.05
-CLAIM = "orun-machine-claim-"  # then the id of the process, and a number
-LONGEST_CLAIM = 1 << 14  # bytes that are read of what another user may have written
-MACHINE = Path("/tmp")  # noqa: S108  (the one folder that all users share, whatever their TMPDIR says)
+STALE_SECONDS = 60.0  # for which a host may not know that another one removed a file: NFS's `acdirmax`
+RETRY_SECONDS = 0.05
+CLAIM = "orun-machine-claim-"  # prefix of a claim file; then process id and a number
+LONGEST_CLAIM = 1 << 14  # bytes to read of a file that another user may have written
+MACHINE = Path("/tmp")  # noqa: S108 - the one folder that all users share, whatever their TMPDIR
 
 
 class Lock:
-    """A lock on a file, exclusive or shared with other holders of the shared kind.
+    """Exclusive or shared lock on a file.
 
     Args:
-        path: the file, in a folder that is there.
-        exclusive: whether nobody else may hold it.
-        keep: whether the file stays when the lock is released; a shared one must stay.
-        create: whether the file is made when it is not there.
+        path: of the file, in an existing folder.
+        exclusive: nobody else may hold it.
+        keep: leave the file when the lock is released. A shared lock must.
+        create: create the file if it does not exist.
     """
 
     def __init__(self, path: str | Path, *, exclusive: bool = True, keep: bool = False, create: bool = True) -> None:
@@ -52,30 +52,30 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds it."""
+        """Whether this object holds the lock."""
         return self._descriptor is not None
 
     @property
     def descriptor(self) -> int:
-        """The open file of a held lock; ValueError when it is not held."""
+        """The open file of a held lock; ValueError if it is not held."""
         if self._descriptor is None:
             raise ValueError(f"the lock {self.path} is not held")
         return self._descriptor
 
     def try_acquire(self) -> bool:
-        """Take it if nobody is in the way; returns whether it is held now.
+        """Take the lock if it is free; return whether it is held.
 
         Raises:
-            StoreError: when the file cannot be opened.
+            StoreError: if the file cannot be opened.
         """
         with convert_os_errors("take a lock", self.path):
             return self.take(wait=False)
 
     def acquire(self, waiting: Callable[[], None] = lambda: None) -> None:
-        """Take it, and call `waiting` once before waiting for another holder; signals such as Ctrl-C get through.
+        """Take the lock; call `waiting` once before waiting for another holder. Signals interrupt the waiting.
 
         Raises:
-            StoreError: when the file cannot be opened.
+            StoreError: if the file cannot be opened.
         """
         if not self.try_acquire():
             waiting()
@@ -83,48 +83,48 @@ class Lock:
                 self.take(wait=True)
 
     def release(self) -> None:
-        """Let others have it; does nothing when it is not held. A file that cannot be removed is left to a sweep."""
+        """Release the lock if it is held. A file that cannot be removed is left to `remove_free_locks`."""
         if self._descriptor is None:
             return
         with contextlib.suppress(OSError):
-            if not self.keep and _is_file(self._descriptor, self.path):
+            if not self.keep and _names(self.path, self._descriptor):
                 os.unlink(self.path)
         self.forget()
 
     def forget(self) -> None:
-        """Close the file and leave it where it is."""
+        """Close the file without removing it."""
         if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None  # whatever is said of it, it is closed, and once
+            descriptor, self._descriptor = self._descriptor, None  # closed once, even if `close` fails
             _held.discard(self)
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
     def take(self, *, wait: bool) -> bool:
-        """As `try_acquire` or `acquire`, with the OSError of the operating system."""
+        """Take the lock as `acquire` or `try_acquire` do; raises OSError."""
         operation = (fcntl.LOCK_EX if self.exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
-        began = time.monotonic()
+        start = time.monotonic()
         while True:
             try:
                 return self._take(operation)
-            except OSError as error:  # another host has removed the file, which is not known here yet
-                if error.errno != errno.ESTALE or time.monotonic() > began + STALE_SECONDS:
+            except OSError as error:  # another host has removed the file
+                if error.errno != errno.ESTALE or time.monotonic() > start + STALE_SECONDS:
                     raise
-                time.sleep(AGAIN_SECONDS)
+                time.sleep(RETRY_SECONDS)
 
     def _take(self, operation: int) -> bool:
         while not self.held:
             descriptor = _open(self.path, create=self.create)
             try:
                 fcntl.flock(descriptor, operation)
-                theirs = not _is_file(descriptor, self.path)
+                removed = not _names(self.path, descriptor)
             except BlockingIOError:
                 os.close(descriptor)
                 return False
             except BaseException:
                 os.close(descriptor)
                 raise
-            if theirs:
-                os.close(descriptor)  # its last owner removed the file meanwhile: this lock excludes nobody
+            if removed:
+                os.close(descriptor)  # its last owner removed the file: this lock excludes nobody
             else:
                 self._descriptor = descriptor
                 _held.add(self)
@@ -143,15 +143,15 @@ class Lock:
 
 
 class MachineClaim(Record, frozen=True):
-    """Who has the machine alone, or waits for that.
+    """Description of a measurement that holds the machine lock, or waits for it.
 
     Attributes:
-        process: its id.
+        process: id of the process.
         project: folder of the project.
         pipeline: name of the pipeline.
         stage: id of the stage.
-        seconds: how long the stage took last time; None when that is not known.
-        since: when it got the machine, seconds since the epoch; None while it waits.
+        seconds: how long the stage took last time; None if not known.
+        since: when it got the lock, seconds since the epoch; None while it waits.
     """
 
     process: int
@@ -163,71 +163,71 @@ class MachineClaim(Record, frozen=True):
 
 
 class MachineLock:
-    """A try of this process to have the machine, alone or beside others.
+    """Lock of the machine for one stage, exclusive or shared.
 
-    Who wants it alone goes first: from the first try on, nobody new gets it shared.
+    Exclusive locks go first: from the first try on, no new shared lock is granted.
 
     Args:
-        exclusive: alone.
-        folder: where the lock files are.
-        claim: what others are told while it is held alone.
+        exclusive: hold the machine alone.
+        folder: of the lock files.
+        claim: shown to others while the machine is held exclusively.
     """
 
     def __init__(self, *, exclusive: bool, folder: Path, claim: MachineClaim | None = None) -> None:
-        # The turn is held while waiting to be alone; whoever shares only passes through it.
-        self._turn = Lock(f"{folder}/orun-machine-turn.lock", exclusive=exclusive, keep=True)
+        # An exclusive lock holds the entry while it waits; shared ones only pass through it.
+        self._entry = Lock(f"{folder}/orun-machine-turn.lock", exclusive=exclusive, keep=True)
         self._machine = Lock(f"{folder}/orun-machine.lock", exclusive=exclusive, keep=True)
-        self._beside = Lock(f"{folder}/orun-machine-beside.lock", keep=True)
+        self._short_stage = Lock(f"{folder}/orun-machine-beside.lock", keep=True)
         self._folder = folder
         self._claim = claim
-        self._claimed = Lock(f"{folder}/{CLAIM}{os.getpid()}-{next(_claims)}.lock")
+        self._claim_lock = Lock(f"{folder}/{CLAIM}{os.getpid()}-{next(_claims)}.lock")
 
     @property
     def held(self) -> bool:
-        """Whether this object holds it."""
-        return self._machine.held or self._beside.held
+        """Whether this object holds the machine."""
+        return self._machine.held or self._short_stage.held
 
     def try_acquire(self) -> bool:
-        """Take it if nobody is in the way; returns whether it is held now. To be called again until it is.
+        """Take the lock if it is free; return whether it is held. To be called until it is.
 
         Raises:
-            StoreError: when the lock files cannot be opened.
+            StoreError: if the lock files cannot be opened.
         """
         if self.held:
             return True
-        waited = self._turn.held
-        if not self._turn.try_acquire():
+        waited = self._entry.held
+        if not self._entry.try_acquire():
             return False
-        taken = self._machine.try_acquire()
-        if self._claim and (taken or not waited):
-            self._say(replace(self._claim, since=time.time() if taken else None))
-        if taken or not self._machine.exclusive:
-            self._turn.release()
-        return taken
+        acquired = self._machine.try_acquire()
+        if self._claim and (acquired or not waited):
+            self._write_claim(replace(self._claim, since=time.time() if acquired else None))
+        if acquired or not self._machine.exclusive:
+            self._entry.release()
+        return acquired
 
-    def try_beside(self) -> bool:
-        """Take a place beside whoever has it alone; one stage of all processes has it at a time.
+    def try_during_measurement(self) -> bool:
+        """Let a short stage run during a measurement. Of all processes one stage at a time may.
 
         Raises:
-            StoreError: when the lock file cannot be opened.
+            StoreError: if the lock file cannot be opened.
         """
-        return self._beside.try_acquire()
+        return self._short_stage.try_acquire()
 
     def claim(self) -> MachineClaim | None:
-        """Who has it alone or waits for that; None when nobody says so."""
-        claims = [claim for path in sorted(self._folder.glob(f"{CLAIM}*.lock")) if (claim := _claim_in(path))]
+        """Return the claim of the measurement that holds the machine, or else waits for it; None if there is none."""
+        claims = [claim for path in sorted(self._folder.glob(f"{CLAIM}*.lock")) if (claim := _read_claim(path))]
         return max(claims, key=lambda claim: claim.since is not None, default=None)
 
     def release(self) -> None:
-        """Give it back, or give up waiting for it; does nothing when neither is the case."""
-        for lock in (self._claimed, self._beside, self._turn, self._machine):
+        """Release the machine, or stop waiting for it."""
+        for lock in (self._claim_lock, self._short_stage, self._entry, self._machine):
             lock.release()
 
-    def _say(self, claim: MachineClaim) -> None:
-        with contextlib.suppress(OSError):  # a full disk: those who wait are told less
-            self._claimed.take(wait=True)
-            os.ftruncate(self._claimed.descriptor, 0)
-            os.pwrite(self._claimed.descriptor, to_json(encode(claim)), 0)
+    def _write_claim(self, claim: MachineClaim) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the claim only informs others
+            self._claim_lock.take(wait=True)
+            os.ftruncate(self._claim_lock.descriptor, 0)
+            os.pwrite(self._claim_lock.descriptor, to_json(encode(claim)), 0)
 
     def __enter__(self) -> Self:
         return self
@@ -239,22 +239,22 @@ class MachineLock:
 
 
 def machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineLock:
-    """The lock of this machine, for every user and every orun process on it; not yet tried.
+    """Return the lock of this machine, which all users and orun processes share; it is not taken yet.
 
     Args:
-        exclusive: alone.
-        claim: what others are told while it is held alone.
+        exclusive: hold the machine alone.
+        claim: shown to others while the machine is held exclusively.
 
     Raises:
-        StoreError: when there is no folder for it.
+        StoreError: if there is no folder for its files.
     """
-    return MachineLock(exclusive=exclusive, folder=_machine(), claim=claim if exclusive else None)
+    return MachineLock(exclusive=exclusive, folder=_machine_folder(), claim=claim if exclusive else None)
 
 
-def _claim_in(path: Path) -> MachineClaim | None:
-    """What a file says of who has the machine; None when its owner has died, or it is no such file."""
+def _read_claim(path: Path) -> MachineClaim | None:
+    """Return the claim in a file; None if its owner has died, or it is not a claim."""
     lock = Lock(path, exclusive=False, create=False)
-    with contextlib.suppress(OSError, ValueError, RecursionError):  # it is gone, or somebody else's file
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # it is gone, or another program's file
         if lock.take(wait=False):
             lock.release()
             return None
@@ -266,8 +266,8 @@ def _claim_in(path: Path) -> MachineClaim | None:
     return None
 
 
-def _machine() -> Path:
-    """`MACHINE`; where nobody can write to it, as in a container whose root is read-only, the folder of `TMPDIR`."""
+def _machine_folder() -> Path:
+    """Return `MACHINE`, or the folder of `TMPDIR` if it cannot be written, as in a read-only container."""
     if os.access(MACHINE, os.W_OK):
         return MACHINE
     chosen = os.environ.get("TMPDIR", "")
@@ -300,20 +300,20 @@ def _open(path: str, *, create: bool) -> int:
         try:
             return os.open(path, flags | os.O_RDWR)
         except PermissionError:
-            return os.open(path, flags | os.O_RDONLY)  # another user's: enough to lock it
+            return os.open(path, flags | os.O_RDONLY)  # another user's: enough for a lock
         except FileNotFoundError:
             if not create:
                 raise
         try:
             descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
-            continue  # somebody else made it meanwhile
+            continue  # another process has created it
         set_mode(descriptor, 0o644)  # whatever the umask: others must be able to open it
         return descriptor
 
 
-def _is_file(descriptor: int, path: str) -> bool:
-    """Whether `path` still names the open file."""
+def _names(path: str, descriptor: int) -> bool:
+    """Return whether a path still names an open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -321,7 +321,7 @@ def _is_file(descriptor: int, path: str) -> bool:
 
 
 def _drop_in_child() -> None:
-    """Close what a forked child inherited: it would keep the lock alive after the death of its owner."""
+    """Close the locks in a forked child, which would keep them after the death of their owner."""
     for lock in list(_held):
         lock.forget()
 

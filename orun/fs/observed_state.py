@@ -1,4 +1,4 @@
-"""State that a stage can observe around it, as digests and names; light enough for every process."""
+"""State around a stage that it can observe, as digests and short texts. Imported by every process, so kept light."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ FILE, FOLDER = "file", "folder"
 BYTES = " bytes"
 LINK_TO, A_LINK, NO_LINK = "link to ", "a link: ", "no link: "
 LINKS = (LINK_TO, A_LINK, NO_LINK)
-FIRST, NOT_FIRST = "first on ", "not first on "  # the variable that says where programs, or libraries, are looked for
+FIRST, NOT_FIRST = "first on ", "not first on "  # followed by the name of a search path variable
 PROGRAMS, LIBRARIES = "PATH", "LD_LIBRARY_PATH"
-CHUNK = 1 << 20  # bytes that are read at a time
-TEXT_LIMIT = 4 << 20  # bytes of a text that people write: a pipeline, a project's settings, requirements, code
-RECORD_LIMIT = 64 << 20  # bytes of a document that programs write: a record, a manifest, a baseline
+CHUNK = 1 << 20  # bytes to read at a time
+TEXT_LIMIT = 4 << 20  # bytes of a text by people: a pipeline, a project's settings, requirements, code
+RECORD_LIMIT = 64 << 20  # bytes of a document by programs: a record, a manifest, a baseline
 LOG_LIMIT = 256 << 20  # bytes of an event log
 NOTHING_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP}
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # Windows has no named pipes among its files
-ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
+ABSENT = ""  # digest of a missing file, and of a variable that is not set
 
 
 def project_of(folder: Path) -> Path:
-    """The top of the project around a folder: the nearest that holds `.git` or `pyproject.toml`, else the folder."""
+    """Return the project of a folder: the nearest parent with `.git` or `pyproject.toml`, else the folder."""
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists() or (candidate / "pyproject.toml").exists():
             return candidate
@@ -34,9 +34,9 @@ def project_of(folder: Path) -> Path:
 
 
 def listing_digest(folder: str | Path) -> str:
-    """Digest of the sorted names in a folder, but for Python's cache; `ABSENT` when it cannot be listed.
+    """Return the digest of the sorted names in a folder, without Python's cache; `ABSENT` if it cannot be listed.
 
-    Those of folders are marked, links not followed: one that becomes a file of its name is another.
+    Names of folders are marked, so that a folder that becomes a file changes the digest. Links are not followed.
     """
     try:
         with os.scandir(folder) as entries:
@@ -48,7 +48,7 @@ def listing_digest(folder: str | Path) -> str:
 
 
 def presence(path: str | Path) -> str:
-    """What is at a path, links followed: `file`, `folder`, or `ABSENT`."""
+    """Return `file`, `folder`, or `ABSENT` for a path, links followed."""
     try:
         return seen_at(path)
     except (OSError, ValueError):
@@ -56,12 +56,10 @@ def presence(path: str | Path) -> str:
 
 
 def seen_at(path: str | Path) -> str:
-    """`presence`, for who must not take for absent what cannot be told.
-
-    `Path.exists` and its like do from Python 3.14 on, whatever the error.
+    """Return `presence`, but raise an error that does not mean absence. `Path.exists` hides it from Python 3.14 on.
 
     Raises:
-        OSError: when it cannot be told.
+        OSError: if it is not known what is there.
     """
     try:
         mode = os.stat(path).st_mode
@@ -73,7 +71,7 @@ def seen_at(path: str | Path) -> str:
 
 
 def is_special(path: str | Path) -> bool:
-    """Whether there is something at a path that is neither file nor folder, links followed."""
+    """Return whether a pipe, socket or device is at a path, links followed."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -82,45 +80,50 @@ def is_special(path: str | Path) -> bool:
 
 
 def appearance(path: str | Path, *, size: bool = False, link: bool = False, target: bool = False) -> str:
-    """`presence`, with more of it where that was asked for: `no link: file of 12 bytes`, `link to v2: folder`.
+    """Return `presence` with details that a stage asked for: `no link: file of 12 bytes`, `link to v2: folder`.
 
     Args:
-        path: where.
-        size: tell the bytes of a file, links followed.
-        link: tell whether it is a link.
-        target: tell where a link leads.
+        path: the path.
+        size: with the size of a file, links followed.
+        link: with whether it is a link.
+        target: with the target of a link.
     """
-    found = presence(path)
+    state = presence(path)
     try:
-        if size and found == FILE:
-            found = f"{FILE} of {os.stat(path).st_size}{BYTES}"
+        if size and state == FILE:
+            state = f"{FILE} of {os.stat(path).st_size}{BYTES}"
         if target and os.path.islink(path):
-            return f"{LINK_TO}{os.readlink(path)}: {found}"
-    except OSError:  # it went this moment
+            return f"{LINK_TO}{os.readlink(path)}: {state}"
+    except OSError:  # it was removed this moment
         return ABSENT
-    return f"{A_LINK if os.path.islink(path) else NO_LINK}{found}" if link or target else found
+    return f"{A_LINK if os.path.islink(path) else NO_LINK}{state}" if link or target else state
 
 
-def appearance_as(told: str, path: str | Path) -> str:
-    """`appearance` now, with as much of it as `told` holds; or `place_on_path`, if that is told."""
-    if told.startswith((FIRST, NOT_FIRST)):
+def appearance_as(recorded: str, path: str | Path) -> str:
+    """Return the present `appearance`, or `place_on_path`, with the same details as a recorded one."""
+    if recorded.startswith((FIRST, NOT_FIRST)):
         return place_on_path(str(path))
-    return appearance(path, size=told.endswith(BYTES), link=told.startswith(LINKS), target=told.startswith(LINK_TO))
+    return appearance(
+        path,
+        size=recorded.endswith(BYTES),
+        link=recorded.startswith(LINKS),
+        target=recorded.startswith(LINK_TO),
+    )
 
 
 def place_on_path(file: str) -> str:
-    """Whether a program or library is the one that its name leads to: the first in the folders of a variable."""
+    """Return whether a program or library is the first of its name on its search path, as a text."""
     path, variable = os.path.abspath(file), _variable(file)
-    named = (os.path.join(folder, os.path.basename(path)) for folder in search_folders(path))
-    able = os.X_OK if variable == PROGRAMS else os.R_OK
-    first = next((one for one in named if os.access(one, able) and not os.path.isdir(one)), None)
+    candidates = (os.path.join(folder, os.path.basename(path)) for folder in search_folders(path))
+    access = os.X_OK if variable == PROGRAMS else os.R_OK
+    first = next((path for path in candidates if os.access(path, access) and not os.path.isdir(path)), None)
     return f"{FIRST if path == first else NOT_FIRST}{variable}"
 
 
 def search_folders(file: str) -> tuple[str, ...]:
-    """The folders in which a program or library of its name is looked for, in their order."""
+    """Return the folders of the search path of a program or library, in order."""
     variable = _variable(file)
-    return _folders(os.environ.get(variable, os.defpath if variable == PROGRAMS else ""))
+    return _split(os.environ.get(variable, os.defpath if variable == PROGRAMS else ""))
 
 
 def _variable(file: str) -> str:
@@ -128,25 +131,25 @@ def _variable(file: str) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _folders(said: str) -> tuple[str, ...]:
-    return tuple(map(os.path.abspath, said.split(os.pathsep))) if said else ()
+def _split(search_path: str) -> tuple[str, ...]:
+    return tuple(map(os.path.abspath, search_path.split(os.pathsep))) if search_path else ()
 
 
-def was_absent(told: str) -> bool:
-    """Whether an `appearance` is of nothing."""
-    return told in (ABSENT, NO_LINK)
+def was_absent(state: str) -> bool:
+    """Return whether an `appearance` means that nothing was there."""
+    return state in (ABSENT, NO_LINK)
 
 
-def tells_more(told: str) -> bool:
-    """Whether an `appearance` holds more than what the content of the file could tell."""
-    return told.startswith((*LINKS, FIRST, NOT_FIRST))
+def tells_more(state: str) -> bool:
+    """Return whether an `appearance` holds more than the content of the file shows."""
+    return state.startswith((*LINKS, FIRST, NOT_FIRST))
 
 
 def require_regular(path: str | Path) -> os.stat_result:
-    """The state of a regular file, or what a link leads to, for who is to open it.
+    """Return the state of a regular file that is to be read, links followed.
 
     Raises:
-        OSError: when it is not there, a folder, or a pipe, socket or device: to read one could wait or go on for ever.
+        OSError: if it is missing, a folder, or a pipe, socket or device, whose reading might never end.
     """
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
@@ -157,11 +160,11 @@ def require_regular(path: str | Path) -> os.stat_result:
 
 
 def unreachable(path: Path, written: str, noun: str) -> str:
-    """Why a path that was written somewhere cannot be read: nothing is there, or what the system says of it.
+    """Return why a path in a text of the user cannot be read.
 
     Args:
-        path: where it leads.
-        written: how it was written.
+        path: the absolute path.
+        written: the path as the user wrote it.
         noun: what was expected there, such as `code file`.
     """
     if not os.path.lexists(path):
@@ -176,14 +179,14 @@ def unreachable(path: Path, written: str, noun: str) -> str:
 
 
 def read_bounded(path: str | Path, limit: int) -> bytes:
-    """Read a file that somebody else may have written; its kind and size are looked at before anything is read.
+    """Read a file that somebody else may have written, after a check of its kind and size.
 
     Args:
-        path: where it is; links are followed.
-        limit: bytes that it may have.
+        path: of the file; links are followed.
+        limit: most bytes.
 
     Raises:
-        OSError: when it cannot be read, is no regular file, or is larger.
+        OSError: if it cannot be read, is not a regular file, or is larger.
     """
     require_regular(path)
     descriptor = os.open(path, os.O_RDONLY | NO_WAIT)  # a pipe that has just come does not wait
@@ -196,7 +199,7 @@ def read_bounded(path: str | Path, limit: int) -> bytes:
 
 
 def digest_file(path: str | Path) -> str:
-    """Digest of the content of a file, read now; `ABSENT` when it cannot be read, or is a pipe or the like."""
+    """Read a file and return its digest; `ABSENT` if it cannot be read or is not a regular file."""
     try:
         require_regular(path)
         hasher = blake3()
@@ -209,10 +212,10 @@ def digest_file(path: str | Path) -> str:
 
 
 def value_digest(name: str, value: str | None) -> str:
-    """Return the digest of an environment variable's value, its name included; `ABSENT` if it is not set.
+    """Return the digest of an environment variable's name and value; `ABSENT` if it is not set.
 
-    A short value can be guessed from its digest: those of secrets are kept nowhere, and those of variables that code
-    looks up are not pushed to a remote store.
+    A short value can be guessed from its digest. So digests of secrets are never stored, and those of variables that
+    code looks up are never pushed to a remote.
     """
     if value is None:
         return ABSENT
@@ -221,10 +224,7 @@ def value_digest(name: str, value: str | None) -> str:
 
 
 def portable_name(path: Path, root: Path, project: Path) -> str:
-    """The name of a file below the project relative to the pipeline's folder, else its absolute path.
-
-    A project may be known by a path with links in it, and its files by another.
-    """
-    if not path.is_relative_to(project):
+    """Return the path of a file relative to the pipeline's folder if it is in the project, else its absolute path."""
+    if not path.is_relative_to(project):  # the project may be known by a path with links in it
         root, project = root.resolve(), project.resolve()
     return Path(os.path.relpath(path, root)).as_posix() if path.is_relative_to(project) else path.as_posix()

@@ -1,4 +1,4 @@
-"""Files that a command writes where the user says."""
+"""Output files of a command, at a path that the user gave."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ LINKS = 40  # followed one after the other, as Linux does
 
 
 class OutputFile:
-    """A file that the user named: looked at before the work, and written once after it.
+    """An output file: checked before the work, and written once after it.
 
-    | what is there | what happens to it |
+    | at the path | how it is written |
     |---|---|
-    | nothing, a file | written beside its place and renamed, so that the old content or the new one is there |
-    | a link | goes on pointing where it points; what it points at is replaced |
-    | a file with other names (hard links) | the name gets the new content, the others keep the old one |
-    | a pipe, a character device, an open descriptor (`/dev/stdout`, `/dev/fd/3`) | written to as it is |
+    | nothing, a file | to a temporary file that is renamed, so that old or new content is there |
+    | a link | the link stays; its target is replaced |
+    | a file with other names (hard links) | this name gets the new content, the others keep the old one |
+    | a pipe, a character device, an open descriptor (`/dev/stdout`, `/dev/fd/3`) | directly |
     | a folder, a block device, a socket | refused |
 
-    A pipe or device is opened at once, and held until `close`: a reader that waits sees its end in any case.
+    A pipe or device is opened at once and held until `close`, so that a waiting reader sees its end in any case.
 
     Attributes:
-        path: as the user named it.
-        is_stream: whether it is written to as it is.
+        path: as the user gave it.
+        is_stream: whether it is written to directly.
 
     Args:
-        path: what the user named.
-        append: add to what is there instead of replacing it.
+        path: as the user gave it.
+        append: add to the content instead of replacing it.
 
     Raises:
-        OSError: when it cannot be written, as far as that shows before.
+        OSError: if it cannot be written, as far as that is known before.
     """
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
@@ -56,15 +56,15 @@ class OutputFile:
         return self._stream is not None
 
     def write(self, data: bytes) -> None:
-        """Write the content of the file; what was there stays when it fails.
+        """Write the content; the old content stays if that fails.
 
         Raises:
-            OSError: when it cannot be written.
+            OSError: if it cannot be written.
         """
         if self._stream is not None:
             _write_stream(self._stream, data)
             return
-        target = os.path.realpath(self.path)  # a link may lead elsewhere by now
+        target = os.path.realpath(self.path)  # a link may have another target by now
         status = _require_replaceable(target)
         folder = os.path.dirname(target)
         make_folder(folder)
@@ -74,11 +74,11 @@ class OutputFile:
         mode = stat.S_IMODE(status.st_mode) if status else None
         try:
             replace_file(target, data, f"{folder}/.orun-{os.urandom(8).hex()}", mode)
-        except OSError as error:  # it names what only we know of
+        except OSError as error:  # it names the temporary file
             raise OSError(error.errno, error.strerror, target) from error
 
     def close(self) -> None:
-        """Let go of a pipe or device."""
+        """Close a pipe or device."""
         if self._stream is not None:
             os.close(self._stream)
             self._stream = None
@@ -91,7 +91,7 @@ class OutputFile:
 
 
 def _open_stream(path: str) -> int | None:
-    """Open what is written to as it is; None for a file or where nothing is."""
+    """Open a pipe, device or descriptor; None for a file or if nothing is there."""
     if (number := _own_descriptor(path)) is not None:
         try:
             flags = fcntl.fcntl(number, fcntl.F_GETFL)
@@ -115,7 +115,7 @@ def _open_stream(path: str) -> int | None:
 
 
 def _own_descriptor(path: str) -> int | None:
-    """Return the descriptor of this process that a path stands for: 1 for `/dev/stdout`, 3 for `/dev/fd/3`."""
+    """Return the descriptor of this process that a path means: 1 for `/dev/stdout`, 3 for `/dev/fd/3`."""
     own = re.compile(rf"/dev/fd|/proc/{os.getpid()}(/task/\d+)?/fd")
     for _ in range(LINKS):
         folder, name = os.path.split(path)
@@ -129,7 +129,7 @@ def _own_descriptor(path: str) -> int | None:
 
 
 def _require_replaceable(target: str) -> os.stat_result | None:
-    """Return the state of the file at a path without links, None where nothing is; OSError if it cannot be replaced."""
+    """Return the state of the file at a path without links, None if there is none; OSError if it cannot be replaced."""
     status = None
     with suppress(FileNotFoundError):
         status = os.stat(target)
@@ -156,7 +156,7 @@ def _append(target: str, data: bytes) -> None:
 
 
 def _write_stream(descriptor: int, data: bytes) -> None:
-    """Write all of it, at the pace of the reader, also where the descriptor does not wait."""
+    """Write all of the data at the pace of the reader, even if the descriptor does not block."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     rest = memoryview(data)

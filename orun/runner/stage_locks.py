@@ -65,7 +65,7 @@ class StageLocks(Record, frozen=True):
             return SAME_STAGE
         if self.machine and (exclusive in refused or not self.machine.try_acquire()):
             refused.add(exclusive)
-            return "" if during_measurement and self.machine.try_beside() else ALONE
+            return "" if during_measurement and self.machine.try_during_measurement() else ALONE
         return ""
 
     def release(self) -> None:

@@ -53,7 +53,7 @@ class Actions:
         path, at_once = self.path(action), self._flushing.at_once
         changed = self._write(path, serialization.encode(action), sync=at_once)
         if not at_once:
-            self._flushing.file(path, sealed=True)
+            self._flushing.file(path, checksummed=True)
             self._flushing.folders(changed)
 
     def latest(self, pipeline: str, stage: str) -> Action | None:

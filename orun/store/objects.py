@@ -191,7 +191,7 @@ class Objects:
         for one in incoming:
             self._install(one)
             if one.digest in self._unknown:  # of a process that may have died before it flushed it
-                self._flushing.again(self.path(one.digest))
+                self._flushing.existing(self.path(one.digest))
                 self._unknown.discard(one.digest)
         self._flushing.folders(folders)
         self._index.settle()
