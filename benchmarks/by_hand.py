@@ -36,7 +36,7 @@ from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.dataset import Values, batches, count
 from orun.measure.latency import measurement
 from orun.measure.latency.metrics import metrics_of
-from orun.stages._graph.feeds import Case, Input, cases
+from orun.stages._graph.feeds import Case, Input, make_cases
 from orun.stages._graph.ort_graph import IN_THE_WAY
 from pipelines import docs, minilm
 
@@ -57,7 +57,7 @@ MODEL = "model.onnx"
 def export(path: Path) -> None:
     """Export by TorchScript and check the model against PyTorch."""
     module = minilm.load().eval()
-    tries = tuple(cases(INPUTS, LENGTHS, 0))
+    tries = tuple(make_cases(INPUTS, LENGTHS, 0))
     with torch.inference_mode():
         expected = [module(*(torch.tensor(value) for value in case.feed.values())).numpy() for case in tries]
         example = tuple(torch.tensor(value) for value in tries[1].feed.values())
@@ -181,7 +181,7 @@ def embed(models: Sequence[Any], inputs: Mapping[str, Values]) -> list[Floats]:
 
 def time(paths: Sequence[Path], launches: int) -> dict[str, float]:
     """Latency of the first model, and how many times faster than the second it is."""
-    case = next(iter(cases(INPUTS, {"batch": (1,), "sequence": (SEQUENCE,)}, 0)))
+    case = next(iter(make_cases(INPUTS, {"batch": (1,), "sequence": (SEQUENCE,)}, 0)))
     feeds = {**case.feed, "attention_mask": np.ones((1, SEQUENCE), np.int64)}
     target = Target("cpu", session={"intra_op_num_threads": 1})
     subjects = {
@@ -210,7 +210,7 @@ def build(work: Path, out: Path, launches: int) -> dict[str, float]:
         launches: of both models for the latency; without it and the release when 0.
     """
     exported, simplified, fused, int8 = (work / f"{name}.onnx" for name in ("export", "simplify", "fuse", "int8"))
-    tries = tuple(cases(INPUTS, {}, 0))
+    tries = tuple(make_cases(INPUTS, {}, 0))
     export(exported)
     expected = answers(exported, tries)
     simplify(exported, simplified)

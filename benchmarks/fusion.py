@@ -35,9 +35,9 @@ from benchmarks.spent import machine, table
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.domains import tidy_domains
-from orun.stages._graph.feeds import cases
+from orun.stages._graph.feeds import make_cases
 from orun.stages._graph.io import save
-from orun.stages._graph.ort_graph import optimized
+from orun.stages._graph.ort_graph import optimize
 from orun.stages._graph.sessions import session
 from orun.stages._graph.signature import inputs_of
 from orun.stages.contract import MODEL, Context
@@ -134,7 +134,7 @@ def headline(made: Made) -> str:
 
 def by_session(level: str) -> Callable[[Path, str], onnx.ModelProto]:
     """What a session of ONNX Runtime makes of a model at a level."""
-    return lambda path, _: optimized(path, level)
+    return lambda path, _: optimize(path, level)
 
 
 def by_optimizer(path: Path, family: str) -> onnx.ModelProto:
@@ -206,7 +206,7 @@ def difference(source: Path, path: Path, dims: Mapping[str, Sequence[int]]) -> f
     model = onnx.load(source)
     outputs = [output.name for output in model.graph.output]
     before, after = session(source, outputs), session(path, outputs)
-    feeds = [case.feed for case in cases(inputs_of(model), dims, 0)]
+    feeds = [case.feed for case in make_cases(inputs_of(model), dims, 0)]
     pairs = (pair for feed in feeds for pair in zip(before(feed), after(feed), strict=True))
     return max(float(np.abs(right - value).max()) for right, value in pairs)
 

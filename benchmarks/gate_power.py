@@ -42,7 +42,7 @@ from orun.pipeline.model import Gate, Stage, Threshold
 from orun.planning.key_diff import key_changes
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
-from orun.stages.timing import Sizes, feeds
+from orun.stages.timing import Sizes, make_feeds
 from orun.store.records import Action, Discovered
 
 Case = tuple[float, ...]  # planted, max_regression
@@ -140,7 +140,7 @@ def _small(path: Path) -> Path:
 
 def _subjects(options: argparse.Namespace, models: Mapping[str, Path]) -> dict[str, BenchmarkCase]:
     axes = {"sequence": options.sequence} if options.sequence else {}
-    fed = feeds(models, Sizes(options.batch, axes), options.seed, None)
+    fed = make_feeds(models, Sizes(options.batch, axes), options.seed, None)
     target = Target("cpu", session={"intra_op_num_threads": options.threads})
     return {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
 

@@ -53,7 +53,7 @@ from orun.measure.latency.metrics import metrics_of
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.planning.key_diff import key_changes
 from orun.stages.measure.latency import Params, budget_for
-from orun.stages.timing import Sizes, feeds
+from orun.stages.timing import Sizes, make_feeds
 from orun.store.records import Action, Discovered
 
 SIZES = {"20us": (16, 128, 4), "300us": (64, 256, 4), "5ms": (256, 512, 4), "100ms": (512, 1024, 9)}
@@ -147,7 +147,7 @@ def _run(case: Case, seed: int) -> dict[str, Any]:
         original = _model(Path(folder) / "model.onnx", *SIZES[case.size])
         other = "baseline" if case.pair == "float" else "reference"
         models = {"model": original if case.pair == "float" else _quantized(original), other: original}
-        fed = feeds(models, Sizes(1, {}), 0, None)
+        fed = make_feeds(models, Sizes(1, {}), 0, None)
         target = Target("cpu", session={"intra_op_num_threads": case.threads})
         subjects = {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
         found = measure(subjects, budget_for(Params()), seed, lambda *_: None)

@@ -32,7 +32,7 @@ from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase
 from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.timing_method import Method
 from orun.measure.workers import RESUMED_SECONDS, Worker
-from orun.stages.timing import Sizes, feeds
+from orun.stages.timing import Sizes, make_feeds
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _options() -> argparse.Namespace:
 
 def _subjects(options: argparse.Namespace) -> dict[str, BenchmarkCase]:
     models = dict.fromkeys((MODEL, BASELINE), options.model)
-    fed = feeds(models, Sizes(options.batch, {"sequence": options.sequence} if options.sequence else {}), 0, None)
+    fed = make_feeds(models, Sizes(options.batch, {"sequence": options.sequence} if options.sequence else {}), 0, None)
     target = Target("cpu", session={"intra_op_num_threads": options.threads})
     return {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
 

@@ -47,7 +47,7 @@ from orun.environment import processor
 if TYPE_CHECKING:
     from onnx.backend.test.case.test_case import TestCase
 
-    from orun.stages._graph.agreement import Tolerance
+    from orun.stages._graph.differences import Tolerance
 
 # Without VNNI processors cut sums of 8-bit products off: the model is right, and the answers there are not.
 INTEGERS = {"reduce_range": True} if processor.saturates() else {}
@@ -197,7 +197,7 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
     """How far an output may be off."""
     import numpy as np
 
-    from orun.stages._graph.agreement import Tolerance
+    from orun.stages._graph.differences import Tolerance
 
     if kind == "optimize/float16":
         return Tolerance(CAST_TOLERANCE, CAST_TOLERANCE)
@@ -210,14 +210,14 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
 def _difference(right: Any, value: Any, tolerance: Callable[[Any], Tolerance]) -> str:
     import numpy as np
 
-    from orun.stages._graph.agreement import difference
+    from orun.stages._graph.differences import compare_values
 
     if right is None or value is None:
         return "" if right is value else "something instead of nothing, or the other way round"
     if isinstance(right, list):
-        return difference(right, value, tolerance(np.empty(0)))[0]
+        return compare_values(right, value, tolerance(np.empty(0)))[0]
     right = np.asarray(right)
-    return difference(right, np.asarray(value), tolerance(right))[0]
+    return compare_values(right, np.asarray(value), tolerance(right))[0]
 
 
 def judged(asked: Question, kind: str, source: Path) -> Row:

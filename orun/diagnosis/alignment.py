@@ -50,7 +50,7 @@ def align(model: ModelProto, reference: ModelProto) -> dict[str, str]:
     return matches
 
 
-def constants(model: ModelProto) -> dict[str, TensorProto]:
+def find_constants(model: ModelProto) -> dict[str, TensorProto]:
     """Return the constants of the main graph: initializers and `Constant` nodes."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
@@ -93,7 +93,7 @@ def _by_structure(model: ModelProto, reference: ModelProto, matches: Mapping[str
 def _formulas(model: ModelProto) -> dict[str, bytes]:
     """Return the digest of the formula of each tensor, over names of inputs and content of constants."""
     known = {name: name.encode() for name in _inputs(model)}
-    known |= {name: content(tensor) for name, tensor in constants(model).items()}
+    known |= {name: digest(tensor) for name, tensor in find_constants(model).items()}
     formulas: dict[str, bytes] = {}
     for node in model.graph.node:
         if node.op_type == "Constant":
@@ -108,7 +108,7 @@ def _formulas(model: ModelProto) -> dict[str, bytes]:
     return formulas
 
 
-def content(tensor: TensorProto) -> bytes:
+def digest(tensor: TensorProto) -> bytes:
     """Return the digest of type, shape and values, however they are stored."""
     array = numpy_helper.to_array(tensor)
     return blake3(f"{array.dtype} {array.shape}".encode() + array.tobytes()).digest()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
-from orun.diagnosis.patching import LOCAL, Elements, isolated
+from orun.diagnosis.patching import LOCAL, Elements, isolate
 from orun.diagnosis.segments import Segment
 from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 
@@ -71,7 +71,7 @@ class Comparison:
         self.elements.theirs.update(theirs.elements())
         places = [place for place in places if ours.elements().keys() >= {place.tensor, *place.inputs}]  # no sequences
         starts = sorted({name for place in places for name in place.inputs})
-        isolated_parts = Probe(isolated(pair.model, places, ours.elements()), (), pair.target) if places else None
+        isolated_parts = Probe(isolate(pair.model, places, ours.elements()), (), pair.target) if places else None
         inherited, local = Tally(), Tally()
         first, self.seconds = not self.answers, 0.0
         for feed in pair.feeds:

@@ -9,11 +9,11 @@ from time import monotonic
 from onnx import ModelProto
 
 from orun.diagnosis.comparing import Comparison, Row
-from orun.diagnosis.patching import Elements, restored
-from orun.diagnosis.segments import Segment, differing, segments
+from orun.diagnosis.patching import Elements, restore
+from orun.diagnosis.segments import Segment, find_differing, find_segments
 from orun.diagnosis.trials import Trials
 from orun.diagnosis.values import Pair, Probe, Progress
-from orun.diagnosis.weights import weight_sqnr
+from orun.diagnosis.weights import measure_weights
 from orun.errors import UsageError
 
 
@@ -94,8 +94,8 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
     """
     end = monotonic() + effort.seconds
     _require_outputs(pair)
-    shared = segments(pair.model, pair.reference)
-    changed = {segment.theirs.tensor: segment for segment in differing(shared, pair.model, pair.reference)}
+    shared = find_segments(pair.model, pair.reference)
+    changed = {segment.theirs.tensor: segment for segment in find_differing(shared, pair.model, pair.reference)}
     comparison = Comparison(pair, shared, changed)
     rows = [_finding(pair, row) for row in comparison.run(progress)]
     order = sorted((row for row in rows if row.local is not None), key=lambda row: (row.local or 0.0, row.tensor))
@@ -122,12 +122,12 @@ def _require_outputs(pair: Pair) -> None:
 
 
 def restore_segments(pair: Pair, chosen: Sequence[Segment]) -> ModelProto:
-    """Return the model with the reference's nodes in some segments; see `restored`."""
+    """Return the model with the reference's nodes in some segments; see `restore`."""
     ours = [segment.ours.tensor for segment in chosen]
     ours += [segment.pairs[start] for segment in chosen for start in segment.theirs.inputs]
     theirs = [name for segment in chosen for name in (segment.theirs.tensor, *segment.theirs.inputs)]
     probes = Probe(pair.model, ours, pair.target), Probe(pair.reference, theirs, pair.target)
-    return restored(pair.model, pair.reference, chosen, Elements(*(probe.elements() for probe in probes)))
+    return restore(pair.model, pair.reference, chosen, Elements(*(probe.elements() for probe in probes)))
 
 
 def _finding(pair: Pair, row: Row) -> Finding:
@@ -139,7 +139,7 @@ def _finding(pair: Pair, row: Row) -> Finding:
         ours=segment.ours.tensor,
         sqnr=row.sqnr,
         local=row.local,
-        weights=weight_sqnr(segment, pair.model, pair.reference) if row.local is not None else None,
+        weights=measure_weights(segment, pair.model, pair.reference) if row.local is not None else None,
         share=None,
         nodes=tuple(node.name for node in segment.theirs.nodes),
         replaced=tuple(node.op_type for node in segment.ours.nodes),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from orun.diagnosis.alignment import constants
+from orun.diagnosis.alignment import find_constants
 from orun.diagnosis.segments import Part, Segment, read_by
 from orun.errors import UsageError
 
@@ -23,7 +23,7 @@ class Elements:
     theirs: dict[str, int]
 
 
-def restored(
+def restore(
     model: ModelProto, reference: ModelProto, chosen: Sequence[Segment], elements: Elements | None = None
 ) -> ModelProto:
     """Return the model with the reference's nodes in place of its own in some segments.
@@ -40,17 +40,17 @@ def restored(
     result = ModelProto()
     result.CopyFrom(model)
     join_operators(result, reference)
-    stored = constants(reference)
+    stored = find_constants(reference)
     replaced = {segment.ours.tensor for segment in chosen}
     kept = [with_local_outputs(node, replaced) for node in result.graph.node]
     added: list[NodeProto] = []
     weights: dict[str, TensorProto] = {}
     for segment in chosen:
-        nodes, used = transplanted(segment, stored, elements or Elements({}, {}), segment.ours.tensor)
+        nodes, used = transplant(segment, stored, elements or Elements({}, {}), segment.ours.tensor)
         added += nodes
         weights |= used
     outputs = {value.name for value in result.graph.output}
-    nodes = in_order(_alive([*kept, *added], outputs), result)
+    nodes = sort_nodes(_alive([*kept, *added], outputs), result)
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     read = {name for node in nodes for name in read_by(node)} | outputs
@@ -61,7 +61,7 @@ def restored(
     return result
 
 
-def isolated(model: ModelProto, parts: Sequence[Part], types: Mapping[str, int]) -> ModelProto:
+def isolate(model: ModelProto, parts: Sequence[Part], types: Mapping[str, int]) -> ModelProto:
     """Return a model of some parts only: their starting tensors are inputs, their results are `<name>::local`.
 
     Args:
@@ -104,7 +104,7 @@ def with_local_outputs(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
     return copy
 
 
-def transplanted(
+def transplant(
     segment: Segment, stored: Mapping[str, TensorProto], elements: Elements, end: str
 ) -> tuple[list[NodeProto], dict[str, TensorProto]]:
     """Return the reference's nodes of a segment under new names, with the result `end`, and their constants."""
@@ -174,7 +174,7 @@ def _alive(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto
     return [node for node in nodes if id(node) in alive]
 
 
-def in_order(nodes: Sequence[NodeProto], model: ModelProto) -> list[NodeProto]:
+def sort_nodes(nodes: Sequence[NodeProto], model: ModelProto) -> list[NodeProto]:
     """Return the nodes sorted so that each follows those whose results it reads, otherwise in their order.
 
     Raises:

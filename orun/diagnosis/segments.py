@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-from orun.diagnosis.alignment import align, constants, content
+from orun.diagnosis.alignment import align, digest, find_constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Segment:
         return self.node.name or self.theirs.tensor
 
 
-def segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
+def find_segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
     """Return all segments in the order of the reference; inputs have none."""
     pairs = align(model, reference)
     ours = _Graph(model, set(pairs.values()))
@@ -65,14 +65,14 @@ def segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
     return tuple(Segment(ours.part(pairs[name]), theirs.part(name), pairs) for name in shared)
 
 
-def differing(shared: Sequence[Segment], model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
+def find_differing(shared: Sequence[Segment], model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
     """Return the segments with different nodes or constants in the two models."""
-    ours, theirs = constants(model), constants(reference)
+    ours, theirs = find_constants(model), find_constants(reference)
     return tuple(segment for segment in shared if _content(segment.ours, ours) != _content(segment.theirs, theirs))
 
 
 def _content(part: Part, stored: Mapping[str, TensorProto]) -> tuple[list[object], list[bytes]]:
-    return [_step(node) for node in part.nodes], [content(stored[name]) for name in part.constants]
+    return [_step(node) for node in part.nodes], [digest(stored[name]) for name in part.constants]
 
 
 def _step(node: NodeProto) -> tuple[str, str, list[bytes]]:
@@ -85,7 +85,7 @@ class _Graph:
     def __init__(self, model: ModelProto, shared: Collection[str]) -> None:
         self.shared = shared
         self.inputs = {value.name for value in model.graph.input}
-        self.constants = constants(model)
+        self.constants = find_constants(model)
         self.nodes = tuple(model.graph.node)
         places = [(name, place) for place, node in enumerate(self.nodes) for name in node.output if name]
         self.makers = {name: place for name, place in places if self.nodes[place].op_type != "Constant"}

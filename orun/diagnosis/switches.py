@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from orun.diagnosis.alignment import constants
-from orun.diagnosis.patching import LOCAL, MARK, Elements, in_order, join_operators, transplanted, with_local_outputs
+from orun.diagnosis.alignment import find_constants
+from orun.diagnosis.patching import LOCAL, MARK, Elements, join_operators, sort_nodes, transplant, with_local_outputs
 from orun.diagnosis.segments import Segment
 from orun.diagnosis.values import Array
 
 SWITCH = "switch::"  # prefix of the input that selects whose nodes compute a tensor
 
 
-def switched(model: ModelProto, reference: ModelProto, chosen: Sequence[Segment], elements: Elements) -> ModelProto:
+def add_switches(model: ModelProto, reference: ModelProto, chosen: Sequence[Segment], elements: Elements) -> ModelProto:
     """Return the model with a switch for each of some segments, which selects the reference's nodes.
 
     The model's own nodes run in any case; their results are named `<name>::local`.
@@ -35,27 +35,27 @@ def switched(model: ModelProto, reference: ModelProto, chosen: Sequence[Segment]
     result = ModelProto()
     result.CopyFrom(model)
     join_operators(result, reference)
-    stored = constants(reference)
+    stored = find_constants(reference)
     replaced = {segment.ours.tensor for segment in chosen}
     nodes = [with_local_outputs(node, replaced) for node in result.graph.node]
     for segment in chosen:
         name = segment.ours.tensor
         end = f"{MARK}{name}"
-        theirs, weights = transplanted(segment, stored, elements, end)
+        theirs, weights = transplant(segment, stored, elements, end)
         ours = helper.make_node("Identity", [f"{name}{LOCAL}"], [f"{end}{LOCAL}"])
         kind = elements.ours[name]
         branches = {"then_branch": _branch(theirs, end, kind), "else_branch": _branch([ours], f"{end}{LOCAL}", kind)}
         nodes.append(helper.make_node("If", [f"{SWITCH}{name}"], [name], **branches))
         result.graph.input.append(helper.make_tensor_value_info(f"{SWITCH}{name}", TensorProto.BOOL, []))
         result.graph.initializer.extend(weights.values())
-    nodes = in_order(nodes, result)
+    nodes = sort_nodes(nodes, result)
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     del result.graph.value_info[:]  # renamed values have other types
     return result
 
 
-def positions(chosen: Sequence[Segment], on: Segment | None = None) -> dict[str, Array]:
+def set_switches(chosen: Sequence[Segment], on: Segment | None = None) -> dict[str, Array]:
     """Return the inputs of the switches, with one switch on, or none."""
     return {f"{SWITCH}{segment.ours.tensor}": np.array(segment is on) for segment in chosen}
 

@@ -9,10 +9,10 @@ from time import monotonic
 from onnx import ModelProto, TensorProto
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
-from orun.diagnosis.alignment import constants
+from orun.diagnosis.alignment import find_constants
 from orun.diagnosis.comparing import Comparison
 from orun.diagnosis.segments import Segment
-from orun.diagnosis.switches import positions, switched
+from orun.diagnosis.switches import add_switches, set_switches
 from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 from orun.errors import UsageError
 
@@ -50,12 +50,12 @@ class Trials:
         self.examples = self._affordable(len(chosen))
         shares: dict[str, float] = {}
         for probe, group in self._probes(chosen if self.compared.outputs.error() else ()):
-            total = self.error(probe, positions(group))
+            total = self.error(probe, set_switches(group))
             for segment in group:
                 if monotonic() > self.end:
                     return shares
                 self.progress(len(shares), len(chosen), "segments restored")
-                error = self.error(probe, positions(group, segment))
+                error = self.error(probe, set_switches(group, segment))
                 shares[segment.theirs.tensor] = 1 - error / total if total else 0.0
         return shares
 
@@ -80,7 +80,7 @@ class Trials:
         while pending:
             group = pending.pop(0)
             try:
-                model = switched(pair.model, pair.reference, group, self.compared.elements)
+                model = add_switches(pair.model, pair.reference, group, self.compared.elements)
             except UsageError as error:  # a cycle, or a segment with a graph
                 refusal, half = error, len(group) // 2
                 pending[:0] = [part for part in (group[:half], group[half:]) if half]
@@ -93,11 +93,11 @@ class Trials:
 
 def _groups(chosen: Sequence[Segment], reference: ModelProto) -> list[Sequence[Segment]]:
     """Split the segments, in order, into groups whose weights fit into one model."""
-    stored = constants(reference)
+    stored = find_constants(reference)
     groups: list[Sequence[Segment]] = []
     size = 0
     for segment in chosen:
-        own = sum(weight(stored[name]) for name in segment.theirs.constants)
+        own = sum(count_bytes(stored[name]) for name in segment.theirs.constants)
         size += own
         if groups and size <= HELD:
             groups[-1] = [*groups[-1], segment]
@@ -107,6 +107,6 @@ def _groups(chosen: Sequence[Segment], reference: ModelProto) -> list[Sequence[S
     return groups
 
 
-def weight(tensor: TensorProto) -> int:
+def count_bytes(tensor: TensorProto) -> int:
     """Return the bytes of an initializer's values, in the model or in external data, or slightly more."""
     return (ExternalDataInfo(tensor).length or 0) if uses_external_data(tensor) else tensor.ByteSize()

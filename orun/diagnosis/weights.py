@@ -16,7 +16,7 @@ Array = NDArray[Any]
 VALUES = 2**21  # values of a weight that are compared at once
 
 
-def weight_sqnr(segment: Segment, model: ModelProto, reference: ModelProto) -> float | None:
+def measure_weights(segment: Segment, model: ModelProto, reference: ModelProto) -> float | None:
     """Return the lowest SQNR in dB among the quantized weights of a segment; None if it has none.
 
     Weights are recognized by the names of ONNX Runtime's quantizers: `W_quantized`, `W_scale` and `W_zero_point` for

@@ -39,7 +39,7 @@ class Launches:
     launches: Annotated[int, Doc("Number of launches of each model."), Range(low=LEAST)] = LEAST
 
 
-def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequence[Reading]]:
+def launch_models(context: Context, params: Launches, runs: int) -> Mapping[str, Sequence[Reading]]:
     """Launch every connected model and return the readings by the model's role.
 
     Args:
@@ -49,21 +49,21 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
     """
     from orun.measure.latency.cold_start import launch_in_turn
 
-    requests, fed = prepared(context, params, runs)
+    requests, fed = prepare(context, params, runs)
     return launch_in_turn(requests, fed, params.launches, context.progress)
 
 
-def prepared(
+def prepare(
     context: Context, params: Launches, runs: int
 ) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
-    """Return the request of a launch and the inputs of each connected model by role; arguments as for `readings`."""
+    """Return the request of a launch and the inputs of each connected model, by role; see `launch_models`."""
     from orun.core.targets import Target
     from orun.measure.latency.cold_start import Request
-    from orun.stages.timing import Sizes, timed_feeds
+    from orun.stages.timing import Sizes, make_timed_feeds
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in context.inputs}
-    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
+    fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     return {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}, fed
 
 

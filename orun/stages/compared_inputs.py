@@ -26,12 +26,12 @@ def feeds_of(
         dims: sizes of dynamic axes by name, for made-up inputs.
     """
     from orun.measure.dataset import batches
-    from orun.stages._data.synthetic import synthetic
+    from orun.stages._data.synthetic import make_examples
     from orun.stages._graph.io import input_names, load_graph
 
     names = dict.fromkeys(name for port in context.inputs for name in input_names(load_graph(context.model(port))))
     if examples is None:
-        dataset = synthetic(context.model(), samples, dims, context.seed)
+        dataset = make_examples(context.model(), samples, dims, context.seed)
     else:
         require_made_up(context, dims, "dataset")
         dataset = load_dataset(context, examples, list(names)).take(samples)

@@ -52,13 +52,13 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
 
 
 def _require_fitting(context: Context, source: str, dataset: Dataset, names: Collection[str]) -> None:
-    from orun.stages._graph.feeds import one_example
+    from orun.stages._graph.feeds import take_example
     from orun.stages._graph.fitting import require_fitting
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import inputs_of
 
     items = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
-    feed = one_example(dataset.inputs, 0, {item.name: len(item.shape) for item in items})
+    feed = take_example(dataset.inputs, 0, {item.name: len(item.shape) for item in items})
     require_fitting(f"an example of {source}", items, feed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 
-def needed(items: Sequence[str], good: Callable[[Collection[str]], bool]) -> list[str]:
+def find_needed(items: Sequence[str], good: Callable[[Collection[str]], bool]) -> list[str]:
     """Return items that must stay so that all others can be removed.
 
     Parts are removed one after the other; a part that cannot be removed is split in halves. The automatic mixed

@@ -26,7 +26,7 @@ def required_packages(module: ModuleType, values: Mapping[str, Any], root: Path)
     if hasattr(module, "packages"):
         required |= module.packages(params, root)
     for examples in _datasets(params):
-        required |= packages.reading(root, examples)
+        required |= packages.list_packages(root, examples)
     return required
 
 

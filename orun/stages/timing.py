@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
-from orun.stages._graph.feeds import Input, cases, symbols
+from orun.stages._graph.feeds import Input, list_axes, make_cases
 from orun.stages._graph.input_domain import Declarations, declared
 from orun.stages._graph.io import input_names
 from orun.stages._graph.signature import inputs_of, sizes_of
@@ -56,15 +56,17 @@ class Sizes:
     axes: Mapping[str, int] = field(default_factory=dict)
 
 
-def timed_feeds(context: Context, inputs: Examples | Declarations | None, sizes: Sizes) -> dict[str, dict[str, Array]]:
+def make_timed_feeds(
+    context: Context, inputs: Examples | Declarations | None, sizes: Sizes
+) -> dict[str, dict[str, Array]]:
     """Return the inputs of each connected model, by its role, for the parameter `inputs` of the stage."""
     models = {role: context.model(role) for role in context.inputs}
     if inputs is None or isinstance(inputs, dict):
-        return feeds(models, sizes, context.seed, None, declared(inputs or {}))
-    return feeds(models, sizes, context.seed, load_dataset(context, inputs))
+        return make_feeds(models, sizes, context.seed, None, declared(inputs or {}))
+    return make_feeds(models, sizes, context.seed, load_dataset(context, inputs))
 
 
-def feeds(
+def make_feeds(
     models: Mapping[str, Path],
     sizes: Sizes,
     seed: int,
@@ -124,8 +126,8 @@ def _make_up(
     import numpy as np
 
     first = {item.shape[0] for item in inputs if item.shape}
-    default = {axis: sizes.batch if axis in first else _default_size(declared.get(axis)) for axis in symbols(inputs)}
-    feed = next(cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
+    default = {axis: sizes.batch if axis in first else _default_size(declared.get(axis)) for axis in list_axes(inputs)}
+    feed = next(make_cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
     return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.mask}
 
 

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from orun.core.targets import Target
 from orun.diagnosis import weights
 from orun.diagnosis.comparing import Comparison
-from orun.diagnosis.segments import Part, Segment, differing, segments
+from orun.diagnosis.segments import Part, Segment, find_differing, find_segments
 from orun.diagnosis.values import Pair
 from tests.diagnosis.planted import layers
 
@@ -31,8 +31,8 @@ def scaled(factor: float, *names: str) -> ModelProto:
 def test_a_place_is_judged_by_itself_and_with_what_came_before_it() -> None:
     """Each of two products is off by a tenth: 20 dB; behind both it is 0.21."""
     pair = Pair(scaled(1.1, "w1", "w2"), layers(3.0), FEEDS, Target("cpu"))
-    shared = segments(pair.model, pair.reference)
-    changed = {segment.theirs.tensor: segment for segment in differing(shared, pair.model, pair.reference)}
+    shared = find_segments(pair.model, pair.reference)
+    changed = {segment.theirs.tensor: segment for segment in find_differing(shared, pair.model, pair.reference)}
     rows = {row.segment.name: row for row in Comparison(pair, shared, changed).run(lambda *_: None)}
     local = {name: row.local for name, row in rows.items() if row.local is not None}
     assert local == pytest.approx({"first": 20, "second": 20}, abs=1e-3)
@@ -61,8 +61,8 @@ def test_the_worst_of_the_weights_of_a_place_with_their_zero_points() -> None:
         a_quantized=steps, a_scale=scale, a_zero_point=zero, b_quantized=steps, b_scale=10 * scale, b_zero_point=zero
     )
     reference = holding(a=right, b=10 * right + np.array([[0, 0], [0, 9]], np.float32), c=right)
-    alone = [weights.weight_sqnr(segment(name), ours, reference) for name in ("a", "b")]
+    alone = [weights.measure_weights(segment(name), ours, reference) for name in ("a", "b")]
     signal = 10 * math.log10((100 * 14 + 49 * 49) / (8 * 8))
     assert alone == pytest.approx([10 * math.log10(30 / 0.01), signal], abs=1e-2)
-    assert weights.weight_sqnr(segment("a", "b", "c"), ours, reference) == alone[1]
-    assert weights.weight_sqnr(segment("c"), ours, reference) is None
+    assert weights.measure_weights(segment("a", "b", "c"), ours, reference) == alone[1]
+    assert weights.measure_weights(segment("c"), ours, reference) is None

@@ -12,12 +12,12 @@ from onnx import TensorProto, numpy_helper, parser
 
 from orun.core.targets import Target
 from orun.diagnosis import trials
-from orun.diagnosis.alignment import constants
+from orun.diagnosis.alignment import find_constants
 from orun.diagnosis.comparing import Comparison
 from orun.diagnosis.findings import Effort, analyse
-from orun.diagnosis.patching import restored
-from orun.diagnosis.segments import Segment, differing, segments
-from orun.diagnosis.trials import Trials, weight
+from orun.diagnosis.patching import restore
+from orun.diagnosis.segments import Segment, find_differing, find_segments
+from orun.diagnosis.trials import Trials, count_bytes
 from orun.diagnosis.values import Pair, Probe, Tally
 from orun.errors import UsageError
 from orun.stages._graph.disk_weights import load_on_disk
@@ -40,8 +40,8 @@ def pair_of(kind: str, folder: Path) -> Pair:
 
 
 def compared(pair: Pair) -> tuple[Comparison, list[Segment]]:
-    shared = segments(pair.model, pair.reference)
-    changed = differing(shared, pair.model, pair.reference)
+    shared = find_segments(pair.model, pair.reference)
+    changed = find_differing(shared, pair.model, pair.reference)
     comparison = Comparison(pair, shared, {segment.theirs.tensor: segment for segment in changed})
     comparison.run(silent)
     return comparison, list(changed)
@@ -49,7 +49,7 @@ def compared(pair: Pair) -> tuple[Comparison, list[Segment]]:
 
 def alone(pair: Pair, comparison: Comparison, segment: Segment) -> float:
     """The error that is left of a model that was made for this place."""
-    probe, tally = Probe(restored(pair.model, pair.reference, [segment], comparison.elements), (), CPU), Tally()
+    probe, tally = Probe(restore(pair.model, pair.reference, [segment], comparison.elements), (), CPU), Tally()
     for feed, answer in zip(pair.feeds, comparison.answers, strict=True):
         tally.add("y", probe.run(feed)["y"], answer["y"])
     return tally.error()
@@ -73,15 +73,15 @@ def test_weights_count_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.Mon
     onnx.save(model, "model.onnx")
     sizes = {tensor.name: numpy_helper.to_array(tensor).nbytes for tensor in model.graph.initializer}
     loaded = load_on_disk(tmp_path / "model.onnx", "weights")
-    weights = {tensor.name: weight(tensor) for tensor in loaded.graph.initializer}
+    weights = {tensor.name: count_bytes(tensor) for tensor in loaded.graph.initializer}
     assert all(sizes[name] <= weights[name] <= sizes[name] + 50 for name in sizes)
 
 
 def test_places_are_put_together_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = pair_of("optimize/float16", tmp_path)
     places = compared(pair)[1]
-    stored = constants(pair.reference)
-    first, second, third = (sum(weight(stored[name]) for name in segment.theirs.constants) for segment in places)
+    stored = find_constants(pair.reference)
+    first, second, third = (sum(count_bytes(stored[name]) for name in segment.theirs.constants) for segment in places)
     assert min(first, second, third) > 0
     for held, sizes in (
         (first + second + third, [3]),

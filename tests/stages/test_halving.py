@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from orun.stages.halving import needed
+from orun.stages.halving import find_needed
 
 ITEMS = [str(number) for number in range(64)]
 
@@ -19,15 +19,15 @@ def test_exactly_what_is_needed_stays(wanted: list[str]) -> None:
         tries += 1
         return set(wanted) <= set(staying)
 
-    assert needed(ITEMS, good) == wanted
+    assert find_needed(ITEMS, good) == wanted
     assert tries <= max(1, 2 * len(wanted) * 6 + 1)
 
 
 def test_every_pair_among_a_few() -> None:
     few = ITEMS[:7]
     for pair in itertools.combinations(few, 2):
-        assert needed(few, lambda staying, pair=pair: set(pair) <= set(staying)) == list(pair)  # type: ignore[misc]
+        assert find_needed(few, lambda staying, pair=pair: set(pair) <= set(staying)) == list(pair)  # type: ignore[misc]
 
 
 def test_nothing_to_choose_from() -> None:
-    assert needed([], lambda _: True) == []
+    assert find_needed([], lambda _: True) == []

@@ -10,7 +10,7 @@ import pytest
 
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
-from orun.stages.timing import Sizes, feeds
+from orun.stages.timing import Sizes, make_feeds
 from tests.stages.models import ADD, LOOKUP, parse
 
 
@@ -23,7 +23,7 @@ def models(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_values_are_made_up_from_the_signature(models: dict[str, Path]) -> None:
-    fed = feeds(models, Sizes(4), 3, None)["model"]
+    fed = make_feeds(models, Sizes(4), 3, None)["model"]
     assert {name: (array.shape, str(array.dtype)) for name, array in fed.items()} == {
         "ids": ((4, 128), "int64"),
         "mask": ((4, 128), "int64"),
@@ -34,35 +34,35 @@ def test_values_are_made_up_from_the_signature(models: dict[str, Path]) -> None:
 
 
 def test_models_share_the_inputs_that_they_share(models: dict[str, Path]) -> None:
-    fed = feeds(models, Sizes(), 3, None)
+    fed = make_feeds(models, Sizes(), 3, None)
     assert all(fed["reference"][name] is array for name, array in fed["model"].items())
 
 
 def test_an_input_of_the_other_model_alone_is_made_up_too(models: dict[str, Path], tmp_path: Path) -> None:
     onnx.save(parse(ADD), tmp_path / "add.onnx")
-    fed = feeds({"model": models["model"], "reference": tmp_path / "add.onnx"}, Sizes(2), 3, None)
+    fed = make_feeds({"model": models["model"], "reference": tmp_path / "add.onnx"}, Sizes(2), 3, None)
     assert {name: array.shape for name, array in fed["reference"].items()} == {"x": (2, 3)}
 
 
 def test_a_seed_gives_the_same_values_again(models: dict[str, Path]) -> None:
-    first, second, other = (feeds(models, Sizes(), seed, None)["model"]["extra"] for seed in (3, 3, 4))
+    first, second, other = (make_feeds(models, Sizes(), seed, None)["model"]["extra"] for seed in (3, 3, 4))
     assert first.tolist() == second.tolist() != other.tolist()
 
 
 def test_sizes_of_other_axes(models: dict[str, Path]) -> None:
-    assert feeds(models, Sizes(2, {"length": 9}), 3, None)["model"]["ids"].shape == (2, 9)
+    assert make_feeds(models, Sizes(2, {"length": 9}), 3, None)["model"]["ids"].shape == (2, 9)
 
 
 def test_an_axis_that_the_model_does_not_have(models: dict[str, Path]) -> None:
     with pytest.raises(UsageError) as caught:
-        feeds(models, Sizes(2, {"lenght": 9}), 3, None)
+        make_feeds(models, Sizes(2, {"lenght": 9}), 3, None)
     assert str(caught.value) == "the model has no dynamic axis 'lenght'\n  its dynamic axes are batch, length"
 
 
 def test_the_first_examples_of_a_dataset(models: dict[str, Path]) -> None:
     ids = np.arange(15).reshape(5, 3) % 5
     dataset = Dataset({"ids": ids, "mask": np.ones_like(ids), "extra": np.zeros((5, 2), np.float32), "more": ids})
-    fed = feeds(models, Sizes(2), 3, dataset)["model"]
+    fed = make_feeds(models, Sizes(2), 3, dataset)["model"]
     assert set(fed) == {"ids", "mask", "extra"}
     assert fed["ids"].tolist() == ids[:2].tolist()
 
@@ -72,9 +72,9 @@ def test_fewer_examples_than_the_batch_are_not_taken_for_it(models: dict[str, Pa
     lengths = (3, 4, 4, 3, 4)
     ids = [np.zeros(length, np.int64) for length in lengths]
     dataset = Dataset({"ids": ids, "mask": ids, "extra": np.zeros((5, 2), np.float32)})
-    assert feeds(models, Sizes(3), 3, dataset)["model"]["ids"].shape == (3, 4)
+    assert make_feeds(models, Sizes(3), 3, dataset)["model"]["ids"].shape == (3, 4)
     with pytest.raises(UsageError) as caught:
-        feeds(models, Sizes(4), 3, dataset)
+        make_feeds(models, Sizes(4), 3, dataset)
     assert str(caught.value) == (
         "`batch` is 4, and the dataset does not have that many examples of one shape\n"
         "  it has 3\n"
@@ -84,5 +84,7 @@ def test_fewer_examples_than_the_batch_are_not_taken_for_it(models: dict[str, Pa
 
 def test_a_dataset_without_an_input(models: dict[str, Path]) -> None:
     with pytest.raises(UsageError) as caught:
-        feeds(models, Sizes(), 3, Dataset({"ids": np.zeros((2, 3), np.int64), "extra": np.zeros((2, 2), np.float32)}))
+        make_feeds(
+            models, Sizes(), 3, Dataset({"ids": np.zeros((2, 3), np.int64), "extra": np.zeros((2, 2), np.float32)})
+        )
     assert str(caught.value) == "the dataset has no values for input 'mask'\n  it has ids, extra"

@@ -12,7 +12,7 @@ from orun.stages._data.columns import Columns
 from orun.stages._data.packages import need
 
 
-def npz(path: Path, name: str) -> Columns:
+def read_npz(path: Path, name: str) -> Columns:
     """Return every array of an archive."""
     if not zipfile.is_zipfile(path):  # NumPy would try to unpickle it
         raise UsageError(
@@ -32,7 +32,7 @@ def _member(archive: np.lib.npyio.NpzFile, array: str, name: str) -> np.ndarray:
         raise UsageError(f"{name}: the array {array!r} cannot be read", why=str(error)) from error
 
 
-def npy(path: Path, name: str) -> Columns:
+def read_npy(path: Path, name: str) -> Columns:
     """Return the array of the file, under the file's name."""
     try:
         return {path.stem: np.load(path, allow_pickle=False)}
@@ -40,7 +40,7 @@ def npy(path: Path, name: str) -> Columns:
         raise _broken(name, "array", error) from error
 
 
-def safetensors(path: Path, name: str) -> Columns:
+def read_safetensors(path: Path, name: str) -> Columns:
     """Return every tensor of the file."""
     need("safetensors", f"reading {name}")
     import ml_dtypes  # noqa: F401 - registers bfloat16 and similar types with NumPy

@@ -70,18 +70,18 @@ def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
 
 def fields_of(name: str, columns: Columns, source: Source) -> dict[str, Array]:
     """Return the further fields of the examples; raise UsageError when a column is missing."""
-    return {title: np.asarray(column(name, columns, title)) for title in source.fields}
+    return {title: np.asarray(get_column(name, columns, title)) for title in source.fields}
 
 
 def label_column(name: str, columns: Columns, source: Source) -> str | None:
     """Return the column of the labels; None when the source names none and the default column is missing."""
     if source.labels == LABELS and LABELS not in columns:
         return None
-    column(name, columns, source.labels)
+    get_column(name, columns, source.labels)
     return source.labels
 
 
-def column(name: str, columns: Columns, title: str) -> Values:
+def get_column(name: str, columns: Columns, title: str) -> Values:
     """Return a column; raise UnknownName when it is missing."""
     if title not in columns:
         raise UnknownName(f"{name} has no {title!r}", title, columns, why=f"it has {', '.join(columns)}")
@@ -90,11 +90,11 @@ def column(name: str, columns: Columns, title: str) -> Values:
 
 def _input(name: str, columns: Columns, declared: str | list[str], rest: list[str], dtype: str | None) -> Values:
     if isinstance(declared, str):
-        return typed(name, declared, column(name, columns, declared), dtype)
+        return typed(name, declared, get_column(name, columns, declared), dtype)
     titles = [title for item in declared for title in (rest if item == REST else [item])]
     parts = []
     for title in titles:
-        values = typed(name, title, _numbers(name, title, column(name, columns, title), dtype), dtype)
+        values = typed(name, title, _numbers(name, title, get_column(name, columns, title), dtype), dtype)
         if not isinstance(values, np.ndarray):
             raise UsageError(f"{name}: {title!r} has values of several lengths and cannot be joined with others")
         parts.append(values.reshape(len(values), -1))

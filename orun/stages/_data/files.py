@@ -12,12 +12,12 @@ from orun.stages._data.columns import Columns, assemble
 from orun.stages._data.source import Source
 
 READERS: Mapping[str, Callable[[Path, str], Columns]] = {
-    ".npz": arrays.npz,
-    ".npy": arrays.npy,
-    ".safetensors": arrays.safetensors,
-    ".txt": tables.lines,
+    ".npz": arrays.read_npz,
+    ".npy": arrays.read_npy,
+    ".safetensors": arrays.read_safetensors,
+    ".txt": tables.read_lines,
 }
-TABLES = {".csv": tables.csv, ".parquet": tables.parquet}
+TABLES = {".csv": tables.read_csv, ".parquet": tables.read_parquet}
 KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
 
 
@@ -29,14 +29,14 @@ def read(root: Path, source: Source) -> Dataset:
     """
     path, name = root / source.path, str(source.path)
     if path.is_dir():
-        from orun.stages._data.images import images
+        from orun.stages._data.images import read_images
 
         if keys := [key for key in ("classes", "fields") if getattr(source, key)]:
             raise UsageError(
                 f"`{keys[0]}` is for columns, and {name} is a folder",
                 why="the class of an image is its folder, in order of names, and it has no fields",
             )
-        return images(path, name, source.images)
+        return read_images(path, name, source.images)
     if path.suffix.lower() not in KNOWN:
         raise UsageError(
             f"{name} is no dataset that can be read",
@@ -45,9 +45,9 @@ def read(root: Path, source: Source) -> Dataset:
         )
     columns = _columns(path, name, source)
     if source.text is not None:
-        from orun.stages._data.texts import tokenized
+        from orun.stages._data.texts import tokenize
 
-        return tokenized(root, name, columns, source)
+        return tokenize(root, name, columns, source)
     return assemble(name, columns, source)
 
 

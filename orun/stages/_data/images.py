@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
-def images(folder: Path, name: str, how: Images | None) -> Dataset:
+def read_images(folder: Path, name: str, how: Images | None) -> Dataset:
     """Read every image below a folder, in order of paths.
 
     If images are in subfolders, each subfolder is a class, and labels number the subfolders in order of names.
@@ -29,7 +29,9 @@ def images(folder: Path, name: str, how: Images | None) -> Dataset:
     need("PIL", f"reading the images in {name}")
     if how is None:
         hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
-        raise UsageError(f"{name} is a folder, and `images` does not say how its images become an input", hint=hint)
+        raise UsageError(
+            f"{name} is a folder, and `read_images` does not say how its images become an input", hint=hint
+        )
     _check(name, how)
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     if not files:

@@ -15,7 +15,7 @@ NEEDED: set[str] = set()  # modules that this process has used
 READERS = {".csv": "pyarrow", ".parquet": "pyarrow", ".safetensors": "safetensors"}
 
 
-def reading(root: Path, examples: Examples) -> Mapping[str, str]:
+def list_packages(root: Path, examples: Examples) -> Mapping[str, str]:
     """Return the distributions that reading a dataset needs, each with its reason; none for a function.
 
     Args:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
-from orun.stages._graph.feeds import Input, assignments, random_values, symbols
+from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_random_values
 from orun.stages._graph.signature import inputs_of, sizes_of
 
 if TYPE_CHECKING:
     from orun.stages._graph.input_domain import InputValues
 
 
-def synthetic(
+def make_examples(
     model: Path,
     examples: int,
     dims: Mapping[str, Sequence[int]],
@@ -46,11 +46,11 @@ def synthetic(
     for item in inputs:
         _check(item)
     single = [_single(item, {item.shape[0] for item in inputs}) for item in inputs]
-    assignments(inputs, dims)  # refuses unknown axes
-    axes = symbols(single)
-    sizes = assignments(single, {axis: values for axis, values in dims.items() if axis in axes})
+    assign_sizes(inputs, dims)  # refuses unknown axes
+    axes = list_axes(single)
+    sizes = assign_sizes(single, {axis: values for axis, values in dims.items() if axis in axes})
     feeds = [
-        random_values(single, sizes[number % len(sizes)], "right-padded", np.random.default_rng([seed, number]))
+        make_random_values(single, sizes[number % len(sizes)], "right-padded", np.random.default_rng([seed, number]))
         for number in range(examples)
     ]
     return Dataset({item.name: [feed[item.name][0] for feed in feeds] for item in inputs})

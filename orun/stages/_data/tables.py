@@ -17,24 +17,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def csv(path: Path, name: str, *, nan: bool = False) -> Columns:
+def read_csv(path: Path, name: str, *, nan: bool = False) -> Columns:
     """Read the columns of a text file whose first line names them; see `_Table`."""
     need("pyarrow", f"reading {name}")
-    from pyarrow import ArrowInvalid
-    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
+    from pyarrow import ArrowInvalid, csv
 
     options = {
-        "read_options": ReadOptions(use_threads=False),  # with one thread, errors name the row
-        "parse_options": ParseOptions(newlines_in_values=True),
-        "convert_options": ConvertOptions(strings_can_be_null=False),
+        "read_options": csv.ReadOptions(use_threads=False),  # with one thread, errors name the row
+        "parse_options": csv.ParseOptions(newlines_in_values=True),
+        "convert_options": csv.ConvertOptions(strings_can_be_null=False),
     }
     try:
-        return _table(read_csv(path, **options), name, nan=nan)
+        return _table(csv.read_csv(path, **options), name, nan=nan)
     except ArrowInvalid as error:
         raise UsageError(f"{name} is no table", why=str(error).strip()) from error
 
 
-def parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
+def read_parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
     """Read the columns of a Parquet file; see `_Table`."""
     need("pyarrow", f"reading {name}")
     from pyarrow import ArrowInvalid
@@ -46,7 +45,7 @@ def parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
         raise UsageError(f"{name} is no Parquet file", why=str(error).strip()) from error
 
 
-def lines(path: Path, name: str) -> Columns:
+def read_lines(path: Path, name: str) -> Columns:
     """Read the column `text`: one text a line, without empty lines."""
     try:
         texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]

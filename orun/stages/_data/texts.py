@@ -9,7 +9,7 @@ import numpy as np
 
 from orun.errors import UsageError
 from orun.measure.dataset import Array, Dataset
-from orun.stages._data.columns import Columns, column, fields_of, labels_of
+from orun.stages._data.columns import Columns, fields_of, get_column, labels_of
 from orun.stages._data.packages import need
 from orun.stages._data.source import Source, Text
 
@@ -17,7 +17,7 @@ FILES = ("tokenizer", "vocab", "tekken")  # prefixes of a tokenizer's files
 VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")
 
 
-def tokenized(root: Path, name: str, columns: Columns, source: Source) -> Dataset:
+def tokenize(root: Path, name: str, columns: Columns, source: Source) -> Dataset:
     """Tokenize every text by itself, so that texts are padded only if `pad` is set.
 
     Raises:
@@ -38,7 +38,7 @@ def tokenized(root: Path, name: str, columns: Columns, source: Source) -> Datase
 
 
 def _texts(name: str, columns: Columns, title: str) -> list[str]:
-    values = column(name, columns, title)
+    values = get_column(name, columns, title)
     for row, value in enumerate(values, 1):
         if not isinstance(value, str):
             raise UsageError(f"{name}: column {title!r} is no text in row {row}", why=f"it is {value!s:.80}")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
 from orun.stages._data.source import Examples
-from orun.stages._graph.feeds import Case, Masks, cases, one_example
+from orun.stages._graph.differences import MULTIPLE, Tolerance, compare_values
+from orun.stages._graph.feeds import Case, Masks, make_cases, take_example
 from orun.stages._graph.input_domain import Declarations
 from orun.stages._graph.limits import Limit, Limits, limits_of
 from orun.stages._graph.sessions import Model, session
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 EXAMPLES = 16  # examples of a dataset to compare on
-MULTIPLE = 10  # allowed error as a multiple of the reference's own spread
 UNFIT = "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
 
 Dims = Annotated[
@@ -44,17 +44,6 @@ Inputs = Annotated[
 ]
 Atol = Annotated[float, Doc("Largest allowed absolute error, in addition to `rtol` times the value."), Range(0)]
 Rtol = Annotated[float, Doc("Largest allowed relative error, in addition to `atol`."), Range(0)]
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Allowed error of a value: `atol + rtol * abs(reference)`; integers and text must be equal."""
-
-    atol: float
-    rtol: float
-
-    def __str__(self) -> str:
-        return f"{self.atol:g} + {self.rtol:g} x |reference|"
 
 
 @dataclass(frozen=True)
@@ -90,7 +79,7 @@ class Agreement:
     hint: str
 
 
-def answers(
+def run_cases(
     context: Context, title: str, model: Model, tries: Sequence[Case], hint: str = UNFIT
 ) -> list[Sequence[Array]]:
     """Run a model on each case and return its outputs.
@@ -171,14 +160,14 @@ def check(
     """
     largest = 0.0
     leniency = Leniency(agreement, limits.spread if limits else "")
-    actual = answers(context, agreement.candidate, candidate, tries)
+    actual = run_cases(context, agreement.candidate, candidate, tries)
     for case, right, values in zip(tries, expected, actual, strict=True):
-        results = [difference(*pair, agreement.tolerance) for pair in zip(right, values, strict=True)]
+        results = [compare_values(*pair, agreement.tolerance) for pair in zip(right, values, strict=True)]
         bounds: Sequence[Limit | None] = [None] * len(results)
         if limits and any(problem for problem, _ in results):
             bounds = limits.of(case, right)
         for name, reference, value, limit in zip(agreement.outputs, right, values, bounds, strict=True):
-            problem, error = difference(reference, value, agreement.tolerance, limit)
+            problem, error = compare_values(reference, value, agreement.tolerance, limit)
             if problem:
                 raise StageFailed(
                     context.stage,
@@ -215,7 +204,7 @@ class Leniency:
             return
         self._left_out[name] += int(np.count_nonzero(limit.arbitrary))
         strict = replace(limit, spread=np.zeros_like(limit.spread))
-        problem, error = difference(reference, value, self._agreement.tolerance, strict)
+        problem, error = compare_values(reference, value, self._agreement.tolerance, strict)
         if problem and error >= self._widened.get(name, (0.0,))[0]:
             self._widened[name] = (error, float(limit.spread.max()), case.title)
 
@@ -280,7 +269,7 @@ def check_against_input(
     outputs = [output.name for output in before.graph.output] if outputs is None else outputs
     agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint)
     tries = tries_for(context, before, trial)
-    expected = answers(context, agreement.reference, session(context.model(), outputs, context.target), tries)
+    expected = run_cases(context, agreement.reference, session(context.model(), outputs, context.target), tries)
     try:
         result = session(stand_in or context.result, outputs, context.target)
     except UsageError as error:
@@ -302,75 +291,13 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
         over = trial.inputs or {}
         require_known("inputs", over, input_names(model))
         inputs = inputs_of(model, declared(over))
-        return tuple(cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
+        return tuple(make_cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)
     names = input_names(model)
     dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
 
     return tuple(
-        Case(f"example {number} of {title(trial.inputs)}", {}, one_example(dataset.inputs, number, ranks))
+        Case(f"example {number} of {title(trial.inputs)}", {}, take_example(dataset.inputs, number, ranks))
         for number in range(len(dataset))
     )
-
-
-def difference(
-    right: Array | list[Array], value: Array | list[Array], tolerance: Tolerance | None, limit: Limit | None = None
-) -> tuple[str, float]:
-    """Return how a value disagrees with its reference, or an empty text, and its largest absolute error.
-
-    NaN and infinity are equal if both sides have them in the same places. For a sequence, the first disagreement is
-    returned. With a limit, arbitrary values are equal, and so are integers and text in which the reference differs from
-    itself.
-    """
-    import numpy as np
-
-    if isinstance(right, list) and isinstance(value, list):
-        if len(right) != len(value):
-            return f"{len(value)} values instead of {len(right)}", 0.0
-        results = [difference(*pair, tolerance) for pair in zip(right, value, strict=True)]
-        return next((problem for problem, _ in results if problem), ""), max(
-            (error for _, error in results), default=0.0
-        )
-    if isinstance(right, dict) and isinstance(value, dict):
-        if right.keys() != value.keys():
-            return "a map with other keys", 0.0
-        return difference([right[key] for key in right], [value[key] for key in right], tolerance)
-    right, value = np.asarray(right), np.asarray(value)
-    if right.shape != value.shape or right.dtype != value.dtype:
-        return f"{value.dtype}{list(value.shape)} instead of {right.dtype}{list(right.shape)}", 0.0
-    if right.dtype.kind != "f":
-        differs = right != value
-        if limit is not None:
-            differs &= ~limit.arbitrary & (limit.spread == 0)
-        wrong = int(np.count_nonzero(differs))
-        return (f"{wrong} of {right.size} values differ", 0.0) if wrong and tolerance else ("", 0.0)
-    return _float_difference(right.astype(np.float64), value.astype(np.float64), tolerance, limit)
-
-
-def _float_difference(
-    right: Array, value: Array, tolerance: Tolerance | None, limit: Limit | None
-) -> tuple[str, float]:
-    import numpy as np
-
-    if limit is not None:
-        right, value = (np.where(limit.arbitrary, 0.0, array) for array in (right, value))
-    finite = np.isfinite(right)
-    bad = int(np.count_nonzero(~np.isfinite(value[finite])))
-    if bad:
-        return f"{bad} of {value.size} values are not finite", 0.0
-    error = np.abs(np.where(finite, value, 0.0) - np.where(finite, right, 0.0))
-    largest = float(error.max(initial=0.0))
-    if tolerance is None:
-        return "", largest
-    if not np.array_equal(right[~finite], value[~finite], equal_nan=True):
-        return "values that are not finite differ", largest
-    allowed = tolerance.atol + tolerance.rtol * np.abs(np.where(finite, right, 0.0))
-    beyond = error > (allowed if limit is None else np.maximum(allowed, MULTIPLE * limit.spread))
-    if not beyond.any():
-        return "", largest
-    place = np.unravel_index(int(error.argmax()), error.shape)
-    return (
-        f"{np.count_nonzero(beyond)} of {error.size} values are further off than {tolerance}; "
-        f"the worst is {value[place]:.6g} instead of {right[place]:.6g} at {[int(index) for index in place]}"
-    ), largest

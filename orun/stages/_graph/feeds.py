@@ -62,12 +62,12 @@ class Case:
     feed: Mapping[str, Array]
 
 
-def symbols(inputs: Sequence[Input]) -> tuple[str, ...]:
+def list_axes(inputs: Sequence[Input]) -> tuple[str, ...]:
     """Return the names of the dynamic axes whose size follows from no other, each once."""
     return axes.free(item.shape for item in inputs)
 
 
-def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
+def assign_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     """Return assignments of sizes to all dynamic axes: each axis takes each of its sizes, and axes differ.
 
     Axes that follow from others get no size here.
@@ -82,7 +82,7 @@ def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> 
     """
     for item in inputs:
         _require_possible(item)
-    known = symbols(inputs)
+    known = list_axes(inputs)
     for unknown in sorted(set(sizes) - set(known)):
         raise UsageError(
             f"the model has no dynamic axis {unknown!r}",
@@ -117,26 +117,26 @@ def _require_possible(item: Input) -> None:
     if low > high:
         bounds = f"{low:g} to {high:g}"
         raise UsageError(f"input {item.name!r} takes values from {bounds}, of which there are none")
-    least, most = limits(item.dtype)
+    least, most = bounds_of(item.dtype)
     if low < least or high > most:
         beyond = low if low < least else high
         raise UsageError(f"input {item.name!r} is of {item.dtype}, which cannot be {beyond:g}")
 
 
-def cases(
+def make_cases(
     inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]], seed: int, masks: Masks = "any"
 ) -> Iterator[Case]:
     """Yield random values at every assignment of sizes, then the bounds at the first without an axis of size 1.
 
     Args:
         inputs: inputs of the model.
-        sizes: as for `assignments`.
+        sizes: as for `assign_sizes`.
         seed: seed of the random values.
         masks: whether a mask may hide any position, or only ends early.
     """
     import numpy as np
 
-    assigned = assignments(inputs, sizes)
+    assigned = assign_sizes(inputs, sizes)
     wide = next((item for item in assigned if min(item.values(), default=2) > 1), assigned[0])
     plan: list[tuple[dict[str, int], Mode]] = [(item, "random") for item in assigned]
     plan += [(wide, "lowest"), (wide, "highest")]
@@ -148,14 +148,14 @@ def cases(
         yield Case(title, axis_sizes, feed)
 
 
-def random_values(
+def make_random_values(
     inputs: Sequence[Input], sizes: Mapping[str, int], masks: Masks, random: np.random.Generator
 ) -> dict[str, Array]:
     """Return random values of every input at these sizes of the dynamic axes."""
     return {item.name: _values(item, sizes, "random", masks, random) for item in inputs}
 
 
-def one_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, int]) -> dict[str, Array]:
+def take_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, int]) -> dict[str, Array]:
     """Return an example of a dataset as a model takes it, with an axis for the batch where the model has one.
 
     Args:
@@ -198,7 +198,7 @@ def _bounds(item: Input) -> tuple[float, float]:
     return low, max(1.0, low + 1.0) if high is None else high
 
 
-def limits(dtype: str) -> tuple[float, float]:
+def bounds_of(dtype: str) -> tuple[float, float]:
     """Return the least and the largest finite value of a type."""
     import numpy as np
 

@@ -110,13 +110,13 @@ def save(model: ModelProto, path: Path, *, external: bool = False) -> None:
     """
     import onnx
 
-    if not external and sum(map(held, tensors(model))) < PROTO_LIMIT:
+    if not external and sum(map(count_bytes, tensors(model))) < PROTO_LIMIT:
         onnx.save(model, path)
         return
     onnx.save(model, path, save_as_external_data=True, location=DATA, size_threshold=EXTERNAL_FROM)
 
 
-def held(tensor: TensorProto) -> int:
+def count_bytes(tensor: TensorProto) -> int:
     """Return the bytes that the values of a tensor take in the model's file, or slightly more."""
     from onnx import helper
 

@@ -66,21 +66,21 @@ def limits_of(context: Context, path: Path, outputs: Sequence[str], target: Targ
         outputs: names of the compared outputs.
         target: target of the reference.
     """
-    from orun.stages._graph.masked_rows import filled
+    from orun.stages._graph.masked_rows import open_filled
 
     chosen = target or Target("cpu")
     plain = replace(chosen, session={**chosen.session, "graph_optimization_level": "disable"})
     opened = functools.cache(lambda: session(path, outputs, plain))
-    probed = functools.cache(lambda: filled(path, outputs, target))
+    probed = functools.cache(lambda: open_filled(path, outputs, target))
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
-        answers = [(right, opened()(feed)) for feed in nudged(case.feed, context.seed)]
-        return merge(answers, arbitrary(probed(), case.feed))
+        answers = [(right, opened()(feed)) for feed in nudge(case.feed, context.seed)]
+        return merge(answers, find_arbitrary(probed(), case.feed))
 
     return Limits(find, SPREAD)
 
 
-def nudged(feed: Feed, seed: int) -> list[Feed]:
+def nudge(feed: Feed, seed: int) -> list[Feed]:
     """Return the inputs, and copies in which numbers with a fraction change by at most one unit in the last place.
 
     Zero stays zero. There are no copies when no input has a fraction.
@@ -89,7 +89,7 @@ def nudged(feed: Feed, seed: int) -> list[Feed]:
 
     random = np.random.default_rng(seed)
 
-    def nudge(value: Array) -> Array:
+    def change(value: Array) -> Array:
         if value.dtype.kind != "f":
             return value
         steps = random.integers(-1, 2, value.shape) * float(np.finfo(value.dtype).eps)
@@ -98,10 +98,10 @@ def nudged(feed: Feed, seed: int) -> list[Feed]:
 
     if not any(value.dtype.kind == "f" for value in feed.values()):
         return [feed]
-    return [feed, *({name: nudge(value) for name, value in feed.items()} for _ in range(NUDGES))]
+    return [feed, *({name: change(value) for name, value in feed.items()} for _ in range(NUDGES))]
 
 
-def arbitrary(model: Callable[[Feed, float], Sequence[Array]] | None, feed: Feed) -> Sequence[Array] | None:
+def find_arbitrary(model: Callable[[Feed, float], Sequence[Array]] | None, feed: Feed) -> Sequence[Array] | None:
     """Return which values depend on attention rows that see nothing; None for a model without attention.
 
     Args:

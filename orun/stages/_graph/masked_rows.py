@@ -56,7 +56,7 @@ OPERATORS = {
 }
 
 
-def filled(
+def open_filled(
     path: Path, outputs: Sequence[str], target: Target | None
 ) -> Callable[[Feed, float], Sequence[Array]] | None:
     """Return a copy of the model as a function of its inputs and of the result of rows that see nothing.

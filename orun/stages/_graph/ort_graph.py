@@ -26,7 +26,7 @@ IN_THE_WAY = (
 LEVELLED = re.compile(r"Level[0-9]_")  # composed names, which are not in the libraries
 
 
-def optimized(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> ModelProto:
+def optimize(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> ModelProto:
     """Optimize a model with ONNX Runtime and load the result; see `write_optimized`."""
     from orun.stages._graph.io import load, store_freely
 

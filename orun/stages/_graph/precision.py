@@ -26,7 +26,7 @@ class Override:
     weight_type: Annotated[Width | None, Doc("How the weight is stored; for a node, all its weights.")] = None
 
 
-def tensor_overrides(
+def make_tensor_overrides(
     model: ModelProto, overrides: Mapping[str, Override], *, per_channel: bool
 ) -> dict[str, list[dict[str, Any]]]:
     """Return ONNX Runtime's `TensorQuantOverrides`.

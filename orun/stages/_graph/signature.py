@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.stages._graph.feeds import Input, limits, symbols
+from orun.stages._graph.feeds import Input, bounds_of, list_axes
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names
 from orun.stages.common_parameters import PADDED
@@ -47,7 +47,7 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
 
 def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return the sizes to try for dynamic axes, by name, from the domain that the model carries."""
-    known = symbols(inputs_of(model))
+    known = list_axes(inputs_of(model))
     return {axis: sizes for axis, sizes in read_domain(model).sizes.items() if axis in known}
 
 
@@ -120,7 +120,7 @@ def _within(item: Input, values: InputValues) -> Input:
         return item
     if values.fill != "random":
         return replace(item, low=values.low, high=values.high, mask=True, padded=values.fill == PADDED)
-    least, most = limits(item.dtype)
+    least, most = bounds_of(item.dtype)
     low = item.low if values.low is None else max(values.low, least)
     high = item.high if values.high is None else min(values.high, most)
     return replace(item, low=low, high=high, mask=False)

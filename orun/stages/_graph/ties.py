@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto
 LEAST = 1024  # values; a smaller weight is not worth a node
 
 
-def tied(model: ModelProto) -> dict[str, NodeProto]:
+def find_tied(model: ModelProto) -> dict[str, NodeProto]:
     """Return the Transpose nodes of weights that other nodes read too, by their output.
 
     Optimizers fold them, and store such a weight a second time.
@@ -35,7 +35,7 @@ def tie(model: ModelProto, nodes: Mapping[str, NodeProto]) -> list[str]:
 
     Args:
         model: the optimized model.
-        nodes: result of `tied` for the model before.
+        nodes: result of `find_tied` for the model before.
     """
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     restored = [

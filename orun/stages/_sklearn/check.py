@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
 
 from orun.errors import StageFailed, UsageError
-from orun.stages._graph.agreement import MULTIPLE, Tolerance
+from orun.stages._graph.differences import MULTIPLE, Tolerance
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.limits import Limit, merge
 from orun.stages._graph.sessions import Feed, Model, session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orun.stages._graph.limits import NUDGES, Limit, Limits, differs, merge, nudged
+from orun.stages._graph.limits import NUDGES, Limit, Limits, differs, merge, nudge
 
 if TYPE_CHECKING:
     from orun.stages._graph.feeds import Case
@@ -24,7 +24,7 @@ def limits_of(context: Context, model: Model) -> Limits:
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
         if any(differs(value, again).any() for value, again in zip(right, model(case.feed), strict=True)):
             return [None] * len(right)  # it draws random numbers, which excuse nothing
-        feeds = nudged(case.feed, context.seed)[1:] or [case.feed] * NUDGES
+        feeds = nudge(case.feed, context.seed)[1:] or [case.feed] * NUDGES
         answers = []
         for number, feed in enumerate(feeds):
             with model.nudged_weights(context.seed + number):

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orun.core.serialization import replace
-from orun.stages._graph.limits import Limit, Limits, arbitrary, merge, nudged
+from orun.stages._graph.limits import Limit, Limits, find_arbitrary, merge, nudge
 from orun.stages._graph.masked_rows import HIDDEN
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def limits_of(context: Context, bound: Bound) -> Limits:
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
         answers = list(_answers(context, bound, case.feed)) or [(right, right)]
-        return merge(answers, arbitrary(lambda feed, number: _filled(bound, feed, number), case.feed))
+        return merge(answers, find_arbitrary(lambda feed, number: _filled(bound, feed, number), case.feed))
 
     return Limits(find, SPREAD)
 
@@ -97,7 +97,7 @@ def _answers(context: Context, bound: Bound, feed: Feed) -> list[tuple[Sequence[
                     }
                 ),
             )
-            for one in nudged(feed, context.seed)
+            for one in nudge(feed, context.seed)
         ]
     except Exception as error:  # noqa: BLE001 - a module may raise anything where it makes tensors of a type of its own
         context.log.warning("the PyTorch model cannot be computed in float64, so its own spread is unknown: %s", error)

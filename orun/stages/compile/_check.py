@@ -13,7 +13,8 @@ from orun.measure.engines import Engine
 from orun.measure.isolated_run import IsolatedRun, RunRequest, run_isolated
 from orun.measure.latency.cold_start import Reading, compare_rounds
 from orun.measure.plugins import OPENVINO
-from orun.stages._graph.agreement import Agreement, Tolerance, check
+from orun.stages._graph.agreement import Agreement, check
+from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.limits import limits_of

@@ -65,7 +65,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Leave the compiled model and `engine.json`."""
-    from orun.stages._graph.agreement import Tolerance
+    from orun.stages._graph.differences import Tolerance
     from orun.stages.compile._check import loaded_back
     from orun.stages.compile._compiling import chosen_form, compile_model, tries
 

@@ -41,7 +41,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     import onnx
     import onnx.inliner
 
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import external_files, load_graph, save, store_freely, weigh
 
     before = load_graph(context.model())  # without external data, so that any size goes through the converter

@@ -74,7 +74,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages._graph.agreement import Tolerance
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.export import Wishes, export, learned, table

@@ -105,8 +105,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages._graph.agreement import Agreement, Tolerance, answers, require_finite
-    from orun.stages._graph.feeds import cases
+    from orun.stages._graph.agreement import Agreement, require_finite, run_cases
+    from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.feeds import make_cases
     from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import save, weigh
     from orun.stages._graph.names import name_axes
@@ -118,8 +119,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     source = open_model(context, params)
     model = export(context, source, params.opset, params.outputs)
     inputs = _inputs(context, params, source, model)
-    tries = tuple(cases(inputs, params.dims, context.seed))
-    expected = answers(context, "the TensorFlow model", source, tries, UNFIT)
+    tries = tuple(make_cases(inputs, params.dims, context.seed))
+    expected = run_cases(context, "the TensorFlow model", source, tries, UNFIT)
     require_finite(context, "the TensorFlow model", source.outputs, tries, expected)
     name_axes(model, tries, expected)
     write_domain(model, domain_of(inputs, params.dims))

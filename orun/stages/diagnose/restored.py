@@ -40,7 +40,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with the reference's nodes to `context.result`."""
     from orun.core.targets import Target
     from orun.diagnosis.findings import restore_segments
-    from orun.diagnosis.segments import differing, segments
+    from orun.diagnosis.segments import find_differing, find_segments
     from orun.diagnosis.values import Pair
     from orun.stages._graph.disk_weights import load_on_disk, load_weights
     from orun.stages._graph.domains import tidy_domains
@@ -48,12 +48,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     model, reference = (load_on_disk(context.model(port), f"{port}.data") for port in ("model", "reference"))
     pair = Pair(model, reference, (), Target("cpu"))
-    shared = segments(pair.model, pair.reference)
+    shared = find_segments(pair.model, pair.reference)
     if unknown := set(params.tensors) - {segment.theirs.tensor for segment in shared}:
         raise StageFailed(context.stage, f"the models do not share {', '.join(sorted(unknown))}")
     chosen = [segment for segment in shared if segment.theirs.tensor in params.tensors]
     if params.nodes:
-        chosen += [segment for segment in differing(shared, pair.model, pair.reference) if _has(segment, params.nodes)]
+        chosen += [
+            segment for segment in find_differing(shared, pair.model, pair.reference) if _has(segment, params.nodes)
+        ]
     if not chosen:
         raise StageFailed(
             context.stage,

@@ -195,10 +195,10 @@ def _note_doubts(
 
 
 def _dataset(context: Context, params: Params) -> Dataset:
-    from orun.stages._data.synthetic import synthetic
+    from orun.stages._data.synthetic import make_examples
 
     if params.dataset is None:
-        return synthetic(context.model(), params.samples or MADE_UP, params.dims, context.seed)
+        return make_examples(context.model(), params.samples or MADE_UP, params.dims, context.seed)
     require_made_up(context, params.dims, "dataset")
     dataset = load_dataset(context, params.dataset)
     if params.samples is not None:

@@ -192,11 +192,11 @@ def budget_for(params: Params) -> Budget:
 
 def _subjects(context: Context, params: Params) -> dict[str, BenchmarkCase]:
     from orun.core.targets import Target
-    from orun.stages.timing import Sizes, timed_feeds
+    from orun.stages.timing import Sizes, make_timed_feeds
 
     target = context.target or Target("cpu")
     models = {name: context.model(name) for name in context.inputs}
-    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
+    fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     other = context.extra_targets.get("reference_target", target)
     return {
         name: _subject(path, other if name.startswith("reference") else target, fed[name], params)

@@ -95,11 +95,11 @@ def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], o
     from orun.core.targets import Target
     from orun.measure.binding import bind_inference
     from orun.measure.session import open_session
-    from orun.stages.timing import Sizes, timed_feeds
+    from orun.stages.timing import Sizes, make_timed_feeds
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in context.inputs}
-    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
+    fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     made: dict[str, list[Callable[[], object]]] = {}
     for role, path in models.items():
         pool = [open_session(path, target) for _ in range(min(params.sessions, params.clients))]

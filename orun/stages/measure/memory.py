@@ -21,7 +21,7 @@ from typing import Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages.cold_start import INPUTS, Launches, prepared, readings, write
+from orun.stages.cold_start import INPUTS, Launches, launch_models, prepare, write
 from orun.stages.contract import Context, Spec
 from orun.stages.params import Doc, Range
 
@@ -55,7 +55,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     if not STATUS.exists():
         raise StageFailed(context.stage, f"memory is read from {STATUS}, which this system does not have")
-    found = readings(context, params, params.runs)
+    found = launch_models(context, params, params.runs)
     write(context, found)
     watched = _watched(context, params)
     return {
@@ -72,7 +72,7 @@ def _watched(context: Context, params: Params) -> Mapping[str, Mapping[str, int]
     from orun.measure.latency.cold_start import launch_cold
 
     found: dict[str, dict[str, int]] = {"arena": {}, "gpu": {}}
-    requests, fed = prepared(context, params, params.runs)
+    requests, fed = prepare(context, params, params.runs)
     for role, request in requests.items():
         reading = launch_cold(replace(request, watched=True), fed[role])
         for name, taken in (("arena", reading.arena), ("gpu", reading.gpu)):

@@ -73,11 +73,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
     from orun.measure.benchmark_case import BenchmarkCase
-    from orun.stages.timing import Sizes, timed_feeds
+    from orun.stages.timing import Sizes, make_timed_feeds
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in ("model", "reference") if role in context.inputs}
-    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
+    fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     subjects = {role: BenchmarkCase(path, target, fed[role]) for role, path in models.items()}
     course = Course(params.launches, params.runs, params.warmup, context.seed)
     found = profile(subjects, course, context.progress)

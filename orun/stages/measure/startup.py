@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orun.core.metrics import Metric
-from orun.stages.cold_start import INPUTS, Launches, readings, write
+from orun.stages.cold_start import INPUTS, Launches, launch_models, write
 from orun.stages.contract import Context, Spec
 
 SPEC = Spec(
@@ -38,7 +38,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models, and leave what each launch took."""
     from orun.measure.latency.cold_start import compare_rounds
 
-    found = readings(context, params, runs=1)
+    found = launch_models(context, params, runs=1)
     write(context, found)
     return {
         "load": compare_rounds(found, lambda reading: reading.load, "s"),

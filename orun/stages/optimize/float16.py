@@ -103,7 +103,8 @@ def _require_names(context: Context, params: Params) -> None:
 
 
 def _compare(context: Context, params: Params) -> Metric:
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
 
     narrow = params.to == "bfloat16"
     return check_against_input(
@@ -135,7 +136,7 @@ def _kept(context: Context, params: Params) -> list[str]:
     from orun.errors import OrunError
     from orun.stages._graph.io import load_graph, save
     from orun.stages._graph.plain import inline
-    from orun.stages.halving import needed
+    from orun.stages.halving import find_needed
 
     blocked = {*_blocked_types(params), "Constant"}
     free = [_mark(node) for node in inline(load_graph(context.model())).graph.node if node.op_type not in blocked]
@@ -154,7 +155,7 @@ def _kept(context: Context, params: Params) -> list[str]:
                 path.unlink()
         return True
 
-    kept = needed(free, good)
+    kept = find_needed(free, good)
     context.log.info("%d of %d nodes stay float32:\n  %s", len(kept), len(free), "\n  ".join(kept))
     return kept
 

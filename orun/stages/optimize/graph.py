@@ -48,12 +48,13 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the optimized model to `context.result`."""
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import save, weigh
-    from orun.stages._graph.ort_graph import optimized, require_optimizers
+    from orun.stages._graph.ort_graph import optimize, require_optimizers
 
     require_optimizers(params.skip)
-    save(optimized(context.model(), params.level, params.skip, context.target), context.result)
+    save(optimize(context.model(), params.level, params.skip, context.target), context.result)
     error = check_against_input(
         context,
         "the optimized model",

@@ -61,9 +61,10 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the changed model to `context.result`."""
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load, save, weigh
-    from orun.stages._graph.ort_graph import IN_THE_WAY, optimized
+    from orun.stages._graph.ort_graph import IN_THE_WAY, optimize
 
     model = load(context.model())
     ranks = _chosen(context, model, params)
@@ -73,7 +74,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             _turn(model, value, to_last=params.to == "nhwc", given=value in model.graph.input)
     turned = Path("turned.onnx")  # in the working folder, which is scratch
     save(model, turned, external=True)
-    result = optimized(turned, "basic", IN_THE_WAY)
+    result = optimize(turned, "basic", IN_THE_WAY)
     transposes = _transposes(result)
     save(result, context.result)
     error = check_against_input(

@@ -56,7 +56,8 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the changed model to `context.result`."""
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph, save, weigh
     from orun.stages._graph.signature import shared_outputs
 
@@ -82,13 +83,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _run_alone(context: Context, params: Params, model: ModelProto) -> None:
     """Run a result that nothing can be compared with."""
-    from orun.stages._graph.agreement import Trial, answers, tries_for
+    from orun.stages._graph.agreement import Trial, run_cases, tries_for
     from orun.stages._graph.sessions import session
 
     own = replace(context, inputs={"model": context.output})
     tries = tries_for(own, model, Trial(params.dims, params.inputs))
     run = session(context.result, [value.name for value in model.graph.output], context.target)
-    answers(own, "the changed model", run, tries)
+    run_cases(own, "the changed model", run, tries)
     context.log.info("ran the changed model on %d inputs: it takes others than before, or yields others", len(tries))
 
 

@@ -53,7 +53,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its shapes to `context.result`."""
     import onnx
 
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import external_files, load_graph, save, weigh
 
     model = load_graph(context.model())

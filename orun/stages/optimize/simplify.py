@@ -82,16 +82,17 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the simplified model to `context.result`."""
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load, load_graph, save, weigh
-    from orun.stages._graph.ties import tie, tied
+    from orun.stages._graph.ties import find_tied, tie
 
     _require_own(context, params)
     model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
     kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # its report on itself
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
-    if again := tie(model, tied(load_graph(context.model()))):
+    if again := tie(model, find_tied(load_graph(context.model()))):
         context.log.info("stored once: %s", ", ".join(again))
     save(model, context.result)
     error = check_against_input(

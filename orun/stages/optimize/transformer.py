@@ -194,7 +194,8 @@ def _missing(params: Params, fused: Mapping[str, int], made: Made, attentions: i
 
 
 def _compare(context: Context, params: Params) -> Metric:
-    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.differences import Tolerance
 
     return check_against_input(
         context,

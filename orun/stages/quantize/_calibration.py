@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orun.stages._graph.sessions import Feed
 
 
-def calibration_data(
+def load_calibration_data(
     context: Context,
     dataset: Examples | None,
     names: Sequence[str],
@@ -44,7 +44,7 @@ def calibration_data(
     Raises:
         StageFailed: when the parameter's function fails, or an example holds NaN.
     """
-    from orun.stages._data.synthetic import synthetic
+    from orun.stages._data.synthetic import make_examples
     from orun.stages._graph.input_domain import declared
     from orun.stages._graph.missing import require_ranges
     from orun.stages.datasets import load_dataset
@@ -55,10 +55,12 @@ def calibration_data(
         return examples
     context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
     over = declared(inputs) if isinstance(inputs, dict) else {}
-    return synthetic(context.model(), samples, dims, context.seed, over)
+    return make_examples(context.model(), samples, dims, context.seed, over)
 
 
-def trial(dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None, *, ranges_made_up: bool) -> Trial:
+def make_trial(
+    dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None, *, ranges_made_up: bool
+) -> Trial:
     """Return what the result is compared on; `dims` may also be sizes of made-up calibration inputs only."""
     from orun.stages._graph.agreement import Trial
 
@@ -77,7 +79,7 @@ def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> A
     import numpy as np
     from onnxruntime.quantization import CalibrationDataReader
 
-    from orun.stages._graph.feeds import one_example
+    from orun.stages._graph.feeds import take_example
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
         shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in ranks)
@@ -96,7 +98,7 @@ def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> A
             if number is None:
                 return None
             context.progress(number, len(dataset), "calibrate")
-            return one_example(dataset.inputs, number, ranks)
+            return take_example(dataset.inputs, number, ranks)
 
     return Reader()
 
@@ -119,7 +121,7 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
 
     from orun.core.targets import Target
     from orun.measure.session import open_session
-    from orun.stages._graph.feeds import one_example
+    from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, save
     from orun.stages._graph.signature import ranks_of
 
@@ -134,7 +136,7 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
         save(copy, path, external=True)
         session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
     for number in range(len(dataset)):
-        feed = one_example(dataset.inputs, number, ranks)
+        feed = take_example(dataset.inputs, number, ranks)
         values = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
         yield {name: values[name] if name in values else feed[name] for name in names}
 

@@ -133,6 +133,6 @@ def steps_of(model: ModelProto) -> dict[str, float]:
     return {node.output[0]: float(numpy_helper.to_array(weights[node.input[1]]).max()) for node in rounding}
 
 
-def in_float(model: ModelProto) -> list[str]:
+def find_float_products(model: ModelProto) -> list[str]:
     """Return the names of products that ONNX Runtime left in float in a model that it optimized."""
     return [node.name or node.output[0] for node in model.graph.node if node.op_type in IN_FLOAT]

@@ -68,7 +68,7 @@ def require_float8(
         )
 
 
-def to_float8(model: ModelProto, before: ModelProto) -> None:
+def convert_to_float8(model: ModelProto, before: ModelProto) -> None:
     """Turn pairs of int8 into pairs of float8e4m3fn, in place: the largest magnitude becomes 448.
 
     Args:

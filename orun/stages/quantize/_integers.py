@@ -28,7 +28,7 @@ def require_types(context: Context, op_types: Collection[str] | None) -> None:
         )
 
 
-def integer_weights(model: ModelProto) -> list[str]:
+def find_integer_weights(model: ModelProto) -> list[str]:
     """Return the names of weights with several axes stored as integers of at most 16 bits, or as 8-bit floats."""
     from onnx import TensorProto
 
@@ -60,7 +60,7 @@ def require_integers(context: Context, model: ModelProto, why: str) -> int:
     Raises:
         StageFailed: when there are none; `why` says what could have been quantized.
     """
-    weights = integer_weights(model)
+    weights = find_integer_weights(model)
     if not weights:
         raise nothing_quantized(context, model, why, "look at `op_types` and `exclude`")
     context.log.info("%d weights in few bits:\n  %s", len(weights), "\n  ".join(weights))
@@ -76,7 +76,7 @@ def require_scales(context: Context, model: ModelProto) -> None:
         StageFailed: when there are such ranges; names the values.
     """
     scales = [tensor for tensor in model.graph.initializer if tensor.name.endswith(SCALE)]
-    if names := [name.removesuffix(SCALE) for name in not_finite(scales)]:
+    if names := [name.removesuffix(SCALE) for name in find_not_finite(scales)]:
         raise StageFailed(
             context.stage,
             CANNOT,
@@ -103,7 +103,7 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
             yield
     except StageFailed as failure:
         asserted = isinstance(failure.__cause__, AssertionError)
-        names = not_finite(load_graph(path).graph.initializer, path.parent) if asserted else []
+        names = find_not_finite(load_graph(path).graph.initializer, path.parent) if asserted else []
         if not names:
             raise
         raise StageFailed(
@@ -127,7 +127,7 @@ def _without_advice() -> Iterator[None]:
         root.removeFilter(is_wanted)
 
 
-def not_finite(weights: Iterable[TensorProto], folder: Path = Path()) -> list[str]:
+def find_not_finite(weights: Iterable[TensorProto], folder: Path = Path()) -> list[str]:
     """Return the names of floating-point tensors that hold NaN or infinity, read one at a time from the folder."""
     import numpy as np
     from onnx import numpy_helper

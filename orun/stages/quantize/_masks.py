@@ -40,7 +40,7 @@ def exclude_masks(
     """
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
-    nodes = mask_nodes(model, dataset)
+    nodes = find_mask_nodes(model, dataset)
     for node in nodes:
         node.name = node.name or node.output[0]
     quantizable = {*QDQRegistry, *QLinearOpsRegistry}
@@ -57,7 +57,7 @@ def exclude_masks(
     return tuple(node.name for node in nodes)
 
 
-def mask_nodes(model: ModelProto, dataset: Dataset) -> list[NodeProto]:
+def find_mask_nodes(model: ModelProto, dataset: Dataset) -> list[NodeProto]:
     """Return the nodes without weights that read or yield values of masks, or infinite values.
 
     Args:

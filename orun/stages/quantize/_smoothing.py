@@ -16,7 +16,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+from orun.stages._graph.agreement import Trial, check_against_input
+from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.io import save
 from orun.stages.contract import Context
 from orun.stages.quantize._calibration import rows_of

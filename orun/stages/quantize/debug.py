@@ -119,7 +119,7 @@ def _metrics(analysis: Analysis) -> dict[str, Metric]:
     }
 
 
-def worst_first(findings: Sequence[Finding]) -> list[Finding]:
+def sort_worst_first(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings by share of the outputs' error, then by the error that arises at the node, then by SQNR."""
 
     def rank(finding: Finding) -> tuple[float, float, float]:
@@ -130,7 +130,7 @@ def worst_first(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _write(context: Context, analysis: Analysis) -> None:
-    rows = worst_first(analysis.findings)
+    rows = sort_worst_first(analysis.findings)
     order = {row.tensor: number for number, row in enumerate(analysis.findings)}
     listed = [{**encode(row), "order": order[row.tensor]} for row in rows]
     document = {"format": 1, "worst": rows[0].node, **encode(analysis), "findings": listed}

@@ -87,9 +87,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     """Write the float model to a path; return the types of operators to quantize."""
     from orun.stages._graph.io import load, save
-    from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimized
+    from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
 
-    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
+    model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
     _require_unbiased(context, model, params)
     model = add_types(model)

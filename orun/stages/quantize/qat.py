@@ -72,20 +72,20 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the integer model to `context.result`."""
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
-    from orun.stages._graph.ort_graph import IN_THE_WAY, optimized
-    from orun.stages.quantize._fake_quantize import PAIR_OPTIMIZERS, check_pairs, in_float
+    from orun.stages._graph.ort_graph import IN_THE_WAY, optimize
+    from orun.stages.quantize._fake_quantize import PAIR_OPTIMIZERS, check_pairs, find_float_products
     from orun.stages.quantize._grids import store_integers
     from orun.stages.quantize._integers import require_integers
 
     # ONNX Runtime folds constants, among them quantized weights, and drops a pair that repeats another.
-    model = optimized(context.model(), "basic", (*IN_THE_WAY, *PAIR_OPTIMIZERS))
+    model = optimize(context.model(), "basic", (*IN_THE_WAY, *PAIR_OPTIMIZERS))
     check_pairs(context, model)
     if rounded := store_integers(model):
         context.log.info("%d weights that were stored rounded:\n  %s", len(rounded), "\n  ".join(rounded))
     quantized = require_integers(context, model, "no weight of a product is rounded, by a QuantizeLinear or beforehand")
     tidy_domains(model)
     save(model, context.result)
-    floats = in_float(optimized(context.result, "extended"))
+    floats = find_float_products(optimize(context.result, "extended"))
     if floats:
         text = "%d products run in float, because an input or the output is not quantized:\n  %s"
         context.log.warning(text, len(floats), "\n  ".join(floats))
@@ -102,7 +102,8 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     import numpy as np
 
     from orun.core.targets import Target
-    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
+    from orun.stages._graph.agreement import Agreement, Trial, check, run_cases, tries_for
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.processor import check_result
     from orun.stages._graph.sessions import session
     from orun.stages.quantize._fake_quantize import steps_of
@@ -110,7 +111,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     written = Target("cpu", session={"graph_optimization_level": "disable"})
     names = [output.name for output in model.graph.output]
     tries = tries_for(context, model, Trial(params.dims, params.inputs))
-    expected = answers(context, "the model before it", session(context.model(), names, written), tries)
+    expected = run_cases(context, "the model before it", session(context.model(), names, written), tries)
     worst = 0.0
     rounded = steps_of(model)
     for place, name in enumerate(names):

@@ -139,7 +139,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import load, save, weigh
     from orun.stages.memory_headroom import require_memory
-    from orun.stages.quantize._float8 import UNFUSED, to_float8
+    from orun.stages.quantize._float8 import UNFUSED, convert_to_float8
     from orun.stages.quantize._pairs import keep_in_float
 
     _require_supported(context, params)
@@ -152,7 +152,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         if params.include_tensors or params.exclude_tensors:
             keep_in_float(context, prepared.path, result, params.include_tensors, params.exclude_tensors)
         if params.weight_type == FLOAT8:
-            to_float8(result, load(prepared.path))
+            convert_to_float8(result, load(prepared.path))
     why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
     quantized = require_integers(context, result, why)
     require_scales(context, result)
@@ -163,9 +163,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _trial(params: Params) -> Trial:
-    from orun.stages.quantize._calibration import trial
+    from orun.stages.quantize._calibration import make_trial
 
-    return trial(params.dims, params.inputs, ranges_made_up=params.dataset is None)
+    return make_trial(params.dims, params.inputs, ranges_made_up=params.dataset is None)
 
 
 def _is_selected(params: Params, node: NodeProto) -> bool:
@@ -222,15 +222,15 @@ class Prepared:
 def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     """Write the float model to a path."""
     from orun.stages._graph.io import input_names, load, save
-    from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimized
-    from orun.stages._graph.precision import tensor_overrides
+    from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
+    from orun.stages._graph.precision import make_tensor_overrides
     from orun.stages._graph.signature import ranks_of
-    from orun.stages.quantize._calibration import calibration_data
+    from orun.stages.quantize._calibration import load_calibration_data
     from orun.stages.quantize._clipping import with_bounds
     from orun.stages.quantize._masks import exclude_masks
     from orun.stages.quantize._smoothing import smooth_checked
 
-    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
+    model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     names = [node.name for node in model.graph.node]
     require_known("include", params.include, names)
     require_known("exclude", params.exclude, names)
@@ -240,11 +240,11 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known("include_tensors", params.include_tensors, tensors)
     require_known("exclude_tensors", params.exclude_tensors, tensors)
     inputs = input_names(model)
-    dataset = calibration_data(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
+    dataset = load_calibration_data(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
     is_selected = partial(_is_selected, params)
     if params.smooth is not None:
         smooth_checked(context, model, params.smooth, dataset, is_selected, _trial(params))
-    overrides = tensor_overrides(model, params.overrides, per_channel=params.per_channel)
+    overrides = make_tensor_overrides(model, params.overrides, per_channel=params.per_channel)
     masked = exclude_masks(context, model, dataset, is_selected)
     if params.method == "distribution":
         overrides = with_bounds(model, dataset, overrides, params.activation_type)

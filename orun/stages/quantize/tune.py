@@ -141,16 +141,16 @@ def _require_goal(context: Context, params: Params) -> None:
 def _search(context: Context, params: Params) -> Search:
     from orun.core.targets import Target
     from orun.environment import processor
-    from orun.stages._graph.feeds import one_example
+    from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, load_graph
     from orun.stages._graph.missing import require_ranges
     from orun.stages._graph.signature import ranks_of
     from orun.stages.quantize._tuning.build import Workshop
     from orun.stages.quantize._tuning.search import Search
-    from orun.stages.quantize._tuning.settings import places, recipes
+    from orun.stages.quantize._tuning.settings import list_places, list_recipes
     from orun.stages.quantize._tuning.trial_log import TrialLog, name_of
 
-    variants = places(context.target or Target("cpu"))
+    variants = list_places(context.target or Target("cpu"))
     dataset = load_dataset(context, params.dataset)
     calibrated = params.calibration is not None
     model = load_graph(context.model())
@@ -164,7 +164,7 @@ def _search(context: Context, params: Params) -> Search:
         judge=_judge(context, params, dataset, variants),
         places=variants,
         trial_log=TrialLog(name_of(context.key, datasets)),
-        recipes=recipes(
+        recipes=list_recipes(
             list(variants),
             {node.op_type for node in graph.node},
             calibrated=calibrated,
@@ -175,7 +175,7 @@ def _search(context: Context, params: Params) -> Search:
         trials=params.trials,
         seconds=params.time,
         outputs=[output.name for output in graph.output],
-        feeds=[one_example(dataset.inputs, number, ranks_of(model)) for number in range(min(PROBES, len(dataset)))],
+        feeds=[take_example(dataset.inputs, number, ranks_of(model)) for number in range(min(PROBES, len(dataset)))],
         log=context.log,
         progress=context.progress,
     )
@@ -187,13 +187,13 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
     from orun.measure.accuracy.request import Request
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.stages.quantize._tuning.judge import Goal, Judge
-    from orun.stages.timing import Sizes, feeds
+    from orun.stages.timing import Sizes, make_feeds
 
     name = next((known for known, yielded in FIDELITY.items() if params.metric in yielded), params.metric)
     few = dataset.take(params.samples)
     if name in FIDELITY:  # the candidates of a retrieval would be compared with the reference as well
         few = replace(few, candidates=None, labels=None)
-    feed = feeds({"model": context.model()}, Sizes(params.batch, params.shape), context.seed, None)["model"]
+    feed = make_feeds({"model": context.model()}, Sizes(params.batch, params.shape), context.seed, None)["model"]
     cpu = variants.get("cpu") or Target("cpu", session=dict(context.target.session) if context.target else {})
     return Judge(
         goal=Goal(params.metric, params.at_least, params.at_most),

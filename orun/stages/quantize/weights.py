@@ -26,7 +26,7 @@ from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
-from orun.stages.quantize._integers import not_finite, nothing_quantized
+from orun.stages.quantize._integers import find_not_finite, nothing_quantized
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -97,7 +97,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.plain import fold_transposes, hoist, inline
-    from orun.stages.quantize._calibration import trial
+    from orun.stages.quantize._calibration import make_trial
 
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
@@ -114,7 +114,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         why, hint = (f"{why}, and {gemm} Gemm", GEMM_HINT) if gemm else (why, EXCLUDED_HINT)
         raise nothing_quantized(context, result, why, hint)
     save(result, context.result)
-    compared = trial(params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None)
+    compared = make_trial(
+        params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None
+    )
     error = check_against_input(context, "the quantized model", compared, None)
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
 
@@ -124,7 +126,7 @@ def _require_finite(context: Context, params: Params, model: ModelProto) -> None
     nodes = [node for node in model.graph.node if node.op_type == "MatMul" and node.name not in params.exclude]
     read = {name for node in nodes for name in node.input}
     weights = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    if names := not_finite(weights):
+    if names := find_not_finite(weights):
         raise StageFailed(
             context.stage,
             f"not all values of {', '.join(names)} are finite",
@@ -174,11 +176,11 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import input_names
-    from orun.stages.quantize._calibration import calibration_data
+    from orun.stages.quantize._calibration import load_calibration_data
     from orun.stages.quantize._gptq import Grid, quantize
 
     names, samples = input_names(model), params.samples or SAMPLES
-    dataset = calibration_data(context, params.dataset, names, samples, params.dims, params.inputs)
+    dataset = load_calibration_data(context, params.dataset, names, samples, params.dims, params.inputs)
     grid = Grid(params.bits, params.block_size, params.symmetric)
     quantize(model, grid, dataset, params.exclude, params.accuracy_level)
     tidy_domains(model)

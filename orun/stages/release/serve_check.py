@@ -103,7 +103,8 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
     """How many answers of a model were compared, their largest error, and what the process of a user said."""
     import numpy as np
 
-    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
+    from orun.stages._graph.agreement import Agreement, Trial, check, run_cases, tries_for
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.limits import limits_of
     from orun.stages._graph.sessions import session
@@ -113,7 +114,7 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
     _require_tensors(context, model)
     outputs = [output.name for output in model.graph.output]
     tries = tries_for(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
-    here = answers(context, "the model", session(folder / MODEL, outputs), tries)
+    here = run_cases(context, "the model", session(folder / MODEL, outputs), tries)
     there, told = _served(context, params, name, tries, outputs)
     agreement = Agreement(
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""

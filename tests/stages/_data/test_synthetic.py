@@ -8,29 +8,29 @@ import numpy as np
 import pytest
 
 from orun.errors import UsageError
-from orun.stages._data.synthetic import synthetic
+from orun.stages._data.synthetic import make_examples
 from tests.stages.models import parse
 from tests.stages.support import artifact
 
 
 def test_indices_stay_in_their_tables_and_masks_end_early(tiny_bert: Path) -> None:
-    dataset = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=1)
+    dataset = make_examples(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=1)
     ids, masks = dataset.inputs["input_ids"], dataset.inputs["attention_mask"]
     assert [row.shape for row in ids[:4]] == [(4,), (9,), (4,), (9,)]
     assert max(row.max() for row in ids) <= 99
     assert min(row.min() for row in ids) >= 0
     assert all((np.diff(row) <= 0).all() and row[0] == 1 for row in masks)
     assert len({row.tobytes() for row in ids}) == 30
-    again = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=1)
+    again = make_examples(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=1)
     assert all(np.array_equal(values, other) for values, other in zip(ids, again.inputs["input_ids"], strict=True))
-    other = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=2)
+    other = make_examples(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=2)
     assert not np.array_equal(ids[0], other.inputs["input_ids"][0])
 
 
 def test_an_input_without_an_axis_for_examples(tmp_path: Path) -> None:
     model = '<ir_version: 9, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) { y = Abs(x) }'
     with pytest.raises(UsageError) as caught:
-        synthetic(artifact(tmp_path, parse(model)) / "model.onnx", 1, {}, 0)
+        make_examples(artifact(tmp_path, parse(model)) / "model.onnx", 1, {}, 0)
     assert str(caught.value) == (
         "examples for input 'x' cannot be made up\n"
         "  its shape is [4], and the first axis must be that of the examples\n"
@@ -42,17 +42,17 @@ def test_sizes_of_the_axis_of_examples(tmp_path: Path) -> None:
     """What checks a model tries it at several of them; an example has none, and the model has that axis."""
     model = '<ir_version: 9, opset_import: ["" : 20]> g (float[batch, 4] x) => (float[batch, 4] y) { y = Abs(x) }'
     path = artifact(tmp_path, parse(model)) / "model.onnx"
-    dataset = synthetic(path, 3, {"batch": [1, 2]}, 0)
+    dataset = make_examples(path, 3, {"batch": [1, 2]}, 0)
     assert [row.shape for row in dataset.inputs["x"]] == [(4,)] * 3
     with pytest.raises(UsageError) as caught:
-        synthetic(path, 3, {"batches": [1, 2]}, 0)
+        make_examples(path, 3, {"batches": [1, 2]}, 0)
     assert str(caught.value) == "the model has no dynamic axis 'batches'\n  its dynamic axes are batch"
 
 
 def test_sizes_for_a_model_of_fixed_shape(tmp_path: Path) -> None:
     model = '<ir_version: 9, opset_import: ["" : 20]> g (float[1, 4] x) => (float[1, 4] y) { y = Abs(x) }'
     with pytest.raises(UsageError) as caught:
-        synthetic(artifact(tmp_path, parse(model)) / "model.onnx", 3, {"batch": [1, 2]}, 0)
+        make_examples(artifact(tmp_path, parse(model)) / "model.onnx", 3, {"batch": [1, 2]}, 0)
     assert str(caught.value) == "the model has no dynamic axis 'batch'\n  none of its axes is dynamic"
 
 
@@ -63,7 +63,7 @@ def test_the_batch_may_stand_elsewhere_too(tmp_path: Path) -> None:
     recurrent (float[time, n, 2] x, int32[n] lengths) => (float[time, n, 2] y, int32[n] z)
     { y = Identity (x)  z = Identity (lengths) }
     """)
-    dataset = synthetic(artifact(tmp_path, model) / "model.onnx", 3, {}, 0)
+    dataset = make_examples(artifact(tmp_path, model) / "model.onnx", 3, {}, 0)
     assert {name: np.asarray(values).shape for name, values in dataset.inputs.items()} == {
         "x": (3, 1, 2),
         "lengths": (3,),
@@ -75,5 +75,5 @@ def test_a_model_that_takes_nothing(tmp_path: Path) -> None:
         '<ir_version: 9, opset_import: ["" : 20]> none () => (float y) { y = Constant <value = float {1.0}> () }'
     )
     with pytest.raises(UsageError) as caught:
-        synthetic(artifact(tmp_path, model) / "model.onnx", 3, {}, 0)
+        make_examples(artifact(tmp_path, model) / "model.onnx", 3, {}, 0)
     assert str(caught.value) == "the model takes nothing, so that there are no examples for it"

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Agreement, Tolerance, answers, check, difference
+from orun.stages._graph.agreement import Agreement, check, run_cases
+from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.limits import Limit, Limits, limits_of
 from orun.stages._graph.sessions import session
@@ -32,11 +33,11 @@ def floats(*values: float) -> Array:
 
 
 def test_within_tolerance() -> None:
-    assert difference(floats(100, 0), floats(101, 0.0005), TIGHT) == ("", 1.0)
+    assert compare_values(floats(100, 0), floats(101, 0.0005), TIGHT) == ("", 1.0)
 
 
 def test_beyond_tolerance() -> None:
-    problem, error = difference(floats(1, 2, 3), floats(1, 2.5, 3.25), TIGHT)
+    problem, error = compare_values(floats(1, 2, 3), floats(1, 2.5, 3.25), TIGHT)
     assert problem == (
         "2 of 3 values are further off than 0.001 + 0.01 x |reference|; the worst is 2.5 instead of 2 at [1]"
     )
@@ -45,26 +46,26 @@ def test_beyond_tolerance() -> None:
 
 def test_what_is_not_finite() -> None:
     nan, inf = float("nan"), float("inf")
-    assert difference(floats(1, 2), floats(nan, inf), TIGHT) == ("2 of 2 values are not finite", 0.0)
-    assert difference(floats(1, 2), floats(nan, 2), None) == ("1 of 2 values are not finite", 0.0)
-    assert difference(floats(nan, inf), floats(nan, inf), TIGHT) == ("", 0.0)
-    assert difference(floats(inf, 1), floats(-inf, 1), TIGHT) == ("values that are not finite differ", 0.0)
+    assert compare_values(floats(1, 2), floats(nan, inf), TIGHT) == ("2 of 2 values are not finite", 0.0)
+    assert compare_values(floats(1, 2), floats(nan, 2), None) == ("1 of 2 values are not finite", 0.0)
+    assert compare_values(floats(nan, inf), floats(nan, inf), TIGHT) == ("", 0.0)
+    assert compare_values(floats(inf, 1), floats(-inf, 1), TIGHT) == ("values that are not finite differ", 0.0)
 
 
 def test_shapes_and_types_are_part_of_it() -> None:
-    assert difference(floats(1, 2), floats(1), None)[0] == "float32[1] instead of float32[2]"
-    assert difference(floats(1), np.array([1.0]), None)[0] == "float64[1] instead of float32[1]"
+    assert compare_values(floats(1, 2), floats(1), None)[0] == "float32[1] instead of float32[2]"
+    assert compare_values(floats(1), np.array([1.0]), None)[0] == "float64[1] instead of float32[1]"
 
 
 def test_integers_are_equal_or_not() -> None:
     right, wrong = np.array([1, 2, 3]), np.array([1, 2, 4])
-    assert difference(right, wrong, TIGHT) == ("1 of 3 values differ", 0.0)
-    assert difference(right, wrong, None) == ("", 0.0)
-    assert difference(np.array(["a"]), np.array(["a"]), TIGHT) == ("", 0.0)
+    assert compare_values(right, wrong, TIGHT) == ("1 of 3 values differ", 0.0)
+    assert compare_values(right, wrong, None) == ("", 0.0)
+    assert compare_values(np.array(["a"]), np.array(["a"]), TIGHT) == ("", 0.0)
 
 
 def test_nothing_to_compare() -> None:
-    assert difference(floats(), floats(), TIGHT) == ("", 0.0)
+    assert compare_values(floats(), floats(), TIGHT) == ("", 0.0)
 
 
 def test_a_session_takes_what_the_model_takes(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
     model = session(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
     case = Case("random values at n=2, m=4", {}, {"x": np.ones((2, 4), np.float32)})
     with pytest.raises(StageFailed) as caught:
-        answers(context(tmp_path), "the model before it", model, [case])
+        run_cases(context(tmp_path), "the model before it", model, [case])
     assert caught.value.what == "the model before it cannot run random values at n=2, m=4"
     assert "index: 1 Got: 4 Expected: 3" in caught.value.why
     assert caught.value.hint == (
@@ -158,8 +159,8 @@ def test_a_sequence(tmp_path: Path) -> None:
     result = run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(SPLIT))})
     assert result.value("max_abs_error") == 0
     right = [floats(1, 2), floats(3)]
-    assert difference(right, [floats(1, 2)], TIGHT) == ("1 values instead of 2", 0.0)
-    assert difference(right, [floats(1, 2), floats(3, 4)], TIGHT)[0] == "float32[2] instead of float32[1]"
+    assert compare_values(right, [floats(1, 2)], TIGHT) == ("1 values instead of 2", 0.0)
+    assert compare_values(right, [floats(1, 2), floats(3, 4)], TIGHT)[0] == "float32[2] instead of float32[1]"
 
 
 NUMBERS = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -233,8 +234,8 @@ def test_the_tolerance_is_a_multiple_of_what_the_reference_differs_from_itself(t
 
 def test_integers_in_which_the_reference_differs_from_itself() -> None:
     right, value = np.array([1, 2, 3]), np.array([1, 5, 3])
-    assert difference(right, value, TIGHT, Limit(np.zeros(3, bool), np.array([0.0, 1.0, 0.0]))) == ("", 0.0)
-    assert difference(right, value, TIGHT, Limit(np.zeros(3, bool), np.array([1.0, 0.0, 1.0])))[0] == (
+    assert compare_values(right, value, TIGHT, Limit(np.zeros(3, bool), np.array([0.0, 1.0, 0.0]))) == ("", 0.0)
+    assert compare_values(right, value, TIGHT, Limit(np.zeros(3, bool), np.array([1.0, 0.0, 1.0])))[0] == (
         "1 of 3 values differ"
     )
 
@@ -262,7 +263,7 @@ def test_an_onnx_model_that_differs_from_itself(tmp_path: Path) -> None:
     limits = limits_of(context(tmp_path), path, ["y"], None)
     for value, least, most in ((np.full((1, 64), 0.3), 0.1, 10), (np.linspace(0, 1, 64)[None], 0, 1e-5)):
         case = Case("", {}, {"x": value.astype(np.float32)})
-        right = answers(context(tmp_path), "it", session(path, ["y"]), [case])[0]
+        right = run_cases(context(tmp_path), "it", session(path, ["y"]), [case])[0]
         with contextlib.chdir(tmp_path):
             (limit,) = limits.of(case, right)
         assert limit is not None

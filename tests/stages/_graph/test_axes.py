@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orun.stages._graph import axes
-from orun.stages._graph.feeds import Input, assignments, cases
+from orun.stages._graph.feeds import Input, assign_sizes, make_cases
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_axes_that_follow_are_of_no_size_of_their_own() -> None:
         Input("past", "float32", ("batch", "past", 2)),
     ]
     assert axes.free(item.shape for item in inputs) == ("batch", "sequence", "past", "rows")
-    assigned = assignments(inputs, {"past": [0, 3], "rows": [2]})
+    assigned = assign_sizes(inputs, {"past": [0, 3], "rows": [2]})
     assert assigned[0] == {"batch": 1, "sequence": 2, "past": 0, "rows": 2}
-    for case, sizes in zip(cases(inputs, {"past": [0, 3], "rows": [2]}, 0), assigned, strict=False):
+    for case, sizes in zip(make_cases(inputs, {"past": [0, 3], "rows": [2]}, 0), assigned, strict=False):
         shapes = {name: value.shape for name, value in case.feed.items()}
         batch, sequence, past = sizes["batch"], sizes["sequence"], sizes["past"]
         assert shapes == {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orun.errors import UsageError
-from orun.stages._graph.feeds import Input, assignments, cases, symbols
+from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_cases
 
 IDS = Input("ids", "int64", ("batch", "length"), low=0, high=9)
 MASK = Input("mask", "int32", ("batch", "length"), mask=True)
@@ -12,18 +12,18 @@ IMAGE = Input("image", "float32", ("batch", 3))
 
 
 def test_every_axis_takes_every_size_and_axes_differ() -> None:
-    assert symbols([IDS, MASK, IMAGE]) == ("batch", "length")
-    assigned = assignments([IDS, MASK], {})
+    assert list_axes([IDS, MASK, IMAGE]) == ("batch", "length")
+    assigned = assign_sizes([IDS, MASK], {})
     assert assigned == [{"batch": 1, "length": 2}, {"batch": 2, "length": 7}, {"batch": 7, "length": 1}]
 
 
 def test_sizes_of_the_pipeline() -> None:
-    assigned = assignments([IDS], {"batch": [4], "length": [16, 32]})
+    assigned = assign_sizes([IDS], {"batch": [4], "length": [16, 32]})
     assert assigned == [{"batch": 4, "length": 32}, {"batch": 4, "length": 16}]
 
 
 def test_a_model_without_dynamic_axes_is_tried_once_at_random() -> None:
-    assert [case.title for case in cases([Input("x", "float32", (2,))], {}, 0)] == [
+    assert [case.title for case in make_cases([Input("x", "float32", (2,))], {}, 0)] == [
         "random values",
         "lowest values",
         "highest values",
@@ -32,15 +32,15 @@ def test_a_model_without_dynamic_axes_is_tried_once_at_random() -> None:
 
 def test_an_axis_that_is_not_there() -> None:
     with pytest.raises(UsageError) as caught:
-        assignments([IDS], {"width": [1]})
+        assign_sizes([IDS], {"width": [1]})
     assert str(caught.value) == "the model has no dynamic axis 'width'\n  its dynamic axes are batch, length"
     with pytest.raises(UsageError) as caught:
-        assignments([], {"width": [1]})
+        assign_sizes([], {"width": [1]})
     assert str(caught.value) == "the model has no dynamic axis 'width'\n  none of its axes is dynamic"
 
 
 def test_titles_sizes_and_types() -> None:
-    tried = list(cases([IDS, MASK, IMAGE], {}, 0))
+    tried = list(make_cases([IDS, MASK, IMAGE], {}, 0))
     assert [case.title for case in tried] == [
         "random values at batch=1, length=2",
         "random values at batch=2, length=7",
@@ -58,7 +58,7 @@ def test_titles_sizes_and_types() -> None:
 
 
 def test_bounds_are_kept_and_reached() -> None:
-    *random, lowest, highest = cases([IDS, Input("x", "float32", (1000,), low=-2, high=3)], {}, 0)
+    *random, lowest, highest = make_cases([IDS, Input("x", "float32", (1000,), low=-2, high=3)], {}, 0)
     for case in random:
         assert set(case.feed["ids"].ravel()) <= set(range(10))
         assert -2 <= case.feed["x"].min() < -1.9
@@ -71,39 +71,39 @@ def test_bounds_are_kept_and_reached() -> None:
 
 @pytest.mark.parametrize(("low", "high", "bounds"), [(5, None, (5, 6)), (None, -5, (-6, -5))])
 def test_one_bound_alone(low: float | None, high: float | None, bounds: tuple[float, float]) -> None:
-    first = next(cases([Input("x", "float32", (100,), low=low, high=high)], {}, 0)).feed["x"]
+    first = next(make_cases([Input("x", "float32", (100,), low=low, high=high)], {}, 0)).feed["x"]
     assert bounds[0] <= first.min() < first.max() <= bounds[1]
 
 
 def test_a_mask_always_shows_something() -> None:
     wide = Input("mask", "int64", (200, 6), mask=True)
-    anywhere, lowest, highest = (case.feed["mask"] for case in cases([wide], {}, 0))
+    anywhere, lowest, highest = (case.feed["mask"] for case in make_cases([wide], {}, 0))
     assert set(anywhere.ravel()) == {0, 1}
     assert anywhere.any(axis=-1).all()
     assert (np.diff(anywhere, axis=-1) > 0).any()
     assert lowest.sum(axis=-1).tolist() == [1] * 200
     assert highest.all()
-    ending = next(cases([wide], {}, 0, "right-padded")).feed["mask"]
+    ending = next(make_cases([wide], {}, 0, "right-padded")).feed["mask"]
     assert set(ending.sum(axis=-1)) == set(range(1, 7))
     assert not (np.diff(ending, axis=-1) > 0).any()
 
 
 def test_a_padded_mask_shows_the_front_alone() -> None:
     padded = Input("mask", "int64", ("batch", "length"), mask=True, padded=True)
-    shown = [case.feed["mask"] for case in cases([padded], {"length": [5, 9]}, 0)]
+    shown = [case.feed["mask"] for case in make_cases([padded], {"length": [5, 9]}, 0)]
     assert all((np.diff(mask, axis=1) <= 0).all() and mask[:, 0].all() for mask in shown)
     assert {int(length) for mask in shown for length in mask.sum(axis=1)} > {1, 9}
 
 
 def test_text_and_flags() -> None:
-    case = next(cases([Input("t", "object", (2,)), Input("b", "bool", (50,))], {}, 0))
+    case = next(make_cases([Input("t", "object", (2,)), Input("b", "bool", (50,))], {}, 0))
     assert case.feed["t"].tolist() == ["random", "random"]
     assert set(case.feed["b"]) == {False, True}
 
 
 def test_the_seed_decides() -> None:
     def values(seed: int) -> list[float]:
-        return next(cases([IMAGE], {}, seed)).feed["image"].ravel().tolist()
+        return next(make_cases([IMAGE], {}, seed)).feed["image"].ravel().tolist()
 
     assert values(1) == values(1)
     assert values(1) != values(2)
@@ -122,13 +122,13 @@ def test_the_seed_decides() -> None:
 )
 def test_values_that_a_type_does_not_have(low: float | None, high: float | None, dtype: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        list(cases([Input("x", dtype, (2,), low=low, high=high)], {}, 0))
+        list(make_cases([Input("x", dtype, (2,), low=low, high=high)], {}, 0))
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(("low", "high"), [(5.0, None), (None, -5.0), (None, None), (-2.0, 3.0)])
 def test_the_bounds_of_numbers_are_within_what_is_said(low: float | None, high: float | None) -> None:
-    for case in cases([Input("x", "float32", (50,), low=low, high=high)], {}, 0):
+    for case in make_cases([Input("x", "float32", (50,), low=low, high=high)], {}, 0):
         values = case.feed["x"]
         assert low is None or values.min() >= low
         assert high is None or values.max() <= high
@@ -136,5 +136,5 @@ def test_the_bounds_of_numbers_are_within_what_is_said(low: float | None, high: 
 
 def test_a_mask_has_no_other_bounds() -> None:
     with pytest.raises(UsageError) as caught:
-        list(cases([Input("x", "int64", (2,), low=3, mask=True)], {}, 0))
+        list(make_cases([Input("x", "int64", (2,), low=3, mask=True)], {}, 0))
     assert str(caught.value) == "input 'x' is a mask of 0 and 1, and cannot have other bounds"

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from orun.errors import OrunError, UsageError
-from orun.stages._data.synthetic import synthetic
+from orun.stages._data.synthetic import make_examples
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.input_domain import (
     PROPERTY,
@@ -28,7 +28,7 @@ from orun.stages._graph.input_domain import (
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.timing import Sizes, feeds, timed_feeds
+from orun.stages.timing import Sizes, make_feeds, make_timed_feeds
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, LOOKUP, WORDY, parse
 from tests.stages.support import artifact, run_stage
@@ -110,7 +110,7 @@ def test_a_property_that_cannot_be_read(text: str, why: str) -> None:
 
 
 def test_a_dataset_that_is_made_up(tmp_path: Path) -> None:
-    dataset = synthetic(artifact(tmp_path, declared()) / "model.onnx", 20, {}, 0)
+    dataset = make_examples(artifact(tmp_path, declared()) / "model.onnx", 20, {}, 0)
     assert {row.shape for row in dataset.inputs["ids"]} == {(4,), (6,)}
     assert max(int(row.max()) for row in dataset.inputs["ids"]) == 3
     assert min(float(row.min()) for row in dataset.inputs["extra"]) >= 2
@@ -120,11 +120,11 @@ def test_a_dataset_that_is_made_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("sizes", "expected"), [((4, 6), 6), ((200, 300), 200), ((64, 512), 128)])
 def test_what_is_timed(tmp_path: Path, sizes: tuple[int, ...], expected: int) -> None:
     model = artifact(tmp_path, declared(InputDomain(DOMAIN.inputs, {"length": sizes}))) / "model.onnx"
-    (feed,) = feeds({"model": model}, Sizes(), 0, None).values()
+    (feed,) = make_feeds({"model": model}, Sizes(), 0, None).values()
     assert feed["ids"].shape == (1, expected)
     assert feed["ids"].max() <= 3
     assert feed["extra"].min() >= 2
-    (feed,) = feeds({"model": model}, Sizes(axes={"length": 9}), 0, None).values()
+    (feed,) = make_feeds({"model": model}, Sizes(axes={"length": 9}), 0, None).values()
     assert feed["ids"].shape == (1, 9)
 
 
@@ -288,9 +288,9 @@ def test_inputs_of_a_stage_go_before_in_what_is_timed(tmp_path: Path) -> None:
     stage = Context(
         "s", {"model": folder}, tmp_path, tmp_path, None, 0, None, None, lambda: logging.getLogger("t"), lambda *_: None
     )
-    feed = timed_feeds(stage, {"extra": DeclaredInput(low=7, high=8)}, Sizes(axes={"length": 5}))["model"]
+    feed = make_timed_feeds(stage, {"extra": DeclaredInput(low=7, high=8)}, Sizes(axes={"length": 5}))["model"]
     assert 7 <= feed["extra"].min() <= feed["extra"].max() <= 8
     assert feed["ids"].shape == (1, 5)
     with pytest.raises(OrunError) as caught:
-        timed_feeds(stage, {"more": DeclaredInput()}, Sizes())
+        make_timed_feeds(stage, {"more": DeclaredInput()}, Sizes())
     assert str(caught.value).startswith("inputs: the model has no 'more'\n")

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from orun.stages._graph.limits import arbitrary
-from orun.stages._graph.masked_rows import filled
+from orun.stages._graph.limits import find_arbitrary
+from orun.stages._graph.masked_rows import open_filled
 from tests.stages.support import artifact
 
 Array = NDArray[Any]
@@ -61,8 +61,8 @@ def parse(text: str, opset: int = 20) -> onnx.ModelProto:
 def arbitrary_values(folder: Path, model: onnx.ModelProto, feed: dict[str, Array]) -> list[Array]:
     path = artifact(folder, model) / "model.onnx"
     with contextlib.chdir(folder):
-        function = filled(path, [value.name for value in model.graph.output], None)
-    values = arbitrary(function, feed)
+        function = open_filled(path, [value.name for value in model.graph.output], None)
+    values = find_arbitrary(function, feed)
     assert values is not None
     return list(values)
 
@@ -115,7 +115,7 @@ def test_a_mask_of_lengths_hides_no_row(tmp_path: Path) -> None:
     model = parse(f"g (float[b, 4, 8] x, int32[b] mask) => (float[b, 4, 8] y) {{ {FUSED['packed']} }}")
     path = artifact(tmp_path, model) / "model.onnx"
     with contextlib.chdir(tmp_path):
-        assert filled(path, ["y"], None) is None
+        assert open_filled(path, ["y"], None) is None
 
 
 def test_an_attention_of_the_standard(tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_an_attention_of_the_standard(tmp_path: Path) -> None:
 def test_a_model_without_attention(tmp_path: Path) -> None:
     path = artifact(tmp_path, parse("g (float[b, 4] x) => (float[b, 4] y) { y = Neg (x) }")) / "model.onnx"
     with contextlib.chdir(tmp_path):
-        assert filled(path, ["y"], None) is None
+        assert open_filled(path, ["y"], None) is None

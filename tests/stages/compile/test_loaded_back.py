@@ -15,7 +15,7 @@ import pytest
 from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.measure.engines import Engine
-from orun.stages._graph.agreement import Tolerance
+from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages.compile._check import loaded_back
 from orun.stages.contract import MODEL, Context

@@ -22,10 +22,10 @@ from orun.errors import StageFailed
 from orun.pipeline import load
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.sessions import session
-from orun.stages.quantize._tuning.harm import answers, candidates, energy, grouped, rank
+from orun.stages.quantize._tuning.harm import find_candidates, group_neighbours, measure_error, rank, run_model
 from orun.stages.quantize._tuning.judge import Goal, Judge
-from orun.stages.quantize._tuning.settings import places, recipes, settings
-from orun.stages.quantize._tuning.trial_log import KEPT_SECONDS, Trial, TrialLog, folder
+from orun.stages.quantize._tuning.settings import list_places, list_recipes, make_settings
+from orun.stages.quantize._tuning.trial_log import KEPT_SECONDS, Trial, TrialLog, make_folder
 from tests.stages.support import StageRun, artifact, run_stage
 
 RECIPES = 5 + processor.saturates()  # without data to calibrate with
@@ -71,7 +71,7 @@ def layers() -> onnx.ModelProto:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return folder()
+    return make_folder()
 
 
 def tune(folder: Path, key: str = "", **params: Any) -> StageRun:
@@ -168,25 +168,25 @@ def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
                 weight.CopyFrom(numpy_helper.from_array((np.round(value / scale) * scale), weight.name))
         return artifact(tmp_path, changed) / "model.onnx"
 
-    assert [name for name, _ in candidates(layers())] == ["one", "two", "three", "four"]
+    assert [name for name, _ in find_candidates(layers())] == ["one", "two", "three", "four"]
     ranked = rank(model, ["y"], feeds, only, 60.0)
     assert {ranked[0].nodes, ranked[1].nodes} == {("three",), ("four",)}
     assert ranked[0].harm > 100 * ranked[2].harm
-    right = [answers(session(model, ["y"]), feed) for feed in feeds]
-    assert energy(right, right) == 0.0
+    right = [run_model(session(model, ["y"]), feed) for feed in feeds]
+    assert measure_error(right, right) == 0.0
 
 
 def test_many_nodes_are_put_together_with_their_neighbours() -> None:
-    groups = grouped([(f"n{number}", 1) for number in range(100)])
+    groups = group_neighbours([(f"n{number}", 1) for number in range(100)])
     assert len(groups) == 34
     assert groups[0] == [("n0", 1), ("n1", 1), ("n2", 1)]
 
 
 def test_an_interrupted_search_goes_on(cache: Path) -> None:
     first = TrialLog("abc")
-    trial = Trial(settings("dynamic", per_channel=True, op_types=["MatMul"]), 0.99, 0.5, 10, kept=("n1",))
+    trial = Trial(make_settings("dynamic", per_channel=True, op_types=["MatMul"]), 0.99, 0.5, 10, kept=("n1",))
     first.add(trial)
-    refused = Trial(settings("weights", bits=4), math.inf, 1.0, 0, "no MatMul")
+    refused = Trial(make_settings("weights", bits=4), math.inf, 1.0, 0, "no MatMul")
     first.add(refused)
     with (cache / "abc.jsonl").open("a") as file:
         file.write('{"settings": {"meth')  # the process was killed here
@@ -198,7 +198,7 @@ def test_an_interrupted_search_goes_on(cache: Path) -> None:
 def test_searches_that_nobody_goes_on_with_are_forgotten(cache: Path) -> None:
     ended, recent, left = (TrialLog(name) for name in ("ended", "recent", "left"))
     for log in (ended, recent, left):
-        log.add(Trial(settings("dynamic"), 0.99, 0.5, 10))
+        log.add(Trial(make_settings("dynamic"), 0.99, 0.5, 10))
     now = time.time()
     os.utime(left.path, (now - KEPT_SECONDS - 60, now - KEPT_SECONDS - 60))
     os.utime(recent.path, (now - KEPT_SECONDS + 3600, now - KEPT_SECONDS + 3600))
@@ -248,20 +248,22 @@ def test_where_a_model_can_run() -> None:
     hint = {"load_config": '{"CPU": {"INFERENCE_NUM_THREADS": "1"}}'}
     cpu = Provider("CPUExecutionProvider")
     target = Target("ov", (Provider("OpenVINOExecutionProvider", hint), cpu), {"intra_op_num_threads": 1})
-    variants = places(target)
+    variants = list_places(target)
     assert list(variants) == ["openvino f32", "openvino bf16", "cpu"]
     assert variants["openvino bf16"].providers[0].options["load_config"] == (
         '{"CPU": {"INFERENCE_NUM_THREADS": "1", "INFERENCE_PRECISION_HINT": "bf16"}}'
     )
     assert variants["cpu"].providers == (cpu,)
-    assert list(places(Target("cpu"))) == ["cpu"]
+    assert list(list_places(Target("cpu"))) == ["cpu"]
     chosen = Provider("OpenVINOExecutionProvider", {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "f32"}}'})
-    assert list(places(Target("ov", (chosen,)))) == ["openvino"]
+    assert list(list_places(Target("ov", (chosen,)))) == ["openvino"]
 
 
 def test_single_recipes() -> None:
     """On OpenVINO, too, with fused operators and with integers beside each precision of what stays in float."""
-    candidates = recipes(["openvino f32", "openvino bf16", "cpu"], {"MatMul", "Add"}, calibrated=True, fusable=True)
+    candidates = list_recipes(
+        ["openvino f32", "openvino bf16", "cpu"], {"MatMul", "Add"}, calibrated=True, fusable=True
+    )
     static = 'static (op_types=["MatMul"], per_channel=true)'
     assert [item.title for item in candidates] == [
         "float, on openvino f32",
@@ -282,14 +284,14 @@ def test_single_recipes() -> None:
         f"{static}, fused, on openvino bf16",
         f"{static}, fused, on cpu",
     ]
-    plain = recipes(["openvino bf16"], {"MatMul"}, calibrated=False, fusable=False)
+    plain = list_recipes(["openvino bf16"], {"MatMul"}, calibrated=False, fusable=False)
     assert [item.title for item in plain] == ["float, on openvino bf16"]
-    without_vnni = recipes(["cuda", "cpu"], {"MatMul"}, calibrated=True, fusable=False, saturates=True)
+    without_vnni = list_recipes(["cuda", "cpu"], {"MatMul"}, calibrated=True, fusable=False, saturates=True)
     assert [item.title for item in without_vnni if "reduce_range" in item.title] == [
         "dynamic (per_channel=true, reduce_range=true), on cpu",
         'static (op_types=["MatMul"], per_channel=true, reduce_range=true), on cpu',
     ]
-    on_gpu = recipes(["cuda"], {"MatMul"}, calibrated=True, fusable=True)
+    on_gpu = list_recipes(["cuda"], {"MatMul"}, calibrated=True, fusable=True)
     assert [item.title for item in on_gpu] == ["float, on cuda"]
 
 

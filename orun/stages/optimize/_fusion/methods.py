@@ -13,7 +13,7 @@ from orun.errors import StageFailed
 from orun.stages._graph.domains import STANDARD, tidy_domains
 from orun.stages._graph.io import load, load_graph, nodes, store_freely
 from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
-from orun.stages._graph.ties import tie, tied
+from orun.stages._graph.ties import find_tied, tie
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion.optimizer import apply_optimizer
@@ -108,7 +108,7 @@ def _apply(context: Context, params: Params, method: str, read: Callable[[], Mod
     order = {value.name: place for place, value in enumerate(inputs)}
     fused.graph.input.sort(key=lambda value: order[value.name])
     tidy_domains(fused)
-    if again := tie(fused, tied(load_graph(context.model()))):
+    if again := tie(fused, find_tied(load_graph(context.model()))):
         context.log.info("stored once: %s", ", ".join(again))
     unknown = "`disable` leaves attention out" if "attention" in params.disable else UNKNOWN[method]
     with failing(context, "the fused model cannot be looked into"):

@@ -38,7 +38,7 @@ class Group:
     harm: float
 
 
-def candidates(model: ModelProto) -> list[tuple[str, int]]:
+def find_candidates(model: ModelProto) -> list[tuple[str, int]]:
     """Return the nodes that quantization may change, in the order of the graph: name, and size of the weights."""
     sizes = {tensor.name: math.prod(tensor.dims) for tensor in model.graph.initializer}
     nodes = []
@@ -49,7 +49,7 @@ def candidates(model: ModelProto) -> list[tuple[str, int]]:
     return nodes
 
 
-def grouped(nodes: Sequence[tuple[str, int]]) -> list[list[tuple[str, int]]]:
+def group_neighbours(nodes: Sequence[tuple[str, int]]) -> list[list[tuple[str, int]]]:
     """Split the nodes into at most `MOST` runs of neighbours."""
     length = max(math.ceil(len(nodes) / MOST), 1)
     return [list(nodes[begin : begin + length]) for begin in range(0, len(nodes), length)]
@@ -73,32 +73,32 @@ def rank(
     """
     from orun.stages._graph.io import load_graph
 
-    nodes = candidates(load_graph(model))
-    right = [answers(session(model, outputs), feed) for feed in feeds]
+    nodes = find_candidates(load_graph(model))
+    right = [run_model(session(model, outputs), feed) for feed in feeds]
     every = [name for name, _ in nodes]
     began, groups = time.monotonic(), list[Group]()
-    for group in grouped(nodes):
+    for group in group_neighbours(nodes):
         names = tuple(name for name, _ in group)
         harm = math.nan
         if time.monotonic() < began + seconds:
             candidate = make_except([name for name in every if name not in names])
             harm = math.inf
             if candidate is not None:
-                harm = energy(right, [answers(session(candidate, outputs), feed) for feed in feeds])
+                harm = measure_error(right, [run_model(session(candidate, outputs), feed) for feed in feeds])
         groups.append(Group(names, sum(weights for _, weights in group), harm))
     known = [group.harm / group.weights for group in groups if math.isfinite(group.harm)]
     mean = sum(known) / len(known) if known else 0.0
     return sorted(groups, key=lambda group: -(mean if math.isnan(group.harm) else group.harm / group.weights))
 
 
-def answers(model: Model, feed: Mapping[str, Array]) -> list[Array]:
+def run_model(model: Model, feed: Mapping[str, Array]) -> list[Array]:
     """Return the floating-point outputs of a model as doubles."""
     import numpy as np
 
     return [np.asarray(value, np.float64) for value in model(feed) if np.asarray(value).dtype.kind == "f"]
 
 
-def energy(right: Sequence[Sequence[Array]], values: Sequence[Sequence[Array]]) -> float:
+def measure_error(right: Sequence[Sequence[Array]], values: Sequence[Sequence[Array]]) -> float:
     """Return the energy of the error relative to that of the right values, over all examples and outputs."""
     import numpy as np
 

@@ -16,7 +16,7 @@ from orun.stages.contract import MODEL
 from orun.stages.quantize._tuning.build import RefusedError, Workshop
 from orun.stages.quantize._tuning.harm import Group, rank
 from orun.stages.quantize._tuning.judge import Judge
-from orun.stages.quantize._tuning.settings import Settings, settings
+from orun.stages.quantize._tuning.settings import Settings, make_settings
 from orun.stages.quantize._tuning.trial_log import Trial, TrialLog
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Search:
             self._try(recipe)
         self._keep_the_worst()
         self._explore()
-        return self._final(), front(list(self.trial_log.trials.values()), self.judge, self._cost)
+        return self._final(), find_front(list(self.trial_log.trials.values()), self.judge, self._cost)
 
     @property
     def _over(self) -> bool:
@@ -113,7 +113,7 @@ class Search:
             useful = self.objective == "latency" and (self.judge.goal.short(accuracy) == 0 or not wanted.kept)
             spent = self.judge.time(model, self.places[wanted.place]) if useful else math.nan
         except (RefusedError, OrunError) as error:
-            if wanted == settings("float"):  # nothing works if the original model does not
+            if wanted == make_settings("float"):  # nothing works if the original model does not
                 raise
             return Trial(wanted, math.nan, math.nan, 0, str(error).partition("\n")[0] or type(error).__name__, kept)
         return Trial(wanted, accuracy, spent, _size(model), kept=kept)
@@ -126,7 +126,7 @@ class Search:
     def _ranked(self, fused: bool) -> list[Group]:
         """Return the groups of the model, or of the fused model, the most harmful first."""
         if fused not in self._groups:
-            probe = settings("dynamic", fused=fused, per_channel=True)
+            probe = make_settings("dynamic", fused=fused, per_channel=True)
 
             def make_except(kept: Sequence[str]) -> Path | None:
                 options = (*probe.options, ("exclude", tuple(kept)))
@@ -137,7 +137,7 @@ class Search:
                 except RefusedError:
                     return None
 
-            model = self.workshop.model(settings("float", fused=fused))
+            model = self.workshop.model(make_settings("float", fused=fused))
             self.progress(len(self.trial_log.trials), self.trials, "which layers suffer most")
             self._groups[fused] = rank(model, self.outputs, self.feeds, make_except, self.seconds * RANKING)
             worst = [f"{', '.join(group.nodes)}: {group.harm:.2g}" for group in self._groups[fused][:5]]
@@ -251,7 +251,7 @@ class Search:
         )
 
 
-def front(trials: Sequence[Trial], judge: Judge, cost: Callable[[Trial], float]) -> list[Trial]:
+def find_front(trials: Sequence[Trial], judge: Judge, cost: Callable[[Trial], float]) -> list[Trial]:
     """Return the trials that no other beats in both cost and accuracy, the cheapest first."""
     known = sorted((trial for trial in trials if not trial.refused and math.isfinite(cost(trial))), key=cost)
     result: list[Trial] = []

@@ -25,7 +25,7 @@ class Settings:
     Attributes:
         method: the kind that makes it, `float` for none.
         options: parameters of that kind, sorted by name.
-        place: the variant of the target that it runs on, by its name in `places`.
+        place: the variant of the target that it runs on, by its name in `list_places`.
         fused: whether its transformer operators are fused first.
         kept: how many of the most harmful groups of nodes stay in float.
     """
@@ -51,13 +51,13 @@ class Settings:
         return replace(self, kept=0)
 
 
-def settings(method: Method, place: str = "cpu", *, fused: bool = False, **options: Any) -> Settings:
+def make_settings(method: Method, place: str = "cpu", *, fused: bool = False, **options: Any) -> Settings:
     """Return settings with sorted, hashable options."""
     hashable = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     return Settings(method, tuple(sorted(hashable.items())), place, fused)
 
 
-def places(target: Target) -> dict[str, Target]:
+def list_places(target: Target) -> dict[str, Target]:
     """Return the variants of a target by name: the target itself, its CPU alone, and each precision of OpenVINO.
 
     OpenVINO's precision on a CPU is a hint of the session, not a property of the model. It is varied unless the target
@@ -85,7 +85,7 @@ def _precisions(target: Target) -> Iterator[tuple[str, Target]]:
         yield f"openvino {precision}", replace(target, providers=(replace(first, options=options), *rest))
 
 
-def recipes(
+def list_recipes(
     names: Sequence[str], operators: Collection[str], *, calibrated: bool, fusable: bool, saturates: bool = False
 ) -> list[Settings]:
     """Return the single recipes of the library that are worth a trial, quickly made ones first.
@@ -98,19 +98,19 @@ def recipes(
         saturates: whether the processor's 8-bit sums saturate, so that weights of 7 bits may be more accurate.
     """
     on_processor = [place for place in names if place == "cpu" or place.startswith("openvino")]
-    result = [settings("float", place) for place in names]
+    result = [make_settings("float", place) for place in names]
     if "cpu" in names:
-        result += [settings("dynamic", per_channel=False), settings("dynamic", per_channel=True)]
-        result += [settings("dynamic", per_channel=True, reduce_range=True)] if saturates else []
-        result += [settings("weights", bits=8, block_size=128, accuracy_level=4)] if "MatMul" in operators else []
-        result += [settings("weights", bits=4, block_size=32, accuracy_level=4)] if "MatMul" in operators else []
+        result += [make_settings("dynamic", per_channel=False), make_settings("dynamic", per_channel=True)]
+        result += [make_settings("dynamic", per_channel=True, reduce_range=True)] if saturates else []
+        result += [make_settings("weights", bits=8, block_size=128, accuracy_level=4)] if "MatMul" in operators else []
+        result += [make_settings("weights", bits=4, block_size=32, accuracy_level=4)] if "MatMul" in operators else []
     if fusable:
-        result += [settings("float", place, fused=True) for place in on_processor]
-        result += [settings("dynamic", fused=True, per_channel=True)] if "cpu" in names else []
+        result += [make_settings("float", place, fused=True) for place in on_processor]
+        result += [make_settings("dynamic", fused=True, per_channel=True)] if "cpu" in names else []
     linear = [name for name in LINEAR if name in operators]
     if calibrated and linear:
         for fused in (False, True) if fusable else (False,):
-            static = partial(settings, "static", fused=fused, per_channel=True, op_types=linear)
+            static = partial(make_settings, "static", fused=fused, per_channel=True, op_types=linear)
             result += [static(place=place) for place in on_processor]
             result += [static(reduce_range=True)] if saturates and "cpu" in names else []
     return result

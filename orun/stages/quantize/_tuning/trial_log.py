@@ -76,7 +76,7 @@ class TrialLog:
     """
 
     def __init__(self, name: str) -> None:
-        self.path = folder() / f"{name}.jsonl"
+        self.path = make_folder() / f"{name}.jsonl"
         self.trials: dict[Settings, Trial] = {trial.settings: trial for trial in self._read()}
 
     def add(self, trial: Trial) -> None:
@@ -109,7 +109,7 @@ class TrialLog:
                 continue
 
 
-def folder() -> Path:
+def make_folder() -> Path:
     """Return the folder of the logs, in the user's cache.
 
     Raises:
