@@ -29,9 +29,7 @@ def read_images(folder: Path, name: str, how: Images | None) -> Dataset:
     need("PIL", f"reading the images in {name}")
     if how is None:
         hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
-        raise UsageError(
-            f"{name} is a folder, and `read_images` does not say how its images become an input", hint=hint
-        )
+        raise UsageError(f"{name} is a folder, and `images` does not say how its images become an input", hint=hint)
     _check(name, how)
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     if not files:
