@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,8 +121,9 @@ def command(  # noqa: PLR0913 - the options of the command line
 def _print(file: Path, request: Request) -> int:
     """Print the pipeline as far as it is known before anything is built."""
     from orun.scaffold.create import text_of, with_examples
+    from orun.scaffold.goal import gates_of
 
-    options.show(text_of(file, with_examples(file, request), {}).splitlines())
+    options.show(text_of(file, with_examples(file, request), gates_of(request.goal)).splitlines())
     if request.facts.graph is None:
         click.echo("not built: init chooses its last stages by the graph of the converted model", err=True)
     return 0
@@ -151,8 +153,7 @@ def _require_free(path: Path, hint: str) -> None:
 def _name(model: str) -> str:
     """The name of the pipeline: `model` of model.onnx, `load` of net.py:load, `my-bert` of ./my-bert/."""
     last = model.rpartition(":")[2] if ".py:" in model else Path(model).absolute().stem
-    name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in last)
-    return name.strip("-") or "model"
+    return re.sub(r"[^\w]+", "-", last).strip("-") or "model"
 
 
 def _relative(data: str, file: Path) -> str:
@@ -183,7 +184,10 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
     from orun.report.terminal import detect
     from orun.scaffold.create import create
 
-    click.echo(f"{model}: building once, to measure what its gates can ask for", err=True)
+    if request.goal:
+        click.echo(f"{model}: searching for a model that reaches the goal; this takes some minutes", err=True)
+    else:
+        click.echo(f"{model}: building once, to measure what its gates can ask for", err=True)
     console = Console(sys.stderr, detect(sys.stderr, os.environ))
 
     def show(event: Event) -> None:

@@ -34,6 +34,7 @@ VERBS = {
     "graph": "Draw the stages and what feeds them.",
     "validate": "Check pipeline files; runs nothing.",
     "stages": "List the stage library, or document a kind.",
+    "test": "Try a custom stage on a tiny model, twice.",
     "schema": "Print the JSON Schema of pipeline files, or of the event log.",
     "history": "Show how measurements went from run to run.",
     "diff": "Show how two runs differ.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 VERBS: Mapping[str, str] = {
-    "orun FILE": "repro build make start exec execute test up all exp",
+    "orun FILE": "repro build make start exec execute up all exp",
     "orun plan FILE": "status dry-run dryrun dry preview outdated check-status",
     "orun graph FILE": "dag tree show-graph visualize",
     "orun validate FILE": "lint check",
@@ -25,6 +25,7 @@ VERBS: Mapping[str, str] = {
     "orun stages quantize/tune": "tune auto-opt search tune-session-params",
     "orun stages measure/latency": "benchmark bench measure profile evaluate",
     "orun stages release/publish": "publish deploy upload",
+    "orun init MODEL": "new create scaffold generate wizard quickstart",
     "orun --help": "help",
     "orun --version": "version",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from orun.eventlog.writer import Listener
 from orun.fs.os_errors import quoted
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
+from orun.scaffold.goal import gates_of, objectives
 from orun.scaffold.model_facts import read_model
 from orun.scaffold.pipeline_text import pipeline_text
-from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for
+from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
 from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
 from orun.stages.contract import MODEL
 
@@ -51,8 +53,10 @@ class Created(Record, frozen=True):
 
     @property
     def has_made_up_data(self) -> bool:
-        """Whether its examples are not the user's."""
-        return not self.request.data or self.request.data == f"{data_path(self.file).name}:{FUNCTION}"
+        """Whether it takes examples that are not the user's."""
+        return uses_examples(stages_for(self.request, self.gates)) and (
+            not self.request.data or self.request.data == f"{data_path(self.file).name}:{FUNCTION}"
+        )
 
 
 def data_path(file: Path) -> Path:
@@ -62,7 +66,7 @@ def data_path(file: Path) -> Path:
 
 def pipeline_name(file: Path) -> str:
     """Return a name that a pipeline may have, from that of its file."""
-    name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in file.stem).strip("-")
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", file.stem).strip("-")
     return name if name[:1].isalpha() else f"model-{name}".strip("-")
 
 
@@ -89,27 +93,36 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         listener: is called with the events of the runs.
 
     Raises:
-        UsageError: when the model cannot be converted or measured; nothing is left then.
+        StageFailed: when the model cannot be converted or measured; the file is left to be edited.
+        UsageError: when the request cannot be met; nothing is left then.
     """
     request = with_examples(file, request)
     data = data_path(file)
-    has_data = data.exists()
-    if request.facts.form == "sklearn" and not has_data:
-        write(data, data_text(file.name, request.facts))
+    is_ours = not data.exists() and (not request.data or request.data == f"{data.name}:{FUNCTION}")
     try:
+        if is_ours:
+            write(data, data_text(file.name, request.facts))
         write(file, text_of(file, request, {}))
         request = _converted(file, request, store, listener)
-        if not data.exists() and (not request.data or request.data == f"{data.name}:{FUNCTION}"):
+        if is_ours:  # again, as the inputs are known now
             write(data, data_text(file.name, request.facts))
-        request, result = _measured(file, request, store, write, listener)
+        if request.goal:
+            request, result = _searched(file, request, store, write, listener)
+        else:
+            request, result = _measured(file, request, store, write, listener)
+    except StageFailed:
+        raise
     except BaseException:
         file.unlink(missing_ok=True)  # nothing was there before
-        if not has_data:
+        if is_ours:
             data.unlink(missing_ok=True)
         raise
-    gates = {} if request.goal else gates_for(result)
+    gates = gates_of(request.goal) or gates_for(result)
     write(file, text_of(file, request, gates))
-    return Created(file, request, gates, result)
+    created = Created(file, request, gates, result)
+    if is_ours and not created.has_made_up_data:
+        data.unlink()  # no stage takes examples
+    return created
 
 
 def _converted(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
@@ -119,6 +132,27 @@ def _converted(file: Path, request: Request, store: Path | None, listener: Liste
     _require(file, request, result[name])
     facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
     return replace(request, facts=replace(request.facts, graph=facts.graph))
+
+
+def _searched(
+    file: Path, request: Request, store: Path | None, write: Write, listener: Listener
+) -> tuple[Request, RunResult]:
+    """Search for the goal by each objective until one meets it.
+
+    Returns:
+        The request with the objective that fails the fewest gates, and its run.
+    """
+    attempts = []
+    for objective in objectives(request.goal):
+        attempt, _ = _measured(file, replace(request, objective=objective), store, write, listener)
+        write(file, text_of(file, attempt, gates_of(request.goal)))
+        result = api.run(file, store=store, on_event=listener)
+        failed = sum(verdict.outcome != "passed" for verdict in result.verdicts)
+        attempts.append((failed, attempt, result))
+        if not failed:
+            break
+    _, attempt, result = min(attempts, key=lambda item: item[0])
+    return attempt, result
 
 
 def _measured(
@@ -161,13 +195,12 @@ def _require(file: Path, request: Request, stage: StageResult) -> None:
     failure = stage.failure
     if failure is None:
         return
-    hint = failure.hint
+    hints = failure.hint.splitlines()
     if request.facts.form == "sklearn" and request.data == f"{data_path(file).name}:{FUNCTION}":
-        source = quoted(request.facts.source)
-        hint = (
-            f"{hint}\n" if hint else ""
-        ) + f"the examples were made up; name your own: orun init {source} --data data.py:examples"
-    raise StageFailed(stage.stage, f"stage {stage.stage}: {failure.what}", why=failure.why, hint=hint, log=failure.log)
+        hints.append(f"The examples were made up: write your own into {data_path(file)}")
+    hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
+    what = f"stage {stage.stage}: {failure.what}"
+    raise StageFailed(stage.stage, what, why=failure.why, hint="\n".join(hints), log=failure.log)
 
 
 def _require_search(request: Request, result: RunResult) -> None:

@@ -14,6 +14,8 @@ from orun.text.units import parse_duration, parse_ratio, parse_size
 
 GoalStage = Literal["tune", "accuracy", "latency"]
 
+Objective = Literal["latency", "size"]
+
 CONDITION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(<=?|>=?|≤|≥)\s*([^<>=\s]+(?: [A-Za-z%]+)?)\s*")
 EXAMPLE = "size<25MB, p50<10ms, cosine>0.99"
 TIMES = ("p50", "p90", "p95", "p99", "cpu", "first", "load")
@@ -102,6 +104,14 @@ def _condition(text: str) -> Condition:
         right = f"{name}{'<' if rule == 'max' else '>'}{threshold}"
         raise UsageError(f"{name} is better when it is {better}", hint=f'--goal "{right}"')
     return Condition(metric, rule, threshold, stage)
+
+
+def objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:
+    """Return what a search makes small, in the order in which it is tried: a search holds no limit but the accuracy."""
+    stages = {condition.stage for condition in conditions}
+    if "tune" not in stages:
+        return ("latency",)
+    return ("latency", "size") if "latency" in stages else ("size",)
 
 
 def searched(conditions: tuple[Condition, ...]) -> tuple[str, str, Literal["min", "max"]]:

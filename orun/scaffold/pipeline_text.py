@@ -11,7 +11,7 @@ from typing import Any
 from orun.fs.os_errors import quoted
 from orun.scaffold.data_text import FUNCTION
 from orun.scaffold.model_facts import ModelFacts
-from orun.scaffold.recipe import Gates, Number, Request, StageText, stages_for
+from orun.scaffold.recipe import Gates, Number, Request, StageText, stages_for, uses_examples
 from orun.scaffold.targets import TargetText
 
 PLAIN = re.compile(r"[^\W\d][\w./-]*(:\w+)?|\./[\w./-]+(:\w+)?|\.\./[\w./-]+(:\w+)?")
@@ -19,7 +19,7 @@ RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "~"})
 WIDTH = 100
 
 
-def pipeline_text(file: str, name: str, data_file: str, request: Request, measured: Gates) -> str:
+def pipeline_text(file: str, name: str, data_file: str, request: Request, gates: Gates) -> str:
     """Return the text of a pipeline file.
 
     Args:
@@ -27,8 +27,10 @@ def pipeline_text(file: str, name: str, data_file: str, request: Request, measur
         name: of the pipeline.
         data_file: name of the Python file beside it that yields examples.
         request: the model and what is wanted of it.
-        measured: gates beside those of the goal.
+        gates: of its stages.
     """
+    stages = stages_for(request, gates)
+    variables = ["vars:", *_data(request, data_file), ""] if uses_examples(stages) else []
     lines = [
         *_comment(f"A release of {request.facts.source}, written by `orun init`. Edit it freely.", ""),
         *_facts(request.facts),
@@ -38,15 +40,13 @@ def pipeline_text(file: str, name: str, data_file: str, request: Request, measur
         f"#   orun baseline accept {quoted(file)}  accept this release: later ones are compared with it",
         f"name: {name}",
         "",
-        "vars:",
-        *_data(request, data_file),
-        "",
+        *variables,
         "targets:",
         *_target(request.target),
         "",
         "stages:",
     ]
-    for stage in stages_for(request, measured):
+    for stage in stages:
         lines += [*_stage(stage), ""]
     for name_left_out, why in request.left_out.items():
         lines += [*_comment(f"Left out: {name_left_out}. {why}", "  "), ""]

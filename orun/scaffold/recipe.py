@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orun.core.serialization import Record, replace
-from orun.scaffold.goal import Condition, accuracy_metrics, gates_of, searched
+from orun.scaffold.goal import Condition, Objective, accuracy_metrics, searched
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
 
@@ -32,6 +32,7 @@ class Request(Record, frozen=True):
         target: where it is to run.
         data: examples, as the file names them; empty for examples that are made up from the inputs.
         goal: conditions of the release; none to gate what is measured.
+        objective: what the search for a goal makes small.
         left_out: names of optional stages that refused the model, with their reasons.
     """
 
@@ -39,6 +40,7 @@ class Request(Record, frozen=True):
     target: TargetText
     data: str = ""
     goal: tuple[Condition, ...] = ()
+    objective: Objective = "latency"
     left_out: Mapping[str, str] = {}
 
 
@@ -64,13 +66,8 @@ class StageText(Record, frozen=True):
     optional: bool = False
 
 
-def stages_for(request: Request, measured: Gates) -> list[StageText]:
-    """Return the stages for a model.
-
-    Args:
-        request: the model and what is wanted of it.
-        measured: gates beside those of the goal.
-    """
+def stages_for(request: Request, gates: Gates) -> list[StageText]:
+    """Return the stages for a model, with gates."""
     stages = [_conversion(request)]
     original = stages[0].name
     for stage in _changes(request, original):
@@ -79,7 +76,7 @@ def stages_for(request: Request, measured: Gates) -> list[StageText]:
     last = stages[-1].name
     compared = {"model": last, "reference": original}
     judged = [last]
-    if last != original:
+    if last != original and "accuracy" not in request.left_out:
         stages.append(_accuracy(request, compared))
         judged.append("accuracy")
     stages.append(_latency(request, compared if last != original else {"model": last}))
@@ -90,8 +87,12 @@ def stages_for(request: Request, measured: Gates) -> list[StageText]:
         "`orun verify` checks it."
     )
     stages.append(StageText("release", bundle, "release/bundle", {"model": last, "card": "card"}))
-    goal = gates_of(request.goal)
-    return [replace(stage, gate={**measured.get(stage.name, {}), **goal.get(stage.name, {})}) for stage in stages]
+    return [replace(stage, gate=gates.get(stage.name, {})) for stage in stages]
+
+
+def uses_examples(stages: Sequence[StageText]) -> bool:
+    """Whether a stage takes the examples that the variable `data` names."""
+    return any(DATA in stage.parameters.values() for stage in stages)
 
 
 def conversion_name(facts: ModelFacts) -> str:
@@ -174,18 +175,16 @@ def _reduction(request: Request, needs: str) -> StageText:
 
 def _search(request: Request, needs: str) -> StageText:
     metric, threshold, rule = searched(request.goal)
-    stages = {condition.stage for condition in request.goal}
-    objective = "size" if "tune" in stages and "latency" not in stages else "latency"
     parameters: dict[str, Any] = {
         "dataset": DATA,
         "calibration": DATA,
         "metric": metric,
         "at_least" if rule == "min" else "at_most": Number(threshold),
-        "objective": objective,
+        "objective": request.objective,
         "target": request.target.name,
         "time": Number(SEARCH_TIME),
     }
-    smallest = "smallest" if objective == "size" else "fastest"
+    smallest = "smallest" if request.objective == "size" else "fastest"
     comment = (
         f"Search for the {smallest} model whose {metric} is good enough: precisions, recipes, which layers stay float. "
         "More `time` may find a better one."
@@ -199,7 +198,7 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
         "Outputs compared with the original's. If the data has labels, add `accuracy` or `f1` to the metrics, and a "
         "gate: accuracy: {max_drop: 1%}"
     )
-    return StageText("accuracy", comment, "measure/accuracy", compared, parameters)
+    return StageText("accuracy", comment, "measure/accuracy", compared, parameters, optional=True)
 
 
 def _latency(request: Request, compared: Mapping[str, str]) -> StageText:

@@ -177,7 +177,9 @@ def test_models_that_cannot_be_read(
     assert not list(tmp_path.glob("*.yaml"))
 
 
-def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine) -> None:
+def test_a_stage_that_fails_leaves_the_file_to_be_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine
+) -> None:
     monkeypatch.chdir(tmp_path)
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("NoSuchOperator", ["x"], ["y"])], "graph", ends[:1], ends[1:])
@@ -185,7 +187,10 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     refused = orun("init", "odd.onnx", "-o", "sub/odd.yaml")
     assert refused.code == 3
     assert "error: stage import: " in refused.err
-    assert [path.name for path in (tmp_path / "sub").iterdir()] == ["artifacts"]  # the store, with the log
+    assert refused.err.endswith(
+        "  hint: Run it alone: orun sub/odd.yaml --only import\n  hint: Edit sub/odd.yaml, then: orun sub/odd.yaml\n"
+    )
+    assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == ["artifacts", "odd.yaml", "odd_data.py"]
 
 
 def test_a_model_instead_of_a_pipeline_file(model: Path, orun: CommandLine) -> None:

@@ -1,0 +1,199 @@
+"""Trial of a custom stage: run on a tiny model, then built again in another process and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from orun import api
+from orun.core.run_record import StageResult
+from orun.core.serialization import Record
+from orun.environment.env_vars import variable
+from orun.errors import UsageError
+from orun.eventlog.writer import Listener
+from orun.fs.os_errors import convert_os_errors, quoted
+from orun.stages import registry
+
+if TYPE_CHECKING:
+    from orun.runner.reproducibility import Rebuilt
+    from orun.stages.kind import Kind
+
+OF_THE_RUN = 2  # last lines of a failure's hint: its log and a command, which go with the temporary folder
+HISTORY = "ORUN_HISTORY"
+LOG_LINES = 15  # shown of the log of a stage that failed
+PREFIX = ".orun-test-"
+TINY = "a tiny model: x float32[batch, 8] -> MatMul, Relu -> y float32[batch, 4]"
+HELPERS = '''\
+"""Inputs of a stage that `orun test` runs; removed when it ends."""
+
+import shutil
+
+from orun import Context, FilePath, stage
+
+
+@stage(inputs={}, tools=["onnx"])
+def tiny_model(context: Context) -> None:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4), "weights")
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in (("x", 8), ("y", 4))
+    ]
+    nodes = [helper.make_node("MatMul", ["x", "weights"], ["a"], "product"), helper.make_node("Relu", ["a"], ["y"])]
+    graph = helper.make_graph(nodes, "tiny", ends[:1], ends[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(model, context.result)
+'''
+COPY = """
+
+@stage(inputs={{}}, output="{kind}")
+def {name}(context: Context, *, path: FilePath) -> None:
+    source = context.root / path
+    if source.is_dir():
+        shutil.copytree(source, context.output, dirs_exist_ok=True)
+    else:
+        shutil.copy(source, context.output)
+"""
+
+
+class Trial(Record, frozen=True):
+    """A stage that was tried.
+
+    Attributes:
+        result: of the stage in its first run.
+        unmeasured: metrics that its declaration names and it did not return.
+        rebuilt: comparison with its second run; None if the first one failed.
+        hint: how to mend it if it failed.
+        log: the end of its log if it failed.
+    """
+
+    result: StageResult
+    unmeasured: tuple[str, ...] = ()
+    rebuilt: Rebuilt | None = None
+    hint: str = ""
+    log: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the stage keeps what its declaration promises."""
+        return self.rebuilt is not None and self.rebuilt.good and not self.unmeasured
+
+
+def find_stage(reference: str) -> tuple[Path, Kind]:
+    """Return the file and the declaration of a custom stage, `./file.py:function`.
+
+    Raises:
+        UsageError: when there is no such file or function.
+        PipelineError: when its declaration is wrong.
+    """
+    name, _, function = reference.rpartition(":")
+    path = Path(name)
+    if not registry.FILE_KIND.fullmatch(reference):
+        raise UsageError(
+            f"'{reference}' is not a custom stage", why="expected file.py:function", hint="orun test ./ops.py:count"
+        )
+    return path, registry.find(f"./{path.name}:{function}", path.absolute().parent)
+
+
+def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str, str], listener: Listener) -> Trial:
+    """Run a custom stage twice in a temporary store.
+
+    Args:
+        reference: `./file.py:function`.
+        inputs: a file or folder for each port; `onnx` ports get a tiny model when left out.
+        overrides: values of its parameters.
+        listener: is called with the events of the first run.
+
+    Raises:
+        UsageError: when an input is missing or not known.
+    """
+    path, kind = find_stage(reference)
+    folder, stage = path.absolute().parent, stage_id(kind)
+    _require_inputs(reference, kind, inputs)
+    helpers = HELPERS + "".join(
+        COPY.format(kind=port.accepts[0], name=f"copy_{name}")
+        for name, port in kind.spec.inputs.items()
+        if name in inputs and port.accepts[0] != "onnx"
+    )
+    with (
+        _temporary(folder, ".py", helpers) as code,
+        _temporary(folder, ".yaml", _pipeline(kind, code, inputs, folder)) as file,
+        TemporaryDirectory(prefix="orun-test-") as store,
+        variable(HISTORY, None),
+    ):
+        values = {f"stages.{stage}.with.{name}": value for name, value in overrides.items()}
+        run = api.run(file, set=values, store=store, on_event=listener)
+        failed = next((stage for stage in run.stages if stage.failure), None)
+        if failed is not None:
+            return _failed(failed)
+        result = run[stage]
+        declared = kind.spec.metrics or ()
+        (rebuilt,) = api.rebuild(file, set=values, only=[stage], store=store)
+        return Trial(result, tuple(name for name in declared if name not in result.metrics), rebuilt)
+
+
+def _failed(stage: StageResult) -> Trial:
+    """The trial of a stage that failed, with what would go with the temporary folder."""
+    assert stage.failure  # noqa: S101 - the caller has looked
+    log = ""
+    with suppress(OSError):
+        lines = Path(stage.failure.log).read_text("utf-8", errors="replace").splitlines()
+        log = "" if lines and lines[0] == stage.failure.what else "\n".join(lines[-LOG_LINES:])
+    return Trial(stage, hint="\n".join(stage.failure.hint.splitlines()[:-OF_THE_RUN]), log=log)
+
+
+def stage_id(kind: Kind) -> str:
+    """Return the id that the stage has while it is tried: the name of its function."""
+    return kind.name.rpartition(":")[2].lstrip("_") or "stage"
+
+
+def _require_inputs(reference: str, kind: Kind, inputs: Mapping[str, str]) -> None:
+    for name, path in inputs.items():
+        if name not in kind.spec.inputs:
+            why = f"its inputs are {', '.join(kind.spec.inputs)}" if kind.spec.inputs else "it takes none"
+            raise UsageError(f"{reference} has no input '{name}'", why=why)
+        if not Path(path).exists():
+            raise UsageError(f"there is no {path}", hint=f"orun test {quoted(reference)} --input {name}=PATH")
+    for name, port in kind.spec.inputs.items():
+        if name not in inputs and port.accepts != ("onnx",):
+            raise UsageError(
+                f"input '{name}' of {reference} takes {port.accepts[0]}, which cannot be made up",
+                hint=f"name a file or a folder: orun test {quoted(reference)} --input {name}=PATH",
+            )
+
+
+def _pipeline(kind: Kind, code: Path, inputs: Mapping[str, str], folder: Path) -> str:
+    """A pipeline of the stage and of one stage for each of its inputs. JSON is YAML."""
+    stages: dict[str, object] = {}
+    for name, port in kind.spec.inputs.items():
+        uses: dict[str, object] = {"uses": f"./{code.name}:tiny_model"}
+        if name in inputs:
+            path = os.path.relpath(Path(inputs[name]).absolute(), folder)
+            uses = {"uses": f"./{code.name}:copy_{name}", "with": {"path": path}}
+            if port.accepts[0] == "onnx":
+                uses = {"uses": "convert/onnx", "with": {"path": path}}
+        stages[f"input-{name}"] = uses
+    stage: dict[str, object] = {"uses": kind.name}
+    if stages:
+        stage["needs"] = {name: f"input-{name}" for name in kind.spec.inputs}
+    return json.dumps({"name": "test", "stages": {**stages, stage_id(kind): stage}}, indent=1)
+
+
+@contextmanager
+def _temporary(folder: Path, suffix: str, text: str) -> Iterator[Path]:
+    """A file beside the stage's code, so that paths mean what they mean in a pipeline there."""
+    with ExitStack() as stack:
+        with convert_os_errors("write", folder):
+            file = stack.enter_context(
+                NamedTemporaryFile("w", encoding="utf-8", prefix=PREFIX, suffix=suffix, dir=folder)
+            )
+            file.write(text)
+            file.flush()
+        yield Path(file.name)

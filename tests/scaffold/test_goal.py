@@ -1,0 +1,50 @@
+"""Goals of a release, as the command line says them."""
+
+from __future__ import annotations
+
+import pytest
+
+from orun.errors import UsageError
+from orun.scaffold.goal import Condition, check_goal, gates_of, parse_goal, searched
+
+
+def test_conditions() -> None:
+    goal = parse_goal("size<25MB, p50 <= 10 ms and cosine>0.99; speedup≥1.5x, max_abs<1e-3")
+    assert goal == (
+        Condition("size", "max", "25MB", "tune"),
+        Condition("p50", "max", "10ms", "latency"),
+        Condition("cosine.mean", "min", "0.99", "accuracy"),
+        Condition("speedup", "min", "1.5x", "latency"),
+        Condition("max_abs", "max", "1e-3", "accuracy"),
+    )
+    assert searched(goal) == ("cosine.mean", "0.99", "min")
+    assert gates_of(goal) == {
+        "tune": {"size": {"max": "25MB"}},
+        "latency": {"p50": {"max": "10ms"}, "speedup": {"min": "1.5x"}},
+        "accuracy": {"cosine.mean": {"min": "0.99"}, "max_abs": {"max": "1e-3"}},
+    }
+
+
+def test_a_goal_without_an_accuracy_keeps_the_outputs_close() -> None:
+    assert searched(parse_goal("size<25MB")) == ("cosine.mean", "0.99", "min")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("p50", "the goal 'p50' is not a condition\n  expected METRIC<VALUE or METRIC>VALUE"),
+        ("cosin>0.9", "the goal names no metric: 'cosin'\n  did you mean cosine?"),
+        ("size>25MB", 'size is better when it is smaller\n  hint: --goal "size<25MB"'),
+        ("p50<25MB", "the goal 'p50<25MB' has no such threshold\n  '25MB' is not a duration"),
+        (", ", "the goal is empty"),
+        ("f1>0.9", "the goal on f1 needs labels"),
+    ],
+)
+def test_goals_that_cannot_be(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_goal(text, "")
+    assert str(caught.value).startswith(message)
+
+
+def test_labels_come_with_the_users_data() -> None:
+    assert check_goal("f1>90%", "data.py:examples") == (Condition("f1", "min", "90%", "accuracy"),)
