@@ -23,6 +23,7 @@ from benchmarks import blame_faults
 from orun.blame.blame import blame, questions
 from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Event, StageStarted
+from orun.report.gates import why
 
 ROOT = Path(__file__).parents[1]
 HEAD = """
@@ -116,7 +117,7 @@ def _try(folder: Path, name: str, seconds: float, *, verbose: bool) -> None:
         print(f"{name}: {failure.what} {failure.why}")
     asked = list(questions(pipeline, result))
     if not asked:
-        print(f"{name}: MISSED, no gate failed: {', '.join(one.why for one in result.verdicts)}")
+        print(f"{name}: MISSED, no gate failed: {', '.join(map(why, result.verdicts))}")
     for question in asked:
         began, spent = monotonic(), _spent()
         found = blame(question, seconds, folder / "store", _say if verbose else lambda _: None)

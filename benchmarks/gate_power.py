@@ -40,6 +40,7 @@ from orun.measure.latency.metrics import metrics_of
 from orun.measure.workers import Worker
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.planning.key_diff import key_changes
+from orun.report.gates import why
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, make_feeds
@@ -248,7 +249,7 @@ def _judge(found: Measurement, limit: float, batch: int) -> tuple[str, str]:
         0,
     )
     verdict = judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
-    return verdict.outcome, verdict.why
+    return verdict.outcome, why(verdict)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from orun.core.earlier_records import components_of
 from orun.core.key_component import Components, KeyComponent
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
+from orun.report.gates import caveat, why
 from orun.text.wording.components import by_name
 from orun.text.wording.reasons import sentences
 
-__all__ = ["components", "named", "said", "sentences"]
+__all__ = ["caveat", "components", "named", "said", "sentences", "why"]
 
 
 def components(named: Mapping[str, str]) -> Components:

@@ -52,7 +52,10 @@ def upgraded_run(record: Any) -> Any:
     """Return the plain data of a run, as this version writes it."""
     if not isinstance(record, dict):
         return record
-    return record | {"stages": [upgraded_stage(stage) for stage in record.get("stages", ())]}
+    return record | {
+        "stages": [upgraded_stage(stage) for stage in record.get("stages", ())],
+        "verdicts": [upgraded_verdict(verdict) for verdict in record.get("verdicts", ())],
+    }
 
 
 def upgraded_event(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +65,8 @@ def upgraded_event(line: Mapping[str, Any]) -> dict[str, Any]:
         upgraded["reasons"] = _reasons(line["reasons"])
     if "result" in line:
         upgraded["result"] = upgraded_stage(line["result"])
+    if "verdict" in line:
+        upgraded["verdict"] = upgraded_verdict(line["verdict"])
     return upgraded
 
 
@@ -75,6 +80,15 @@ def upgraded_stage(stage: Any) -> Any:
     if "reasons" in stage:
         upgraded["reasons"] = _reasons(stage["reasons"])
     return upgraded
+
+
+def upgraded_verdict(verdict: Any) -> Any:
+    """Return the plain data of a verdict, as this version writes it."""
+    if not isinstance(verdict, dict) or "why" not in verdict:
+        return verdict
+    upgraded = {name: value for name, value in verdict.items() if name not in ("why", "caveat")}
+    caveat = verdict.get("caveat")
+    return upgraded | {"finding": _recorded(verdict["why"]), **({"caveats": [_recorded(caveat)]} if caveat else {})}
 
 
 def _reasons(reasons: Iterable[Any]) -> list[Any]:

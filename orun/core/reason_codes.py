@@ -61,6 +61,69 @@ class ReasonCode(StrEnum):
     STOPPED = "stopped"
     NOT_SELECTED = "not-selected"
 
+    # What a gate found: a metric by itself.
+    VALUE_WITHIN = "value-within"
+    VALUE_BEYOND = "value-beyond"
+    VALUE_UNDECIDED = "value-undecided"
+
+    # What a gate found: one model against another.
+    CHANGE_WITHIN = "change-within"
+    CHANGE_BEYOND = "change-beyond"
+    CHANGE_UNDECIDED = "change-undecided"
+    REGRESSION_SHOWN = "regression-shown"
+    REGRESSION_EXCLUDED = "regression-excluded"
+    NO_REGRESSION = "no-regression"
+    TOO_FEW_LAUNCHES = "too-few-launches"
+    ZERO_THRESHOLD = "zero-threshold"
+
+    # What a gate found: several figures.
+    GROUP = "group"
+    SLICES = "slices"
+
+    # Why a gate could not compare.
+    METRIC_MISSING = "metric-missing"
+    NOT_FINITE = "not-finite"
+    THRESHOLD_MISFIT = "threshold-misfit"
+    SLICES_MISSING = "slices-missing"
+    SLICE_GONE = "slice-gone"
+    NO_REFERENCE = "no-reference"
+    NO_DIRECTION = "no-direction"
+    NEGATIVE_VALUE = "negative-value"
+    NOT_COMPARABLE = "not-comparable"
+    NO_BASELINE = "no-baseline"
+    OTHER_UNIT = "other-unit"
+    OTHER_MACHINE = "other-machine"
+    OTHER_SETUP = "other-setup"
+    NO_INTERVALS = "no-intervals"
+
+    # How a comparison with the baseline was made.
+    SAME_MODEL = "same-model"
+    SAME_MEASUREMENT = "same-measurement"
+    STORED_FIGURES = "stored-figures"
+    NO_MODEL_MEASURED = "no-model-measured"
+    OTHER_INPUTS = "other-inputs"
+    MODEL_MISSING = "model-missing"
+    ONE_MODEL_KIND = "one-model-kind"
+    ACCEPTED_BY = "accepted-by"
+
+    # What would decide an undecided gate.
+    DISTURBED = "disturbed"
+    TOO_NEAR = "too-near"
+    MEASURE_AGAIN = "measure-again"
+    RAISE_PARAMETERS = "raise-parameters"
+    SET_RESOLUTION = "set-resolution"
+    TIME_USED_UP = "time-used-up"
+    MORE_LAUNCHES = "more-launches"
+    TOO_MANY_LAUNCHES = "too-many-launches"
+    MORE_EXAMPLES = "more-examples"
+    TOO_MANY_EXAMPLES = "too-many-examples"
+    NARROWER_INTERVALS = "narrower-intervals"
+
+    # What a verdict does not tell.
+    FITTED_DATA = "fitted-data"
+    UNCHECKED_TARGET = "unchecked-target"
+    CHANGED_SINCE_BASELINE = "changed-since-baseline"
+
     # What an earlier version of orun said.
     RECORDED = "recorded"
 

@@ -60,12 +60,12 @@ class Verdict(Named, Record, frozen=True):
             for a relative threshold) or the speed-up for the others; None when there is nothing to judge.
         unit: of `measured`.
         interval: of `measured`, when it is not exact.
-        why: one sentence with the figures.
+        finding: what was found, with the figures.
         position: the gate's place in the file.
         scope: what it is narrowed to: ` against fused`, ` by label`; else empty.
         depth: how many groups it is in. A group (`all of 2`, `any of 2`) is a verdict of its own, before its members,
             and it is the outermost group that fails the run.
-        caveat: what the verdict cannot tell although one may expect it to: a sentence, or nothing.
+        caveats: what the verdict cannot tell although one may expect it to.
         blocks: whether releases behind it are not built: it failed, or is undecided and does not say
             `undecided: allow`.
     """
@@ -79,11 +79,11 @@ class Verdict(Named, Record, frozen=True):
     measured: float | None
     unit: Unit
     interval: Estimate | None
-    why: str
+    finding: Reason
     position: Position
     scope: str = ""
     depth: int = 0
-    caveat: str = ""
+    caveats: tuple[Reason, ...] = ()
     blocks: bool = False
 
 

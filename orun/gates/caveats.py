@@ -2,66 +2,70 @@
 
 from __future__ import annotations
 
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.targets import Target
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 
-DATASET = "dataset"  # parameter of what judges a model by its answers
+DATASET = "dataset"  # parameter of kinds that judge a model by its answers
 CPU = "CPUExecutionProvider"
-COMPILING = "compile/"  # how kinds begin that make another form of a model, and compare what it answers
+COMPILING = "compile"  # family of kinds
 
 
-def caveat_of(pipeline: Pipeline, stage: Stage) -> str:
-    """The sentences about a stage with gates; empty when there is nothing to say."""
-    return "; ".join(filter(None, (_fitted(pipeline, stage), _unanswered(pipeline, stage))))
+def caveats_of(pipeline: Pipeline, stage: Stage) -> tuple[Reason, ...]:
+    """Return the caveats of a stage with gates."""
+    return tuple(filter(None, (_fitted(pipeline, stage), _unchecked(pipeline, stage))))
 
 
-def _fitted(pipeline: Pipeline, stage: Stage) -> str:
-    """Figures on the very data that the model was calibrated with, or chosen by: on other data it may be worse."""
+def _fitted(pipeline: Pipeline, stage: Stage) -> Reason | None:
+    """Return the caveat about figures on the very data that the model was calibrated with, or chosen by."""
     data = stage.params.get(DATASET)
     if not data:
-        return ""
-    led = reached(list(stage.needs.values())[:1], {one.id: tuple(one.needs.values()) for one in pipeline.stages})
-    told = [
-        f"`{name}` of {maker.id}"
+        return None
+    needs = {item.id: tuple(item.needs.values()) for item in pipeline.stages}
+    upstream = reached(list(stage.needs.values())[:1], needs)
+    parameters = [
+        [name, maker.id]
         for maker in reversed(pipeline.stages)
-        if maker.id in led
+        if maker.id in upstream
         for name in pipeline.kinds[maker.uses].spec.calibration_params
         if maker.params.get(name) == data
     ]
-    if not told:
-        return ""
-    makers = " and ".join(told)
-    return (
-        f"its data is the {makers}, by which the model was made: on other data it may be worse, so keep some for this"
-    )
+    return reason(ReasonCode.FITTED_DATA, parameters=parameters) if parameters else None
 
 
-def _unanswered(pipeline: Pipeline, stage: Stage) -> str:
-    """Speed on a target where nobody looks at what the model answers: providers compute in precisions of their own."""
+def _unchecked(pipeline: Pipeline, stage: Stage) -> Reason | None:
+    """Return the caveat about speed on a target where no gate checks the model's answers.
+
+    Providers compute in precisions of their own.
+    """
     timed = pipeline.kinds[stage.uses].spec.stage_class == "measurement"
     source, target = _primary(stage), stage.target
-    if not timed or not source or target is None or all(one.name == CPU for one in target.providers):
-        return ""
+    if not timed or not source or target is None or all(provider.name == CPU for provider in target.providers):
+        return None
     forms = {source}
-    while source and pipeline.stage(source).uses.startswith(COMPILING):
+    while source and _is_compiled(pipeline.stage(source)):
         source = _primary(pipeline.stage(source))
         forms.add(source)
-    if any(_primary(one) in forms and _judges(pipeline, one, target) for one in pipeline.stages):
-        return ""
-    return (
-        f"its speed is that of target {target.name}, on which no gate judges what {source} answers: "
-        f"one on measure/accuracy with `target: {target.name}` does"
-    )
+    if any(_primary(item) in forms and _judges(pipeline, item, target) for item in pipeline.stages):
+        return None
+    return reason(ReasonCode.UNCHECKED_TARGET, target=target.name, source=source)
+
+
+def _is_compiled(stage: Stage) -> bool:
+    """Return whether a stage makes another form of a model, and compares its answers."""
+    family, _, _ = stage.uses.partition("/")
+    return family == COMPILING
 
 
 def _primary(stage: Stage) -> str:
-    """What feeds a stage first; empty when nothing does."""
+    """Return the stage at the first input; empty when there is none."""
     return next(iter(stage.needs.values()), "")
 
 
 def _judges(pipeline: Pipeline, stage: Stage, target: Target) -> bool:
-    """Whether a stage has gates on answers that it takes on that target; a function of the user's own may take them."""
+    """Return whether a stage has gates on answers on that target; a function of the user's own may have them."""
     if not stage.gates or pipeline.kinds[stage.uses].origin == "file":
         return bool(stage.gates)
     return DATASET in stage.params and stage.target is not None and stage.target.name == target.name

@@ -1,4 +1,4 @@
-"""Gates that are judged together: in groups, and slice by slice of a dataset."""
+"""Gates judged together: in groups, and slice by slice of a dataset."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from orun.core.metrics import Metric
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import replace
 from orun.gates.finding import Finding
 from orun.pipeline.model import Gate, Group
-from orun.text.units import amount
 
-SHOWN = 5  # slices of which a sentence tells the figures
 WORST_FIRST: Sequence[GateOutcome] = ("failed", "undecided", "no baseline", "passed")
 
 Find = Callable[[Gate], Finding]
 
 
 def verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
-    """The verdict of a gate; of a group its own, then those of its members, which fail no run by themselves.
+    """Yield the verdict of a gate; of a group its own, then those of its members, which fail no run by themselves.
 
     Args:
         stage: the id of the stage.
@@ -31,8 +31,8 @@ def verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
         yield _verdict(stage, gate, find(gate))
         return
     members = [tuple(verdicts(stage, member, find)) for member in gate.members]
-    yield _together(stage, gate, [found[0] for found in members])
-    for verdict in (one for found in members for one in found):
+    yield _together(stage, gate, [member[0] for member in members])
+    for verdict in (verdict for member in members for verdict in member):
         yield replace(verdict, fails=False, blocks=False, depth=verdict.depth + 1)
 
 
@@ -41,9 +41,9 @@ def together(rule: str, outcomes: Iterable[GateOutcome]) -> GateOutcome:
 
     Otherwise the members that were not decided could tip it: it is undecided, or has no baseline.
     """
-    found = set(outcomes)
+    present = set(outcomes)
     order = ("passed", "undecided", "no baseline", "failed") if rule == "any" else WORST_FIRST
-    return next((outcome for outcome in order if outcome in found), order[-1])
+    return next((outcome for outcome in order if outcome in present), order[-1])
 
 
 def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
@@ -58,38 +58,38 @@ def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
         measured=finding.measured,
         unit=finding.unit,
         interval=finding.interval,
-        why=finding.why,
+        finding=finding.finding,
         position=gate.position,
         scope=gate.scope,
-        caveat=finding.caveat,
+        caveats=finding.caveats,
         blocks=fails[finding.outcome] or (finding.outcome == "undecided" and gate.undecided == "block"),
     )
 
 
 def _together(stage: str, group: Group, members: Sequence[Verdict]) -> Verdict:
-    outcome = together(group.rule, [one.outcome for one in members])
-    open_members = [one for one in members if one.outcome == outcome not in ("passed", "failed")]
+    outcome = together(group.rule, [member.outcome for member in members])
+    open_members = [member for member in members if member.outcome == outcome not in ("passed", "failed")]
     return Verdict(
         stage=stage,
         metric=group.name,
         rule=group.rule,
         threshold="",
         outcome=outcome,
-        fails=outcome == "failed" or any(one.fails for one in open_members),
+        fails=outcome == "failed" or any(member.fails for member in open_members),
         measured=None,
         unit="",
         interval=None,
-        why=_tally(members),
+        finding=_tally(members),
         position=group.position,
-        blocks=outcome == "failed" or any(one.blocks for one in open_members),
+        blocks=outcome == "failed" or any(member.blocks for member in open_members),
     )
 
 
-def _tally(members: Sequence[Verdict]) -> str:
-    """`passed: p50 max 12ms; failed: speedup min 1.5`."""
+def _tally(members: Sequence[Verdict]) -> Reason:
+    """Return the members by their outcome."""
     order: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
-    named = {outcome: [_name(one) for one in members if one.outcome == outcome] for outcome in order}
-    return "; ".join(f"{outcome}: {', '.join(names)}" for outcome, names in named.items() if names)
+    gates = {outcome: [_name(member) for member in members if member.outcome == outcome] for outcome in order}
+    return reason(ReasonCode.GROUP, gates={outcome: names for outcome, names in gates.items() if names})
 
 
 def _name(verdict: Verdict) -> str:
@@ -97,71 +97,72 @@ def _name(verdict: Verdict) -> str:
 
 
 def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str] = ()) -> Finding:
-    """A gate on every slice: all must pass.
+    """Judge a gate on every slice: all must pass.
 
     Args:
         gate: with the field of the dataset in `by`.
-        metrics: what was measured; a slice's metric is called `accuracy[label=3]`.
+        metrics: what was measured; the metric of a slice is called `accuracy[label=3]`.
         find: judges the gate of one slice.
         accepted: metrics that the accepted baseline has, where the gate is against that.
     """
-    start = f"{gate.metric}[{gate.by}="
-    names = [name for name in metrics if name.startswith(start)]
-    if not names:
-        sliced = any(f"[{gate.by}=" in name for name in metrics)
-        why = (
-            "no slice has a figure of it; one number of your own needs `resamples`, and f1, auc and average_precision "
-            "need slices of several classes: a field that copies the label is `by: label`"
-            if sliced
-            else "add it to `slices`"
-        )
-        return Finding("failed", f"{gate.metric} was not measured by {gate.by}: {why}")
-    found = {name: find(replace(gate, metric=name, by="")) for name in names}
-    gone = [name for name in accepted if name.startswith(start) and name not in found]
-    found |= {name: Finding("undecided", f"{name} was accepted, and is not measured any more") for name in gone}
-    outcome = together("all", [one.outcome for one in found.values()])
+    slices = _slices(gate, metrics)
+    if not slices:
+        return Finding("failed", _unsliced(gate, metrics))
+    found = {name: find(replace(gate, metric=name, by="")) for name in slices}
+    for name in _slices(gate, accepted).keys() - slices.keys():
+        found[name] = Finding("undecided", reason(ReasonCode.SLICE_GONE, metric=name))
+    outcome = together("all", [finding.outcome for finding in found.values()])
     ranked = _worst_first(gate, found)
     worst, telling = ranked[0]
-    why = f"{_counts(found)}; {_smallest(names, metrics, start)}{_without(gate, metrics)}"
-    if outcome == "passed" and telling.measured is not None and len(found) > 1:
-        value = worst.removeprefix(start).removesuffix("]")
-        why += f"; the worst is {value} with {amount(telling.measured, telling.unit, gate.threshold.text)}"
-    said = list(dict.fromkeys(one.why for _, one in ranked if one.outcome != "passed"))
-    more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
-    caveat = next((one.caveat for one in found.values() if one.caveat), "")
-    return replace(telling, why="; ".join([why, *said[:SHOWN], *more]), caveat=caveat)
+    counts = Counter(finding.outcome for finding in found.values())
+    smallest = min(slices, key=lambda name: metrics[name].examples)
+    compared = outcome == "passed" and telling.measured is not None and len(found) > 1
+    failures: list[Reason] = []
+    for _, finding in ranked:
+        if finding.outcome != "passed" and finding.finding not in failures:
+            failures.append(finding.finding)
+    summary = reason(
+        ReasonCode.SLICES,
+        *failures,
+        slices=len(found),
+        outcomes={name: counts[name] for name in ("passed", *WORST_FIRST[:-1]) if counts[name]},
+        smallest=slices[smallest],
+        examples=metrics[smallest].examples,
+        without=_without(gate, metrics) or None,
+        worst=slices[worst] if compared else None,
+        value=telling.measured if compared else None,
+        unit=telling.unit if compared else None,
+        threshold=gate.threshold.text,
+    )
+    caveats = next((finding.caveats for finding in found.values() if finding.caveats), ())
+    return replace(telling, finding=summary, caveats=caveats)
+
+
+def _slices(gate: Gate, names: Iterable[str]) -> dict[str, str]:
+    """Return the metrics of a gate's slices, and the value of the field in each."""
+    start, end = f"{gate.metric}[{gate.by}=", "]"
+    return {name: name[len(start) : -len(end)] for name in names if name.startswith(start) and name.endswith(end)}
+
+
+def _unsliced(gate: Gate, metrics: Mapping[str, Metric]) -> Reason:
+    sliced = any(f"[{gate.by}=" in name for name in metrics)
+    return reason(ReasonCode.SLICES_MISSING, metric=gate.metric, by=gate.by, sliced=sliced)
 
 
 def _worst_first(gate: Gate, found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
-    """The slices, those that fail first; of one outcome the one whose figure is worst for the gate."""
+    """Return the slices, failed ones first; of one outcome the slice whose figure is worst for the gate."""
     sign = 1 if gate.rule in ("min", "min_speedup") else -1
 
-    def place(one: tuple[str, Finding]) -> tuple[int, float]:
-        value = one[1].measured
-        return WORST_FIRST.index(one[1].outcome), math.inf if value is None else -math.inf if math.isnan(
-            value
-        ) else sign * value
+    def rank(item: tuple[str, Finding]) -> tuple[int, float]:
+        value = item[1].measured
+        badness = math.inf if value is None else -math.inf if math.isnan(value) else sign * value
+        return WORST_FIRST.index(item[1].outcome), badness
 
-    return sorted(found.items(), key=place)
-
-
-def _counts(found: Mapping[str, Finding]) -> str:
-    counts = Counter(one.outcome for one in found.values())
-    told = [f"{counts['passed']} of {len(found)} slices passed"]
-    return ", ".join([*told, *(f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST[:-1] if counts[outcome])])
+    return sorted(found.items(), key=rank)
 
 
-def _without(gate: Gate, metrics: Mapping[str, Metric]) -> str:
-    """Slices that others are told of and this one is not: an area under a curve needs two classes."""
+def _without(gate: Gate, metrics: Mapping[str, Metric]) -> list[str]:
+    """Return slices that have other metrics and not this one: an area under a curve needs two classes."""
     field = f"[{gate.by}="
     values = dict.fromkeys(name.partition(field)[2] for name in metrics if field in name)
-    none = [value.removesuffix("]") for value in values if f"{gate.metric}{field}{value}" not in metrics]
-    return f"; {', '.join(none)} {'has' if len(none) == 1 else 'have'} no figure of it" if none else ""
-
-
-def _smallest(names: Sequence[str], metrics: Mapping[str, Metric], start: str) -> str:
-    """Which slice says least, because it has the fewest examples."""
-    least = min(names, key=lambda name: metrics[name].examples)
-    value = least.removeprefix(start).removesuffix("]")
-    examples = metrics[least].examples
-    return f"the smallest is {value} with {examples} {'example' if examples == 1 else 'examples'}"
+    return [value.removesuffix("]") for value in values if f"{gate.metric}{field}{value}" not in metrics]

@@ -1,22 +1,21 @@
 """Changes since the baseline was accepted that apply to both models alike.
 
-So a comparison with the baseline tells of the model alone: a newer ONNX Runtime that is slower, or a session with fewer
-threads, is slower for both.
+A comparison with the baseline therefore shows the model alone: a newer ONNX Runtime that is slower, or a session with
+fewer threads, is slower for both.
 """
 
 from __future__ import annotations
 
 from orun.core.key_component import ComponentKind, KeyComponent
-from orun.core.reason import Reason
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
 from orun.environment.hosts import software
 from orun.gates.baseline_file import Accepted
 from orun.gates.measured import Compare, Ports, changes, without_references
 from orun.pipeline.model import Stage
 from orun.store.records import Action
-from orun.text.wording.reasons import sentences
 
-SHOWN = 3  # changes that a sentence tells
-# Parameters that say for how long is measured, or what besides, and not under which conditions.
+# Parameters that set how long or how much is measured, and not under which conditions.
 EFFORT = frozenset(
     {
         "better", "launches", "max_launches", "metrics", "min_launches", "reference_target", "resamples", "resolution",
@@ -25,27 +24,22 @@ EFFORT = frozenset(
 )  # fmt: skip
 
 
-def changed_since(compare: Compare, stage: Stage, accepted: Accepted, action: Action, ports: Ports) -> str:
-    """The sentence about what changed since a baseline was accepted; empty when nothing did.
+def changed_since(
+    compare: Compare, stage: Stage, accepted: Accepted, action: Action, ports: Ports
+) -> tuple[Reason, ...]:
+    """Return the caveat about what changed since a baseline was accepted; none when nothing did.
 
     Args:
-        compare: what says how two sets of key components differ.
+        compare: returns how two sets of key components differ.
         stage: whose figures are compared.
         accepted: what the baseline has for it.
         action: what it measured now.
-        ports: what comes in where.
+        ports: its inputs by what they are for.
     """
     then = tuple(item for item in without_references(accepted.setup) if not _is_effort(item))
-    found = sentences(
-        [*_software(compare, stage, accepted, action), *changes(compare, stage, then, ports.setup(action))]
-    )
-    if not found:
-        return ""
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return (
-        f"since the baseline was accepted on {accepted.day}: {'; '.join(found[:SHOWN])}{more}; both models were "
-        "measured as it is now, so what that does to them is not in the comparison"
-    )
+    setup_changes = changes(compare, stage, then, ports.setup(action))
+    differing = [*_software(compare, stage, accepted, action), *setup_changes]
+    return (reason(ReasonCode.CHANGED_SINCE_BASELINE, *differing, day=accepted.day),) if differing else ()
 
 
 def _is_effort(component: KeyComponent) -> bool:

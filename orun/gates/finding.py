@@ -1,25 +1,26 @@
-"""Finding of a gate rule, and the figures in its sentence."""
+"""Finding of a gate rule: the outcome, and the facts behind it."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from orun.core.metrics import Disturbance, Estimate, Unit
+from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record
 from orun.pipeline.model import Threshold
-from orun.text.units import show, span
 
 
 class Finding(Record, frozen=True):
-    """The outcome of a gate with what was judged; see `orun.core.run_record.Verdict` for the fields."""
+    """Outcome of a gate with what was judged; see `orun.core.run_record.Verdict` for the fields."""
 
     outcome: GateOutcome
-    why: str
+    finding: Reason
     measured: float | None = None
     unit: Unit = ""
     interval: Estimate | None = None
-    caveat: str = ""
+    caveats: tuple[Reason, ...] = ()
 
 
 class Change(Record, frozen=True):
@@ -27,82 +28,89 @@ class Change(Record, frozen=True):
 
     Attributes:
         noun: what the figure is: `drop`, `increase`, `regression`, `speed-up`.
-        against: the other model, for people.
-        estimate: the figure with its 95 % interval; `low` equals `high` for an exact one.
+        against: the other model: `the reference`, or its name.
+        estimate: the figure with its 95 % interval; `low` equals `high` for an exact figure.
         unit: of the figure.
-        method: how it was found, for people.
+        method: how the measurement got it, in its words, or a reason.
         count: independent units of evidence; 0 for an exact figure.
         width: half of the interval of the ratio to the other, as a log ratio; infinite where it has none.
         changed: examples that the two answered differently; None where answers are not right or wrong or classes.
         disturbance: why nothing is known of the figure; else None.
+        of_zero: whether it is a proportion of 0, which the other model has.
     """
 
     noun: str
     against: str
     estimate: Estimate
     unit: Unit
-    method: str
+    method: str | Reason
     count: int
     width: float = math.inf
     changed: int | None = None
     disturbance: Disturbance | None = None
+    of_zero: bool = False
 
     @property
     def exact(self) -> bool:
         """Whether the figure has no interval."""
         return self.estimate.low == self.estimate.high
 
-    def sentence(self, metric: str, limit: Threshold) -> str:
-        """`the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`.
+    def arguments(self, metric: str, limit: Threshold) -> dict[str, Any]:
+        """Return the arguments of a reason about the change.
 
-        A difference of proportions is told as its threshold is written, 0.007: 0.7 % would be one of the other's value.
+        A difference of proportions has the unit of its threshold: 0.7 % would be one of the other model's value.
         """
-        unit: Unit = "" if self.unit == "ratio" and not limit.relative else self.unit
-        interval = "" if self.exact else f"95 % interval {span(self.estimate, unit)}; "
-        value = figure(self.estimate.value, unit, limit.value)
-        return f"the {self.noun} of {metric} against {self.against} is {value} ({interval}{self.method})"
+        return {
+            "noun": self.noun,
+            "metric": metric,
+            "against": self.against,
+            "value": self.estimate.value,
+            "low": None if self.exact else self.estimate.low,
+            "high": None if self.exact else self.estimate.high,
+            "unit": "" if self.unit == "ratio" and not limit.relative else self.unit,
+            "method": self.method if isinstance(self.method, str) else None,
+            "of_zero": self.of_zero or None,
+            "limit": limit.value,
+            "threshold": limit.text,
+        }
+
+    @property
+    def because(self) -> tuple[Reason, ...]:
+        """How the figure was got, where that is a reason."""
+        return () if isinstance(self.method, str) else (self.method,)
 
 
 def above(value: float, limit: float) -> bool:
-    """Whether a value exceeds a limit by more than rounding in the last digits."""
+    """Return whether a value exceeds a limit by more than rounding in the last digits."""
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def against_maximum(interval: Estimate, limit: float) -> GateOutcome:
-    """Three outcomes: the interval is within the limit, above it, or holds it."""
+    """Return whether the interval is within the limit, above it, or includes it."""
     if not above(interval.high, limit):
         return "passed"
     return "failed" if above(interval.low, limit) else "undecided"
 
 
 def against_minimum(interval: Estimate, limit: float) -> GateOutcome:
-    """Three outcomes: the interval is at or above the limit, below it, or holds it."""
+    """Return whether the interval is at or above the limit, below it, or includes it."""
     if not above(limit, interval.low):
         return "passed"
     return "failed" if above(limit, interval.high) else "undecided"
 
 
 def point(value: float) -> Estimate:
-    """An exact value as an interval of no width."""
+    """Return an exact value as an interval of no width."""
     return Estimate(value, value, value)
 
 
-def figure(value: float, unit: Unit, limit: float) -> str:
-    """A value as people read it, with more digits where the usual ones would make it look like the limit."""
-    if math.isinf(value):
-        return "without bound"
-    shown = show(value, unit)
-    alike = shown == show(limit, unit) and (above(value, limit) or above(limit, value))
-    return f"{value:.9g}" if alike else shown
-
-
 def distance(estimate: Estimate, limit: float) -> float:
-    """How far a limit lies from a value, in halves of the interval on that side: at most 1 where that holds it."""
+    """Return how far a limit lies from a value, in halves of the interval on that side: at most 1 if it is inside."""
     half = estimate.high - estimate.value if limit > estimate.value else estimate.value - estimate.low
     return abs(limit - estimate.value) / half if half else math.inf
 
 
 def log_width(ratio: Estimate) -> float:
-    """Half of the width of a ratio's interval as a log ratio; infinite where an end has no logarithm."""
+    """Return half of the width of a ratio's interval as a log ratio; infinite where an end has no logarithm."""
     known = 0 < ratio.low <= ratio.high < math.inf
     return (math.log(ratio.high) - math.log(ratio.low)) / 2 if known else math.inf

@@ -1,4 +1,4 @@
-"""Verdicts over stored measurements; nothing is measured here, so a new threshold costs nothing."""
+"""Verdicts over stored measurements. Nothing is measured here, so a new threshold costs nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 
 from orun.core.metrics import Metric
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.gates.absolute import judge_absolute
 from orun.gates.composite import by_slice, verdicts
@@ -18,7 +20,7 @@ from orun.store.records import Action
 
 
 def judge(stage: Stage, action: Action, terms: Terms) -> tuple[Verdict, ...]:
-    """The verdict of each gate and group of a stage, in file order; a group comes before its members.
+    """Return the verdict of each gate and group of a stage, in file order; a group comes before its members.
 
     Args:
         stage: the stage with its gates.
@@ -29,10 +31,10 @@ def judge(stage: Stage, action: Action, terms: Terms) -> tuple[Verdict, ...]:
     def find(gate: Gate) -> Finding:
         if gate.by:
             known = terms.accepted.metrics if terms.accepted and gate.rule == "max_regression" else ()
-            return by_slice(gate, action.metrics, lambda one: _find(one, stage, action, terms), known)
+            return by_slice(gate, action.metrics, lambda item: _find(item, stage, action, terms), known)
         return _find(gate, stage, action, terms)
 
-    return tuple(verdict for one in stage.gates for verdict in verdicts(stage.id, one, find))
+    return tuple(verdict for item in stage.gates for verdict in verdicts(stage.id, item, find))
 
 
 def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
@@ -40,9 +42,10 @@ def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
     if metric is None:
         return Finding("failed", _missing(gate.metric, stage, action.metrics))
     if not math.isfinite(metric.value):
-        return Finding("failed", f"{gate.metric} is {metric.value}, not a finite number", metric.value, metric.unit)
-    if why := _meaningless(gate, metric, stage):
-        return Finding("failed", why, metric.value, metric.unit)
+        finding = reason(ReasonCode.NOT_FINITE, metric=gate.metric, value=metric.value)
+        return Finding("failed", finding, metric.value, metric.unit)
+    if misfitting := _misfit(gate, metric, stage):
+        return Finding("failed", misfitting, metric.value, metric.unit)
     if gate.rule in ("min", "max"):
         return judge_absolute(gate, metric, stage, action, terms.host)
     if gate.rule == "max_regression":
@@ -50,27 +53,31 @@ def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
     return judge_relative(gate, metric, stage.params)
 
 
-def _meaningless(gate: Gate, metric: Metric, stage: Stage) -> str:
-    """Why a gate says nothing of a metric, of which its kind had told neither unit nor direction; empty where it does.
+def _misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
+    """Return why a gate does not fit its metric, where only the measurement told unit and direction; else None.
 
     Where nobody said which way a metric of the user's own improves, the rule is taken to know it.
     """
-    if found := misfit(gate, metric.unit):
-        meant = f"; did you mean {found.suggestion}?" if found.suggestion else ""
-        return f"{found.message}; expected {found.expected}{meant}"
-    named = gate.metric.partition("[")[0]
+    if problem := misfit(gate, metric.unit):
+        suggestion = problem.suggestion or None
+        return reason(
+            ReasonCode.THRESHOLD_MISFIT, message=problem.message, expected=problem.expected, suggestion=suggestion
+        )
+    plain = gate.metric.partition("[")[0]
     declared = stage.params.get("better")
-    assumed = isinstance(declared, Mapping) and named not in declared and not metric.unit
+    assumed = isinstance(declared, Mapping) and plain not in declared and not metric.unit
     worse = "" if assumed else lets_worse(gate, metric.better, metric.unit)
     if worse:
-        return f"{worse}; did you mean {WORSE[metric.better]}?"
-    return no_proportion(gate, metric)
+        return reason(ReasonCode.THRESHOLD_MISFIT, message=worse, suggestion=WORSE[metric.better])
+    message = no_proportion(gate, metric)
+    return reason(ReasonCode.THRESHOLD_MISFIT, message=message) if message else None
 
 
-def _missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> str:
+def _missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> Reason:
     from difflib import get_close_matches  # not needed by a run with nothing to do
 
     close = get_close_matches(name, metrics, n=1)
-    if close:
-        return f"{stage.id} measured no {name}; did you mean {close[0]}?"
-    return f"{stage.id} measured no {name}; it has {', '.join(sorted(metrics)) or 'no metrics'}"
+    known = None if close else sorted(metrics)
+    return reason(
+        ReasonCode.METRIC_MISSING, stage=stage.id, metric=name, suggestion=close[0] if close else None, known=known
+    )

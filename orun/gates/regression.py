@@ -1,4 +1,4 @@
-"""`max_regression`: a metric against the accepted baseline, measured beside this model where it is to be had."""
+"""`max_regression`: a metric against the accepted baseline, measured side by side where that is possible."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 import sys
 from collections.abc import Mapping
 
-from orun.core.metrics import UNIT_WORDS, Comparison, Estimate, Metric, Noise
+from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record, field, replace
 from orun.environment.hosts import machine, same_machine
@@ -19,30 +21,23 @@ from orun.gates.relative import by_interval, change
 from orun.measure.latency.sequential_test import EQUAL, SLOWER, Evidence
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
-from orun.text.wording.reasons import sentences
 
-ACCEPT = "orun baseline accept"
 BASELINE = "the accepted baseline"
 LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
-NOISY: Mapping[Noise, str] = {"sample": "a sample", "timing": "a machine that disturbs"}
 WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
-STORED: Mapping[Noise, str] = {
-    "none": "figure stored on {day}",
-    "sample": "figures stored on {day}, not example by example: {reason}",
-    "timing": "figures stored on {day} on this machine, not side by side: {reason}",
-}
 
 
 class Terms(Record, frozen=True):
-    """What a stage is compared with, and how that may be.
+    """What a stage is compared with, and how.
 
     Attributes:
         accepted: what the accepted baseline has for the stage, or None.
         host: fingerprint of this machine.
-        compare: what says how two sets of key components differ.
+        compare: returns how two sets of key components differ.
         beside: whether the stage's kind measures the accepted model too.
-        ports: what comes in where.
-        gone: what else the baseline has, of stages that are not in the file any more: one of them may be this one.
+        ports: the stage's inputs by what they are for.
+        removed: stages that the baseline has and the file no longer has: one of them may be this stage.
+        file: the pipeline file, to accept a run of.
     """
 
     accepted: Accepted | None
@@ -50,38 +45,41 @@ class Terms(Record, frozen=True):
     compare: Compare
     beside: bool = True
     ports: Ports = field(default_factory=Ports)
-    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    file: str = ""
 
 
 def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms) -> Finding:
-    """The sequential test decides for times, the paired interval for a sample, the value for what is exact."""
+    """Judge times by the sequential test, a sample by the paired interval, and an exact figure by its value."""
     accepted = terms.accepted
     if metric.better == "neither":
-        return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
+        return Finding("failed", reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="regression"))
     if accepted is None:
-        known = ", ".join(f"`{name}`" for name in terms.gone)
-        gone = f" (the baseline has {known}, no longer in the file)" if known else ""
-        return _without_baseline(gate, f"no baseline yet for `{stage.id}`{gone}")
+        removed = list(terms.removed) or None
+        file = terms.file or gate.position.file
+        return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
     same = accepted.model and accepted.model == terms.ports.measured(action)
     if same and accepted.beside == terms.ports.with_model(action):
-        found = _the_same(gate, metric, "the accepted baseline is this very model")
+        found = _unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
     elif metric.baseline:
         found = _side_by_side(gate, metric, metric.baseline, stage)
     else:
         return _signed(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
-    return _signed(replace(found, caveat=changed_since(terms.compare, stage, accepted, action, terms.ports)), accepted)
+    return _signed(replace(found, caveats=changed_since(terms.compare, stage, accepted, action, terms.ports)), accepted)
 
 
 def _signed(found: Finding, accepted: Accepted) -> Finding:
-    """A failure with who accepted what it is held against: who has to decide on it may be neither of the two others."""
+    """Return a failure with who accepted the baseline, who may have to decide on it."""
     if found.outcome != "failed":
         return found
     who = "".join(filter(str.isprintable, accepted.who))
-    return replace(found, why=f"{found.why}; {who} accepted that baseline on {accepted.day}")
+    signed = (*found.finding.because, reason(ReasonCode.ACCEPTED_BY, who=who, day=accepted.day))
+    return replace(found, finding=replace(found.finding, because=signed))
 
 
-def _the_same(gate: Gate, metric: Metric, why: str) -> Finding:
-    return by_interval(gate, metric, _regression(gate, metric, Comparison(metric.value, point(1.0), point(0.0), why)))
+def _unchanged(gate: Gate, metric: Metric, method: Reason) -> Finding:
+    same = Comparison(metric.value, point(1.0), point(0.0), "")
+    return by_interval(gate, metric, replace(_regression(gate, metric, same), method=method))
 
 
 def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
@@ -104,97 +102,80 @@ def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparis
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
         evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))
-    sentence = found.sentence(gate.metric, gate.threshold)
-    result = Finding("undecided", "", found.estimate.value, found.unit, found.estimate)
+    arguments = found.arguments(gate.metric, gate.threshold)
     if slowdown <= 0:
         judged = by_interval(gate, metric, found)
         if judged.outcome != "undecided":
             return judged
-        return replace(result, why=f"{sentence}: a threshold of 0 tells no two times apart; allow 1 % or more")
-    outcomes: Mapping[str, GateOutcome] = {"slower": "failed", "not slower": "passed", "undecided": "undecided"}
-    outcome = outcomes[evidence.answer(slowdown)]
-    weighed = _weigh(outcome, evidence, slowdown, gate.threshold.text)
-    if outcome == "undecided":
-        weighed += f": {to_tell(gate.metric, evidence, slowdown, stage.params)}"
-    return replace(result, outcome=outcome, why=f"{sentence}: {weighed}")
+        return replace(judged, finding=reason(ReasonCode.ZERO_THRESHOLD, **arguments), interval=found.estimate)
+    answer, odds = evidence.answer(slowdown), evidence.log_odds(slowdown)
+    outcome: GateOutcome = "undecided"
+    if answer == "slower":
+        outcome = "failed"
+        finding = reason(ReasonCode.REGRESSION_SHOWN, odds=_odds(odds), needed=_odds(SLOWER), **arguments)
+    elif answer == "not slower":
+        outcome = "passed"
+        finding = reason(ReasonCode.NO_REGRESSION, odds=_odds(-odds), needed=_odds(-EQUAL), **arguments)
+        if odds > EQUAL:
+            finding = reason(ReasonCode.REGRESSION_EXCLUDED, **arguments)
+    else:
+        advice = to_tell(gate.metric, evidence, slowdown, stage.params)
+        finding = reason(ReasonCode.TOO_FEW_LAUNCHES, advice, **arguments)
+    return Finding(outcome, finding, found.estimate.value, found.unit, found.estimate)
 
 
-def _weigh(outcome: GateOutcome, evidence: Evidence, slowdown: float, text: str) -> str:
-    odds = evidence.log_odds(slowdown)
-    if outcome == "failed":
-        return f"one of {text} or more fits {_times(odds)} better than none ({_times(SLOWER)} fail)"
-    if outcome == "passed" and odds > EQUAL:
-        return f"it is clearly less than {text}"
-    if outcome == "passed":
-        return f"none fits {_times(-odds)} better than one of {text} or more ({_times(-EQUAL)} pass)"
-    return f"too few launches to tell one of {text} from none"
-
-
-def _times(log_odds: float) -> str:
-    odds = math.exp(min(log_odds, math.log(LARGEST_ODDS)))
-    return "over a million times" if odds >= LARGEST_ODDS * WHOLE else f"{odds:.0f} times"
+def _odds(log_odds: float) -> float:
+    return math.exp(min(log_odds, math.log(LARGEST_ODDS)))
 
 
 def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Finding:
-    """Against the figures of the baseline file, because its model was not measured beside this one."""
-    stored = accepted.metrics.get(gate.metric)
+    """Compare with the figures of the baseline file, because its model was not measured side by side."""
+    stored, file = accepted.metrics.get(gate.metric), terms.file or gate.position.file
     if stored is None:
-        return _without_baseline(gate, f"no baseline yet for `{gate.metric}` of `{stage.id}`")
+        return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, metric=gate.metric, file=file))
     if stored.unit != metric.unit:
-        units = f"{UNIT_WORDS[metric.unit]}, and in the accepted baseline it {UNIT_WORDS[stored.unit]}"
-        return _untold(gate, f"{gate.metric} {units}")
+        units = {"unit": metric.unit, "accepted": stored.unit}
+        return Finding("undecided", reason(ReasonCode.OTHER_UNIT, metric=gate.metric, file=file, **units))
     if metric.noise != "none" and stored == alone(metric):
-        return _the_same(gate, metric, f"the figure that was accepted on {accepted.day} is of this very measurement")
-    reason = _why_stored(stage, action, terms, accepted)
+        return _unchanged(gate, metric, reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
+    why = _why_stored(stage, action, terms, accepted)
     if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
-        why = f"{reason}, and the accepted figures are of another machine ({machine(accepted.host)})"
-        return _untold(gate, why, " on this one")
+        return Finding("undecided", reason(ReasonCode.OTHER_MACHINE, why, machine=machine(accepted.host), file=file))
     then = without_references(accepted.setup) if metric.reference or metric.references else accepted.setup
-    if otherwise := changes(terms.compare, stage, then, terms.ports.setup(action)):
-        return _untold(
-            gate, f"{reason}, and the accepted figures were measured otherwise: {'; '.join(sentences(otherwise))}"
-        )
+    if differing := changes(terms.compare, stage, then, terms.ports.setup(action)):
+        return Finding("undecided", reason(ReasonCode.OTHER_SETUP, why, *differing, file=file))
     if metric.noise != "none" and not (metric.interval and stored.interval):
-        return _untold(gate, f"{reason}, and figures on {NOISY[metric.noise]} tell nothing without their intervals")
-    method = STORED[metric.noise].format(day=accepted.day, reason=reason)
-    found = _regression(gate, metric, _stored_comparison(metric, stored, method))
+        return Finding("undecided", reason(ReasonCode.NO_INTERVALS, why, noise=metric.noise, file=file))
+    method = reason(ReasonCode.STORED_FIGURES, why, noise=metric.noise, day=accepted.day)
+    found = replace(_regression(gate, metric, _stored_comparison(metric, stored)), method=method)
     judged = by_interval(gate, metric, found)
     share = distance(found.estimate, gate.threshold.value)
     if judged.outcome == "undecided" and share:
-        judged = replace(judged, why=f"{judged.why}; intervals {1 / share:.2g} times as narrow would decide it")
+        narrower = reason(ReasonCode.NARROWER_INTERVALS, times=1 / share)
+        judged = replace(judged, finding=replace(judged.finding, because=(*judged.finding.because, narrower)))
     return judged
 
 
-def _without_baseline(gate: Gate, why: str) -> Finding:
-    """Nothing is accepted yet that the metric could be compared with."""
-    return Finding("no baseline", f"{why}; `{ACCEPT} {gate.position.file}`")
-
-
-def _untold(gate: Gate, why: str, where: str = "") -> Finding:
-    """There is a baseline, and the metric cannot be compared with it."""
-    return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}`{where}")
-
-
-def _why_stored(stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> str:
-    """Why the accepted model was not measured beside this one."""
+def _why_stored(stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Reason:
+    """Return why the accepted model was not measured side by side with this one."""
     if not accepted.model:
-        return f"{stage.id} measures no model that could be measured again"
+        return reason(ReasonCode.NO_MODEL_MEASURED, stage=stage.id)
     if accepted.model == terms.ports.measured(action):
         now = terms.ports.with_model(action)
-        others = [port for port in sorted({*now, *accepted.beside}) if now.get(port) != accepted.beside.get(port)]
-        return f"the model is the accepted one, and its input {' and '.join(others)} another"
-    return "the accepted model is not in the store" if terms.beside else f"{stage.uses} measures no second model"
+        changed = [port for port in sorted({*now, *accepted.beside}) if now.get(port) != accepted.beside.get(port)]
+        return reason(ReasonCode.OTHER_INPUTS, ports=changed)
+    return reason(ReasonCode.MODEL_MISSING) if terms.beside else reason(ReasonCode.ONE_MODEL_KIND, uses=stage.uses)
 
 
-def _stored_comparison(metric: Metric, stored: Metric, method: str) -> Comparison:
-    """Two figures of different runs.
+def _stored_comparison(metric: Metric, stored: Metric) -> Comparison:
+    """Compare two figures of different runs.
 
     Of times the ends of the intervals are subtracted: what a machine does from one day to the next is in neither. Of
     samples the halves are squared and added, which holds for independent ones (Newcombe 1998, Statistics in Medicine
     17:873-890, method 10) and is careful about the same examples, whose scores rise and fall together.
     """
     value, other = metric.value, stored.value
-    a, b = (one.interval or point(one.value) for one in (metric, stored))
+    a, b = (item.interval or point(item.value) for item in (metric, stored))
     difference = Estimate(
         value - other,
         value - other - math.hypot(value - a.low, b.high - other),
@@ -204,8 +185,9 @@ def _stored_comparison(metric: Metric, stored: Metric, method: str) -> Compariso
         difference = Estimate(value - other, a.low - b.high, a.high - b.low)
         ratio = Estimate(_ratio(value, other), _ratio(a.low, b.high), _ratio(a.high, b.low))
     else:  # of either sign; the other's own value is taken as known
-        ratio = Estimate(*(_ratio(other + one, other) for one in (difference.value, difference.low, difference.high)))
-    return Comparison(other, ratio, difference, method)
+        ends = (difference.value, difference.low, difference.high)
+        ratio = Estimate(*(_ratio(other + end, other) for end in ends))
+    return Comparison(other, ratio, difference, "")
 
 
 def _ratio(value: float, other: float) -> float:

@@ -17,9 +17,9 @@ from orun.core.serialization import replace
 from orun.environment import device, providers, venvs
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Baseline
-from orun.gates.caveats import caveat_of
+from orun.gates.caveats import caveats_of
 from orun.gates.judge import judge
-from orun.gates.regression import ACCEPT, Terms
+from orun.gates.regression import Terms
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning import cache_key
@@ -236,16 +236,17 @@ class Planner:
         context = self.context(stage)
         packages = venvs.packages(stage.environment_of(stage.target))
         host = device.made_on(context.spec.stage_class, stage.target, packages)
-        terms = Terms(context.accepted, host, key_changes, context.spec.baseline, context.ports, self._removed)
-        told = caveat_of(self.pipeline, stage)
-        return tuple(
-            replace(one, why=self._advised(one), caveat="; ".join(filter(None, (one.caveat, told))))
-            for one in judge(stage, action, terms)
+        terms = Terms(
+            context.accepted,
+            host,
+            key_changes,
+            context.spec.baseline,
+            context.ports,
+            self._removed,
+            str(self.pipeline.file),
         )
-
-    def _advised(self, verdict: Verdict) -> str:
-        """Its sentence; what it says to accept is this pipeline, even where the gate stands in a file it extends."""
-        return verdict.why.replace(f"{ACCEPT} {verdict.position.file}", f"{ACCEPT} {self.pipeline.file}")
+        caveats = caveats_of(self.pipeline, stage)
+        return tuple(replace(verdict, caveats=(*verdict.caveats, *caveats)) for verdict in judge(stage, action, terms))
 
 
 def _changes(step: Step) -> list[Reason]:

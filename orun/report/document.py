@@ -10,7 +10,7 @@ from orun.core.earlier_records import upgraded_run
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, encode
 from orun.errors import OrunError, PipelineError
-from orun.report.facts import record_of_stage, stage_fields
+from orun.report.facts import record_of_stage, record_of_verdict, stage_fields, verdict_fields
 
 
 def dumps(value: Any) -> str:
@@ -26,6 +26,10 @@ def run_document(result: RunResult, blame: Sequence[object] = ()) -> dict[str, A
         encoded | stage_fields(stage.reasons, stage.inputs)
         for encoded, stage in zip(document["stages"], result.stages, strict=True)
     ]
+    document["verdicts"] = [
+        encoded | verdict_fields(verdict)
+        for encoded, verdict in zip(document["verdicts"], result.verdicts, strict=True)
+    ]
     return {**document, "blame": encode(blame)} if blame else document
 
 
@@ -34,6 +38,7 @@ def run_of(document: Any) -> RunResult:
     if isinstance(document, dict):
         document = {name: value for name, value in document.items() if name not in ("outcome", "blame")}
         document["stages"] = [record_of_stage(stage) for stage in document.get("stages", ())]
+        document["verdicts"] = [record_of_verdict(verdict) for verdict in document.get("verdicts", ())]
     return decode(RunResult, upgraded_run(document))
 
 

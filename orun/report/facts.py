@@ -7,11 +7,14 @@ from typing import Any
 
 from orun.core.key_component import Components
 from orun.core.reason import Reason
+from orun.core.run_record import Verdict
 from orun.core.serialization import encode
+from orun.report.gates import caveat, why
 from orun.text.wording.components import by_name
 from orun.text.wording.reasons import sentences
 
 WORDS_OF_STAGE = ("reasons", "inputs")
+WORDS_OF_VERDICT = ("why", "caveat")
 FACTS_OF_STAGE = {"causes": "reasons", "components": "inputs"}  # field of the output -> field of the record
 
 
@@ -42,3 +45,16 @@ def record_of_stage(document: Mapping[str, Any]) -> dict[str, Any]:
         return dict(document)
     record = {name: value for name, value in document.items() if name not in (*WORDS_OF_STAGE, *FACTS_OF_STAGE)}
     return record | {field: document[name] for name, field in FACTS_OF_STAGE.items() if name in document}
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, str]:
+    """Return the sentences of a verdict: its finding, `why`, and what it does not tell, `caveat`."""
+    fields = {"why": why(verdict), "caveat": caveat(verdict)}
+    return {name: text for name, text in fields.items() if text}
+
+
+def record_of_verdict(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a verdict from its part of a JSON document; the inverse of `verdict_fields`."""
+    if "finding" not in document:  # of an earlier version
+        return dict(document)
+    return {name: value for name, value in document.items() if name not in WORDS_OF_VERDICT}

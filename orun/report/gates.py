@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from orun.core.reason import Reason
 from orun.core.run_record import VERBS, GateOutcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.source_location import Position
 from orun.report.figures import quoted
@@ -15,7 +15,6 @@ from orun.report.terminal import Style, Terminal
 from orun.text.suggestions import near, settings
 from orun.text.units import amount, span
 
-ACCEPTING = re.compile(r"(?<=orun baseline accept )[^`]+")  # the pipeline file in a sentence
 OVERRIDE = "--set"  # stands for the file in the position of a gate from the command line
 INDENT = "  "  # of a member of a group
 NOT_JUDGED = "not judged"
@@ -82,19 +81,33 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
 
 
 def caveats(result: RunResult) -> list[Verdict]:
-    """Of each stage the first gate that says what its comparison does not tell; others of it say the same, or less."""
-    found = list({(one.stage, one.caveat): one for one in reversed(result.verdicts) if one.caveat}.values())[::-1]
-    return [one for one in found if not any(_says_more(other, one) for other in found)]
+    """Return of each stage the first gate with caveats, unless another gate of it has these and more."""
+    limited: list[Verdict] = []
+    for verdict in result.verdicts:
+        same = any((item.stage, item.caveats) == (verdict.stage, verdict.caveats) for item in limited)
+        if verdict.caveats and not same:
+            limited.append(verdict)
+    return [verdict for verdict in limited if not any(_says_more(other, verdict) for other in limited)]
 
 
-def _says_more(one: Verdict, other: Verdict) -> bool:
-    return one.stage == other.stage and one.caveat != other.caveat and other.caveat in one.caveat
+def _says_more(verdict: Verdict, other: Verdict) -> bool:
+    more = len(verdict.caveats) > len(other.caveats)
+    return verdict.stage == other.stage and more and all(item in verdict.caveats for item in other.caveats)
+
+
+def caveat(verdict: Verdict) -> str:
+    """Return what a verdict does not tell, as a sentence; empty if it has no caveats."""
+    if not verdict.caveats:
+        return ""
+    from orun.text.wording.caveats import caveat as sentence
+
+    return "; ".join(map(sentence, verdict.caveats))
 
 
 def caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:
     """A line for each of `caveats`."""
     label = terminal.paint("note", "doubt")
-    return [f"{label}: {one.stage}: {one.caveat}" for one in caveats(result)]
+    return [f"{label}: {verdict.stage}: {caveat(verdict)}" for verdict in caveats(result)]
 
 
 def named(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
@@ -144,8 +157,17 @@ def _place(position: Position) -> str:
 
 
 def why(verdict: Verdict) -> str:
-    """Its sentence, with the pipeline file named as one types it here."""
-    return ACCEPTING.sub(lambda found: quoted(near(found[0])), verdict.why)
+    """Return the finding of a verdict as a sentence, with the pipeline file named as one types it here."""
+    from orun.text.wording.findings import finding
+
+    return finding(_with_typed_file(verdict.finding))
+
+
+def _with_typed_file(reason: Reason) -> Reason:
+    because = tuple(map(_with_typed_file, reason.because))
+    file = reason.arguments.get("file")
+    arguments = {**reason.arguments, "file": quoted(near(file))} if file else reason.arguments
+    return Reason(reason.code, arguments, because)
 
 
 def place_of(verdict: Verdict, result: RunResult) -> Position:

@@ -14,7 +14,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.source_location import Position
 from orun.errors import PipelineError
 from orun.report.failures import failure_note
-from orun.report.gates import NOT_JUDGED, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
+from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
 from orun.report.terminal import Terminal
 from orun.report.undeclared_writes import stray_note
 
@@ -72,7 +72,7 @@ def _notes(result: RunResult) -> Iterator[str]:
 def _caveats(result: RunResult) -> Iterator[str]:
     for verdict in caveats(result):
         title = f"what no gate of {verdict.stage} tells"
-        yield _line("notice", place_of(verdict, result), title, [verdict.caveat])
+        yield _line("notice", place_of(verdict, result), title, [caveat(verdict)])
 
 
 def _unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:

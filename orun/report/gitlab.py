@@ -17,6 +17,7 @@ from orun.core.source_location import Position
 from orun.report.gates import (
     NOT_JUDGED,
     OVERRIDE,
+    caveat,
     caveats,
     named,
     open_gates,
@@ -92,7 +93,7 @@ def _notes(result: RunResult) -> Iterator[dict[str, Any]]:
 
 def _caveats(result: RunResult) -> Iterator[dict[str, Any]]:
     for verdict in caveats(result):
-        text = f"{verdict.stage}: {verdict.caveat}"
+        text = f"{verdict.stage}: {caveat(verdict)}"
         yield _issue(text, "caveat", verdict.stage, "info", place_of(verdict, result))
 
 

@@ -76,7 +76,7 @@ def _gate_case(result: RunResult, verdict: Verdict, name: str) -> ET.Element:
         _say(case, "skipped", f"{verdict.outcome}: {sentence}", verdict.outcome)
     else:
         figure = "" if verdict.measured is None else f"measured {gates.measured(verdict)}: "
-        caveat = f"; {verdict.caveat}" if verdict.caveat else ""
+        caveat = f"; {gates.caveat(verdict)}" if verdict.caveats else ""
         ET.SubElement(case, "system-out").text = f"{figure}{sentence}{caveat}"
     return case
 

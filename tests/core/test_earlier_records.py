@@ -44,6 +44,16 @@ def test_a_run_of_an_earlier_version_is_read() -> None:
     assert stage.inputs == (KeyComponent(ComponentKind.SEED, value="0"),)
 
 
+def test_a_verdict_of_an_earlier_version_is_read() -> None:
+    record = json.loads(json.dumps(encode(PASSED)))
+    for verdict in record["verdicts"]:
+        del verdict["finding"]
+        verdict |= {"why": "it is within", "caveat": "on other data it may be worse"}
+    verdict = decode(RunResult, upgraded_run(record)).verdicts[0]
+    assert verdict.finding == reason(ReasonCode.RECORDED, text="it is within")
+    assert verdict.caveats == (reason(ReasonCode.RECORDED, text="on other data it may be worse"),)
+
+
 def test_events_of_version_1_are_read() -> None:
     line = {"version": 1, "event": "stage_started", "time": 1.0, "stage": "int8", "log": "l", "seconds": None}
     event = event_from_json({**line, "reasons": ["data changed"]})

@@ -8,6 +8,7 @@ import pytest
 
 from orun.core.metrics import Estimate
 from orun.environment.hosts import device
+from tests.facts import why
 from tests.gates.support import HERE, PLACE, gate, metric, verdict_of
 
 
@@ -15,7 +16,7 @@ def test_an_exact_value_within_its_minimum() -> None:
     verdict = verdict_of(gate("cosine", "min", "0.97", 0.97), {"cosine": metric(0.98734, better="higher")})
     assert verdict.outcome == "passed"
     assert not verdict.fails
-    assert verdict.why == "cosine is 0.9873, at or above the minimum of 0.97"
+    assert why(verdict) == "cosine is 0.9873, at or above the minimum of 0.97"
     assert (verdict.measured, verdict.unit, verdict.interval) == (0.98734, "", None)
     assert (verdict.stage, verdict.metric, verdict.rule, verdict.threshold) == ("latency", "cosine", "min", "0.97")
     assert verdict.position == PLACE
@@ -29,20 +30,20 @@ def test_a_value_that_looks_like_its_limit_is_shown_in_full() -> None:
     verdict = verdict_of(gate("cosine", "min", "0.97", 0.97), {"cosine": metric(0.96999, better="higher")})
     assert verdict.outcome == "failed"
     assert verdict.fails
-    assert verdict.why == "cosine is 0.96999, below the minimum of 0.97"
+    assert why(verdict) == "cosine is 0.96999, below the minimum of 0.97"
 
 
 def test_a_size_above_its_maximum() -> None:
     verdict = verdict_of(gate("size", "max", "20MB", 20e6), {"size": metric(22.9e6, "B", "lower")})
     assert verdict.outcome == "failed"
-    assert verdict.why == "size is 22.9 MB, above the maximum of 20MB"
+    assert why(verdict) == "size is 22.9 MB, above the maximum of 20MB"
 
 
 def test_a_value_on_a_sample_is_judged_itself() -> None:
     recall = metric(0.8, "ratio", "higher", "sample", (0.75, 0.84))
     verdict = verdict_of(gate("recall", "min", "79%", 0.79), {"recall": recall})
     assert verdict.outcome == "passed"
-    assert verdict.why == "recall is 80 % (95 % interval 75 % to 84 %), at or above the minimum of 79%"
+    assert why(verdict) == "recall is 80 % (95 % interval 75 % to 84 %), at or above the minimum of 79%"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_time_is_judged_by_its_interval(limit: float, text: str, outcome: str,
     verdict = verdict_of(gate("p50", "max", text, limit), {"p50": p50})
     assert verdict.outcome == outcome
     assert verdict.fails == (outcome != "passed")
-    assert verdict.why == f"p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms){ending}"
+    assert why(verdict) == f"p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms){ending}"
     assert verdict.interval == Estimate(0.0124, 0.0121, 0.0127)
 
 
@@ -71,14 +72,14 @@ def test_a_wall_time_has_the_undisturbed_time_beside_it() -> None:
         "cpu": metric(0.0162, "s", "lower", "timing"),
         "load": metric(0.7, "s", "lower", "timing"),
     }
-    assert verdict_of(gate("p50", "max", "30ms", 0.03), measured).why == (
+    assert why(verdict_of(gate("p50", "max", "30ms", 0.03), measured)) == (
         "p50 is 95 ms on EPYC (95 % interval 74 ms to 122 ms; 16.2 ms without waiting for a core), "
         "above the maximum of 30ms"
     )
     alone = verdict_of(gate("cpu", "max", "30ms", 0.03), measured)
-    assert alone.why == "cpu is 16.2 ms on EPYC, within the maximum of 30ms"
+    assert why(alone) == "cpu is 16.2 ms on EPYC, within the maximum of 30ms"
     load = verdict_of(gate("load", "max", "1s", 1.0), measured)
-    assert load.why == "load is 700 ms on EPYC, within the maximum of 1s"
+    assert why(load) == "load is 700 ms on EPYC, within the maximum of 1s"
 
 
 def test_a_time_of_another_machine_says_so() -> None:
@@ -86,10 +87,10 @@ def test_a_time_of_another_machine_says_so() -> None:
     limit = gate("p50", "max", "13ms", 0.013)
     elsewhere = verdict_of(limit, p50, host={**HERE, "cpu": "Xeon"})
     newer = verdict_of(limit, p50, host={**HERE, "runtime": "onnxruntime 1.32"})
-    assert elsewhere.why == (
+    assert why(elsewhere) == (
         "p50 is 12.4 ms on another machine (EPYC) (95 % interval 12.1 ms to 12.7 ms), within the maximum of 13ms"
     )
-    assert newer.why.startswith("p50 is 12.4 ms on EPYC (")
+    assert why(newer).startswith("p50 is 12.4 ms on EPYC (")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_what_did_the_work(host: dict[str, str], name: str) -> None:
 def test_a_size_is_the_same_on_every_machine() -> None:
     size = {"size": metric(22.9e6, "B", "lower")}
     verdict = verdict_of(gate("size", "max", "25MB", 25e6), size, host={**HERE, "cpu": "Xeon"})
-    assert verdict.why == "size is 22.9 MB, within the maximum of 25MB"
+    assert why(verdict) == "size is 22.9 MB, within the maximum of 25MB"
 
 
 @pytest.mark.parametrize(("limit", "outcome"), [(80, "passed"), (83, "failed"), (81.5, "undecided")])
@@ -116,7 +117,7 @@ def test_a_quantile_that_nothing_bounds_above() -> None:
     undecided = verdict_of(gate("p99", "max", "30ms", 0.03), {"p99": p99})
     failed = verdict_of(gate("p99", "max", "10ms", 0.01), {"p99": p99})
     assert undecided.outcome == "undecided"
-    assert undecided.why.startswith("p99 is 21 ms on EPYC (95 % interval 18 ms and up), and the interval holds")
+    assert why(undecided).startswith("p99 is 21 ms on EPYC (95 % interval 18 ms and up), and the interval holds")
     assert failed.outcome == "failed"
 
 
@@ -136,7 +137,7 @@ def test_a_value_that_is_not_finite_fails_every_rule(value: float) -> None:
     for rule in ("min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"):
         verdict = verdict_of(gate("cosine", rule, "0.97", 0.97), {"cosine": metric(value)})
         assert verdict.outcome == "failed"
-        assert verdict.why == f"cosine is {value}, not a finite number"
+        assert why(verdict) == f"cosine is {value}, not a finite number"
 
 
 def test_a_metric_that_is_not_there() -> None:
@@ -144,7 +145,7 @@ def test_a_metric_that_is_not_there() -> None:
     close = verdict_of(gate("p5O", "max", "1s", 1.0), times)
     far = verdict_of(gate("recall", "max", "1s", 1.0), times)
     none = verdict_of(gate("recall", "max", "1s", 1.0), {})
-    assert close.why == "latency measured no p5O; did you mean p50?"
-    assert far.why == "latency measured no recall; it has p50, p90"
-    assert none.why == "latency measured no recall; it has no metrics"
+    assert why(close) == "latency measured no p5O; did you mean p50?"
+    assert why(far) == "latency measured no recall; it has p50, p90"
+    assert why(none) == "latency measured no recall; it has no metrics"
     assert {close.outcome, far.outcome, none.outcome} == {"failed"}

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from orun.core.reason import Reason
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
-from orun.gates.advice import AGAIN, TOO_NEAR, to_bound, to_narrow, to_tell
+from orun.gates.advice import to_bound, to_narrow, to_tell
 from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch
 from orun.measure.latency.metrics import metrics_of
@@ -21,12 +22,20 @@ from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Gate
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
+from orun.text.wording.advice import advice
+from tests.facts import why
 from tests.gates.support import PARAMS, accepted, gate, verdict_of
 from tests.measure.support import case_of, launched
 
 TRIALS = 60
 OPEN = Evidence(4, math.log(1.025), 0.01)  # half way to 5 %
 FIVE = math.log1p(0.05)
+AGAIN = "measure again with --fresh"
+TOO_NEAR = "it is too near for this stage: choose another threshold"
+
+
+def sentence(found: Reason) -> str:
+    return advice((found,)).removeprefix(": ")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +50,7 @@ FIVE = math.log1p(0.05)
     ],
 )
 def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: float, said: str) -> None:
-    assert to_tell("p50", evidence, math.log1p(percent / 100), PARAMS) == said
+    assert sentence(to_tell("p50", evidence, math.log1p(percent / 100), PARAMS)) == said
 
 
 @pytest.mark.parametrize(
@@ -56,7 +65,7 @@ def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: flo
     ],
 )
 def test_what_other_figures_need(spread: float, params: Mapping[str, Any], said: str) -> None:
-    assert to_tell("p99", replace(OPEN, spread=spread), FIVE, params) == said
+    assert sentence(to_tell("p99", replace(OPEN, spread=spread), FIVE, params)) == said
 
 
 @pytest.mark.parametrize(
@@ -73,7 +82,7 @@ def test_what_other_figures_need(spread: float, params: Mapping[str, Any], said:
 )
 def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, said: str) -> None:
     params = PARAMS if math.isfinite(width) else {}
-    assert to_narrow(metric, width, share, 4, params) == said
+    assert sentence(to_narrow(metric, width, share, 4, params)) == said
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, s
     ],
 )
 def test_a_figure_by_itself(metric: str, params: Mapping[str, Any], said: str, *, bounded: bool) -> None:
-    assert to_bound(metric, params, bounded=bounded) == said
+    assert sentence(to_bound(metric, params, bounded=bounded)) == said
 
 
 CASES = {
@@ -114,11 +123,11 @@ def test_what_it_says_decides_it(
     monkeypatch.setattr(measurement, "run_launch", made)
     for _ in range(TRIALS):
         verdict = measured(other, condition, Params(time=Duration(1e6)))
-        if verdict.outcome != "undecided" or TOO_NEAR in verdict.why:
+        if verdict.outcome != "undecided" or TOO_NEAR in why(verdict):
             continue
         told += 1
-        advised = re.search(r"`resolution: ([\d.]+)%`", verdict.why)
-        assert advised, verdict.why
+        advised = re.search(r"`resolution: ([\d.]+)%`", why(verdict))
+        assert advised, why(verdict)
         again = measured(other, condition, Params(time=Duration(1e6), resolution=Ratio(float(advised[1]) / 100)))
         decided += again.outcome != "undecided"
     assert told >= 5
@@ -149,6 +158,6 @@ def forecasts() -> Iterator[bool]:
     for _ in range(TRIALS):
         first = draw(3)
         if first.answer(math.log(1.2)) == "undecided":
-            advised = re.search(r"`min_launches: (\d+)`", to_tell("mean", first, math.log(1.2), PARAMS))
+            advised = re.search(r"`min_launches: (\d+)`", sentence(to_tell("mean", first, math.log(1.2), PARAMS)))
             assert advised
             yield draw(int(advised[1])).answer(math.log(1.2)) != "undecided"

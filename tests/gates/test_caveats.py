@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from orun.gates.caveats import caveat_of
+from orun.gates.caveats import caveats_of
+from orun.pipeline.model import Pipeline
+from orun.text.wording.caveats import caveat
 from tests.pipeline.support import EXPORT, loaded
 
 STATIC = "  int8: {uses: quantize/static, needs: export, with: {dataset: code.py:pairs}}\n"
 TUNE = "  int8: {uses: quantize/tune, needs: export, with: {DATA, metric: cosine.mean, at_least: 0.9}}\n"
 META = "  meta: {uses: release/metadata, needs: int8}\n"
 END = ", by which the model was made: on other data it may be worse, so keep some for this"
+
+
+def told(pipeline: Pipeline, stage: str) -> str:
+    return "; ".join(map(caveat, caveats_of(pipeline, pipeline.stage(stage))))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,7 @@ def test_the_same_data_is_told(tmp_path: Path, stages: str, said: str, model: st
         "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
     )
     pipeline = loaded(tmp_path, f"stages:\n{EXPORT}{stages}{META}{accuracy}")
-    assert caveat_of(pipeline, pipeline.stage("accuracy")) == (said + END if said else "")
+    assert told(pipeline, "accuracy") == (said + END if said else "")
 
 
 def test_the_reference_may_have_seen_it(tmp_path: Path) -> None:
@@ -53,8 +59,8 @@ def test_the_reference_may_have_seen_it(tmp_path: Path) -> None:
         "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
     )
     pipeline = loaded(tmp_path, f"stages:\n{EXPORT}{STATIC}{accuracy}  size: {{uses: measure/size, needs: int8}}\n")
-    assert not caveat_of(pipeline, pipeline.stage("accuracy"))
-    assert not caveat_of(pipeline, pipeline.stage("size"))
+    assert not told(pipeline, "accuracy")
+    assert not told(pipeline, "size")
 
 
 TARGETS = (
@@ -92,7 +98,7 @@ def test_speed_where_nobody_looks_at_the_answers(
     timed = f"needs: {model}, with: {{target: {target}}}, gate: {{p50: {{max: 1s}}}}"
     latency = f"  latency: {{uses: measure/latency, {timed}}}\n"
     pipeline = loaded(tmp_path, f"{TARGETS}stages:\n{EXPORT}{engine}{others}{latency}")
-    assert caveat_of(pipeline, pipeline.stage("latency")) == said
+    assert told(pipeline, "latency") == said
 
 
 def test_a_function_of_ones_own_may_judge_answers(tmp_path: Path) -> None:
@@ -102,4 +108,4 @@ def test_a_function_of_ones_own_may_judge_answers(tmp_path: Path) -> None:
     latency = "  latency: {uses: measure/latency, needs: export, with: {target: trt}, gate: {p50: {max: 1s}}}\n"
     own = "  own: {uses: ./own.py:score, needs: export, gate: {score: {min: 1}}}\n"
     pipeline = loaded(tmp_path, f"{TARGETS}stages:\n{EXPORT}{latency}{own}")
-    assert caveat_of(pipeline, pipeline.stage("latency")) == ""
+    assert told(pipeline, "latency") == ""

@@ -18,6 +18,7 @@ from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Group, Stage, Undecided, conditions
 from orun.planning.key_diff import key_changes
+from tests.facts import why
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 OUTCOMES: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
@@ -46,17 +47,17 @@ def judged(condition: Gate | Group, measured: Mapping[str, Metric] = MEASURED) -
 def test_one_that_passes_is_enough_for_any() -> None:
     whole, slow, quicker = judged(group("any", SLOW, QUICKER))
     assert (whole.title, whole.outcome, whole.fails, whole.depth) == ("latency any of 2", "passed", False, 0)
-    assert whole.why == "passed: speedup min 1.3; failed: p50 max 11ms"
+    assert why(whole) == "passed: speedup min 1.3; failed: p50 max 11ms"
     assert (whole.measured, whole.interval, whole.position) == (None, None, PLACE)
     assert (slow.title, slow.outcome, slow.fails, slow.depth) == ("latency p50 max 11ms", "failed", False, 1)
-    assert slow.why == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
+    assert why(slow) == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
     assert (quicker.outcome, quicker.fails, quicker.depth) == ("passed", False, 1)
 
 
 def test_one_that_fails_is_enough_against_all() -> None:
     whole, *members = judged(group("all", SLOW, QUICKER, CLOSE))
     assert (whole.title, whole.outcome, whole.fails) == ("latency all of 3", "failed", True)
-    assert whole.why == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
+    assert why(whole) == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
     assert [one.fails for one in members] == [False, False, False]
 
 
@@ -79,7 +80,7 @@ def test_a_group_whose_members_have_no_baseline_blocks_in_a_strict_run_alone(str
     new = replace(EXACT["no baseline"], strict=strict)
     whole, *_ = judged(group("any", SLOW, new))
     assert (whole.outcome, whole.fails, whole.blocks) == ("no baseline", fails, fails)
-    assert whole.why == "failed: p50 max 11ms; no baseline: p50 max_regression 5%"
+    assert why(whole) == "failed: p50 max 11ms; no baseline: p50 max_regression 5%"
 
 
 def test_groups_in_groups() -> None:
@@ -92,7 +93,7 @@ def test_groups_in_groups() -> None:
         ("latency p50 max 11ms", "failed", 2),
         ("latency speedup min 1.3", "passed", 1),
     ]
-    assert found[0].why == "passed: speedup min 1.3; failed: all of 2"
+    assert why(found[0]) == "passed: speedup min 1.3; failed: all of 2"
     assert list(conditions((group("any", inner, QUICKER),))) == [FAST, SLOW, QUICKER]
 
 
@@ -132,10 +133,10 @@ def test_a_gate_against_a_further_reference() -> None:
     (other,) = judged(replace(drop, against="other"), measured)
     assert plain.outcome == "passed"
     assert (fused.title, fused.outcome) == ("latency recall max_drop 1% against fused", "failed")
-    assert fused.why == (
+    assert why(fused) == (
         "the drop of recall against fused is 10 % (95 % interval 8 % to 12 %; by test): shown to be more than 1%"
     )
-    assert other.why == (
+    assert why(other) == (
         "other has no recall to compare with: the stage has no `reference.other` input, or the metric itself is what "
         "lies between the two: use min or max"
     )
@@ -154,14 +155,14 @@ BY_LABEL = replace(gate("accuracy", "min", "60%", 0.6), by="label")
 def test_every_slice_must_pass() -> None:
     (verdict,) = judged(BY_LABEL, sliced({"0": (0.95, 40), "1": (0.7, 1), "2": (0.8, 30)}))
     assert (verdict.title, verdict.outcome) == ("latency accuracy min 60% by label", "passed")
-    assert verdict.why == "3 of 3 slices passed; the smallest is 1 with 1 example; the worst is 1 with 70 %"
+    assert why(verdict) == "3 of 3 slices passed; the smallest is 1 with 1 example; the worst is 1 with 70 %"
     assert verdict.measured == 0.7
 
 
 def test_a_slice_that_fails_is_named() -> None:
     (verdict,) = judged(BY_LABEL, sliced({"0": (0.95, 40), "1": (0.5, 12), "2": (0.8, 30)}))
     assert (verdict.outcome, verdict.fails, verdict.measured) == ("failed", True, 0.5)
-    assert verdict.why == (
+    assert why(verdict) == (
         "2 of 3 slices passed, 1 failed; the smallest is 1 with 12 examples; "
         "accuracy[label=1] is 50 %, below the minimum of 60%"
     )
@@ -173,7 +174,7 @@ def test_of_slices_that_fail_the_worst_is_told_first() -> None:
     (verdict,) = judged(BY_LABEL, sliced(shares | {"good": (0.9, 50), "none": (float("nan"), 9)}))
     assert verdict.measured is not None
     assert math.isnan(verdict.measured)
-    assert verdict.why.startswith(
+    assert why(verdict).startswith(
         "1 of 10 slices passed, 9 failed; the smallest is 0 with 9 examples; "
         "accuracy[label=none] is nan, not a finite number; accuracy[label=7] is 15 %, below the minimum of 60%; "
     )
@@ -188,7 +189,7 @@ def test_what_is_the_same_of_every_slice_is_said_once() -> None:
     nothing = replace(gate("accuracy", "max_regression", "5%", 0.05, undecided="allow"), by="label")
     (verdict,) = judged(nothing, sliced({"0": (0.95, 40), "1": (0.7, 12)}))
     assert (verdict.outcome, verdict.measured) == ("no baseline", None)
-    assert verdict.why == (
+    assert why(verdict) == (
         "0 of 2 slices passed, 2 no baseline; the smallest is 1 with 12 examples; "
         "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
     )
@@ -203,7 +204,7 @@ def test_a_slice_that_is_undecided() -> None:
     drop = replace(gate("accuracy", "max_drop", "1%", 0.01, undecided="allow"), by="label")
     (verdict,) = judged(drop, measured)
     assert (verdict.outcome, verdict.fails) == ("undecided", False)
-    assert verdict.why.startswith(
+    assert why(verdict).startswith(
         "1 of 2 slices passed, 1 undecided; the smallest is cat with 20 examples; "
         "the drop of accuracy[label=dog] against the reference is 2 % (95 % interval -1 % to 10 %; by test)"
     )
@@ -211,7 +212,7 @@ def test_a_slice_that_is_undecided() -> None:
 
 def test_of_many_slices_some_are_named() -> None:
     (verdict,) = judged(BY_LABEL, sliced({str(number): (0.5, 9) for number in range(8)}))
-    assert verdict.why == "; ".join(
+    assert why(verdict) == "; ".join(
         [
             "0 of 8 slices passed, 8 failed",
             "the smallest is 0 with 9 examples",
@@ -229,7 +230,7 @@ def test_a_slice_that_was_accepted_and_is_not_measured_any_more() -> None:
     regression = replace(gate("accuracy", "max_regression", "5%", 0.05), by="label")
     verdict = verdict_of(regression, now, known)
     assert (verdict.outcome, verdict.fails) == ("undecided", True)
-    assert verdict.why == (
+    assert why(verdict) == (
         "1 of 2 slices passed, 1 undecided; the smallest is 0 with 40 examples; "
         "accuracy[label=1] was accepted, and is not measured any more"
     )
@@ -241,15 +242,15 @@ def test_slices_without_a_figure_are_named() -> None:
     """As where an area under a curve needs two classes: they are not judged, and do not count as passed."""
     measured = sliced({"0": (0.95, 40)}) | {"auc[label=1]": metric(0.9), "auc[label=2]": metric(0.9)}
     (verdict,) = judged(BY_LABEL, measured)
-    assert verdict.why == "1 of 1 slices passed; the smallest is 0 with 40 examples; 1, 2 have no figure of it"
+    assert why(verdict) == "1 of 1 slices passed; the smallest is 0 with 40 examples; 1, 2 have no figure of it"
     del measured["auc[label=2]"]
-    assert judged(BY_LABEL, measured)[0].why.endswith("; 1 has no figure of it")
+    assert why(judged(BY_LABEL, measured)[0]).endswith("; 1 has no figure of it")
 
 
 def test_a_figure_of_all_examples_has_no_slices() -> None:
     condition = replace(gate("bleu", "min", "60%", 0.6), by="label")
     (verdict,) = judged(condition, sliced({"0": (0.95, 40)}) | {"bleu": metric(0.9, "ratio", "higher")})
-    assert verdict.why == (
+    assert why(verdict) == (
         "bleu was not measured by label: no slice has a figure of it; one number of your own needs `resamples`, and "
         "f1, auc and average_precision need slices of several classes: a field that copies the label is `by: label`"
     )
@@ -257,4 +258,4 @@ def test_a_figure_of_all_examples_has_no_slices() -> None:
 
 def test_slices_that_were_not_measured() -> None:
     (verdict,) = judged(BY_LABEL, {"accuracy": metric(0.9)})
-    assert (verdict.outcome, verdict.why) == ("failed", "accuracy was not measured by label: add it to `slices`")
+    assert (verdict.outcome, why(verdict)) == ("failed", "accuracy was not measured by label: add it to `slices`")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from orun.gates.regression import Terms
 from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
 from orun.store.records import Discovered
+from orun.text.wording.caveats import caveat
+from tests.facts import caveat as caveat_of
 from tests.facts import components
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric
 
@@ -23,12 +26,14 @@ END = "; both models were measured as it is now, so what that does to them is no
 TARGET = {"parameter target": '"cpu"', "target": '{"session":{"intra_op_num_threads":4}}'}
 
 
+def told(*arguments: Any) -> str:
+    return "; ".join(map(caveat, changed_since(*arguments)))
+
+
 def sentence(setup: Mapping[str, str], now: Mapping[str, str], host: Mapping[str, str] = HERE) -> str:
     known = replace(accepted(MEASURED, host=host), setup=components(setup))
     found = action(MEASURED)
-    return changed_since(
-        key_changes, STAGE, known, replace(found, components=(*found.components, *components(now))), Ports()
-    )
+    return told(key_changes, STAGE, known, replace(found, components=(*found.components, *components(now))), Ports())
 
 
 def test_nothing_changed() -> None:
@@ -81,22 +86,22 @@ def test_the_data_changed() -> None:
     known = replace(accepted(MEASURED), setup=components({"content of inputs": "a", "read data.npz": "a"}))
     now = replace(found, components=(*found.components, *components({"content of inputs": "a"})), discovered=discovered)
     expected = "since the baseline was accepted on 2026-11-02: data.npz changed (read by the stage)"
-    assert changed_since(key_changes, STAGE, known, now, Ports()) == expected + END
+    assert told(key_changes, STAGE, known, now, Ports()) == expected + END
 
 
 @pytest.mark.parametrize(
-    ("model", "caveat"),
+    ("model", "limited"),
     [
         ("aa11", True),  # the very model
         ("bb22", True),  # side by side
         ("", False),  # by the stored figures, which are of then
     ],
 )
-def test_verdicts_of_what_was_measured_side_by_side_say_so(model: str, *, caveat: bool) -> None:
+def test_verdicts_of_what_was_measured_side_by_side_say_so(model: str, *, limited: bool) -> None:
     baseline = compared(0.010, (1.0, 0.99, 1.01), count=4) if model == "bb22" else None
     measured = {"p50": replace(MEASURED["p50"], baseline=baseline)}
     known = accepted(MEASURED, model, {**HERE, "runtime": "onnxruntime 1.24.1"})
     stage = replace(STAGE, gates=(gate("p50", "max_regression", "5%", 0.05),))
     (verdict,) = judge(stage, action(measured), Terms(known, HERE, key_changes))
-    assert (verdict.caveat != "") == caveat
-    assert ("runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1" in verdict.caveat) == caveat
+    assert bool(verdict.caveats) == limited
+    assert ("runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1" in caveat_of(verdict)) == limited

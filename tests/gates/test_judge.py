@@ -8,6 +8,7 @@ from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
 from orun.planning.key_diff import key_changes
+from tests.facts import why
 from tests.gates.support import HERE, action, compared
 
 PLACE = Position("bert.yaml", 44, 7)
@@ -16,7 +17,7 @@ PLACE = Position("bert.yaml", 44, 7)
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
     stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "block", PLACE),))
     (found,) = judge(stage, action({"p50": metric}), Terms(None, HERE, key_changes))
-    return found.outcome, found.why
+    return found.outcome, why(found)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from orun.fs import locks
 from orun.gates import baselines
 from orun.store import Store
 from tests.diagnosis.planted import layers
+from tests.facts import why
 
 STAGES = """
 from orun import Estimate, Metric, stage
@@ -45,7 +46,7 @@ def verdicts(file: Path, seconds: float) -> tuple[Verdict, ...]:
 def test_a_portable_stage_that_takes_times(file: Path) -> None:
     """Its key does not hold the machine, and its result says all the same where it was made."""
     within, _ = verdicts(file, 1.0)
-    assert within.why == "wait is 1 s (95 % interval 990 ms to 1.01 s), within the maximum of 1min"
+    assert why(within) == "wait is 1 s (95 % interval 990 ms to 1.01 s), within the maximum of 1min"
     pipeline = orun.load(file)
     with Store.open(file.parent / "store") as store:
         action = store.latest("pipeline", "wait")
@@ -53,7 +54,7 @@ def test_a_portable_stage_that_takes_times(file: Path) -> None:
     baselines.accept(pipeline, orun.run(file, store=file.parent / "store"), {"wait": action})
     _, slower = verdicts(file, 2.0)
     assert slower.outcome == "failed"
-    assert " on this machine, not side by side" in slower.why
+    assert " on this machine, not side by side" in why(slower)
 
 
 def test_memory_is_of_this_machine(file: Path) -> None:
@@ -64,4 +65,4 @@ def test_memory_is_of_this_machine(file: Path) -> None:
     )
     (verdict,) = orun.run(file, store=file.parent / "store").verdicts
     assert verdict.outcome == "failed"
-    assert "another machine" not in verdict.why
+    assert "another machine" not in why(verdict)

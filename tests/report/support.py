@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.core.metrics import Estimate, Metric
+from orun.core.metrics import Estimate, Metric, Unit
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure, RunResult, StageResult, Verdict
@@ -56,12 +56,13 @@ def verdict(
     threshold: str,
     line: int,
     measured: Estimate | float | None,
-    unit: str = "",
+    unit: Unit = "",
 ) -> Verdict:
     """A passed gate."""
     value, interval = (measured.value, measured) if isinstance(measured, Estimate) else (measured, None)
     place = Position("pipelines/bert.yaml", line, 7)
-    return Verdict(stage, metric, rule, threshold, "passed", False, value, unit, interval, "it is well within", place)  # type: ignore[arg-type]
+    finding = said("it is well within")[0]
+    return Verdict(stage, metric, rule, threshold, "passed", False, value, unit, interval, finding, place)
 
 
 COSINE = verdict("accuracy", "cosine.min", "min", "0.97", 31, 0.9812)
@@ -87,17 +88,22 @@ SLOWER = replace(
     fails=True,
     measured=0.081,
     interval=Estimate(0.081, 0.062, 0.099),
-    why="8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed",
+    finding=said("8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed")[0],
 )
 NO_BASELINE = replace(
-    SLOWER, outcome="no baseline", fails=False, measured=None, interval=None, why="no baseline yet for `latency`"
+    SLOWER,
+    outcome="no baseline",
+    fails=False,
+    measured=None,
+    interval=None,
+    finding=said("no baseline yet for `latency`")[0],
 )
 UNSURE = replace(
     RECALL,
     outcome="undecided",
     measured=0.009,
     interval=Estimate(0.009, -0.003, 0.021),
-    why="the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it",
+    finding=said("the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it")[0],
 )
 BLOCKED = StageResult("release", "release/bundle", "blocked", said("a gate of latency failed"))
 GATE_FAILED = replace(

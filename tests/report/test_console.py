@@ -21,6 +21,8 @@ from orun.core.events import (
     StageWaiting,
 )
 from orun.core.metrics import Estimate
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import StageResult
 from orun.core.serialization import replace
 from orun.core.source_location import Position
@@ -288,12 +290,12 @@ def test_an_undecided_gate_that_must_be_decided() -> None:
 def test_the_file_is_named_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = str(tmp_path / "bert.yaml")
-    why = f"no baseline accepted; `orun baseline accept {file}`"
-    unsure = replace(GATE_FAILED.verdicts[1], position=Position(file, 37, 7), why=why)
+    finding = reason(ReasonCode.NO_BASELINE, stage="latency", file=file)
+    unsure = replace(GATE_FAILED.verdicts[1], position=Position(file, 37, 7), finding=finding)
     lines = result_lines(replace(PASSED, stages=(), verdicts=(unsure,)), Terminal())
     assert lines[3] == (
         "bert.yaml:37:7: gate undecided: accuracy recall_at_1 max_drop 1%: "
-        "no baseline accepted; `orun baseline accept bert.yaml`"
+        "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
     )
 
 

@@ -12,15 +12,17 @@ from orun.core.serialization import encode, replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, StoreError
 from orun.report.document import dumps, error_document, run_of
-from tests.facts import components, sentences
+from tests.facts import components, sentences, why
 
-from .support import GATE_FAILED, INT8, PASSED, crashed
+from .support import COSINE, GATE_FAILED, INT8, PASSED, crashed
 
 
 def test_a_run_is_its_record_and_its_verdict() -> None:
     for result in (PASSED, GATE_FAILED, crashed(Path("int8.log"))):
         document = json.loads(dumps(result))
-        assert {**document, "stages": []} == {"outcome": result.outcome, **encode(result), "stages": []}
+        assert {**document, "stages": [], "verdicts": []} == {
+            "outcome": result.outcome, **encode(result), "stages": [], "verdicts": [],
+        }  # fmt: skip
         assert run_of(document) == result
         assert run_of({**document, "blame": [{"culprit": "int8"}]}) == result
 
@@ -40,13 +42,26 @@ def test_facts_stand_beside_the_words_for_them() -> None:
     ]
 
 
+def test_the_words_of_a_verdict_stand_beside_its_codes() -> None:
+    finding = reason(ReasonCode.NO_BASELINE, stage="latency", file="bert.yaml")
+    limited = replace(COSINE, finding=finding, caveats=(reason(ReasonCode.UNCHECKED_TARGET, target="trt", source="x"),))
+    (verdict,) = json.loads(dumps(replace(PASSED, verdicts=(limited,))))["verdicts"]
+    assert verdict["finding"] == {"code": "no-baseline", "arguments": {"stage": "latency", "file": "bert.yaml"}}
+    assert verdict["why"] == "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
+    assert verdict["caveats"] == [{"code": "unchecked-target", "arguments": {"target": "trt", "source": "x"}}]
+    assert verdict["caveat"].startswith("its speed is that of target trt, on which no gate judges what x answers")
+
+
 def test_what_an_earlier_version_printed_is_read() -> None:
     document = json.loads(dumps(PASSED))
     for stage in document["stages"]:
         stage.pop("causes")
+    for verdict in document["verdicts"]:
+        del verdict["finding"]
     document["stages"][0]["inputs"] = {"tool onnx": "onnx 1.23.2"}
     run = run_of(document)
     assert [sentences(stage.reasons) for stage in run.stages] == [sentences(stage.reasons) for stage in PASSED.stages]
+    assert [why(verdict) for verdict in run.verdicts] == [why(verdict) for verdict in PASSED.verdicts]
     assert run.stages[0].inputs == components({"tool onnx": "onnx 1.23.2"})
 
 

@@ -20,6 +20,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
+from tests.facts import said
 
 from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE
 
@@ -50,8 +51,9 @@ def test_the_next_step(verdict: Verdict, expected: str) -> None:
 def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It need not be the file that the gate stands in, which the other may extend."""
     monkeypatch.chdir(tmp_path)
-    unsure = replace(NO_BASELINE, why=f"no baseline accepted; `orun baseline accept {tmp_path / 'my next.yaml'}`")
-    assert why(unsure) == "no baseline accepted; `orun baseline accept 'my next.yaml'`"
+    file = str(tmp_path / "my next.yaml")
+    unsure = replace(NO_BASELINE, finding=reason(ReasonCode.NO_BASELINE, stage="latency", file=file))
+    assert why(unsure) == "no baseline yet for `latency`; `orun baseline accept 'my next.yaml'`"
 
 
 def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
@@ -103,7 +105,7 @@ def test_members_are_left_out_below_a_group_that_passed_alone() -> None:
 
 def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
     caveat = "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
-    told = [replace(one, caveat=caveat) for one in (RECALL, P50, SPEEDUP)]
+    told = [replace(one, caveats=said(caveat)) for one in (RECALL, P50, SPEEDUP)]
     result = replace(PASSED, verdicts=(COSINE, *told))
     assert caveat_notes(result, Terminal()) == [f"note: accuracy: {caveat}", f"note: latency: {caveat}"]
     assert f"\n\nnote: accuracy: {caveat}\nnote: latency: {caveat}\n" in "\n".join(result_lines(result, Terminal()))
@@ -118,6 +120,8 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
         (f"accuracy: {caveat}", "info", "orun/caveat"),
         (f"latency: {caveat}", "info", "orun/caveat"),
     ]
-    more = replace(told[2], caveat=f"{caveat}; its data is the `dataset` of int8")
-    assert caveat_notes(replace(result, verdicts=(told[1], more)), Terminal()) == [f"note: latency: {more.caveat}"]
+    more = replace(told[2], caveats=said(caveat, "its data is the `dataset` of int8"))
+    assert caveat_notes(replace(result, verdicts=(told[1], more)), Terminal()) == [
+        f"note: latency: {caveat}; its data is the `dataset` of int8"
+    ]
     assert f": it is well within; {caveat.replace('>', '&gt;')}</system-out>" in junit(result)

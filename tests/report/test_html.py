@@ -114,7 +114,9 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
 
 def test_members_of_a_group_are_set_in() -> None:
     place = Position("pipelines/bert.yaml", 39, 7)
-    group = Verdict("latency", "any of 2", "any", "", "passed", False, None, "", None, "passed: speedup", place)
+    group = Verdict(
+        "latency", "any of 2", "any", "", "passed", False, None, "", None, said("passed: speedup")[0], place
+    )
     inner = [replace(SLOWER, fails=False, depth=1), replace(SPEEDUP, depth=2)]
     document = read(page(replace(PASSED, verdicts=(group, *inner))))
     names = [line.every("th")[0] for line in document.at("gates").every("tr", "gate")]
@@ -145,7 +147,7 @@ def test_a_gate_that_fails_a_strict_run_because_it_was_not_judged_says_so() -> N
 
 
 def test_a_caveat_stands_beside_its_gate() -> None:
-    limited = replace(SPEEDUP, caveat="since the baseline `onnxruntime` changed")
+    limited = replace(SPEEDUP, caveats=said("since the baseline `onnxruntime` changed"))
     document = read(page(replace(PASSED, verdicts=(limited,))))
     assert document.at("gates").one("tr", "below").every("p")[-1].text == (
         "notice since the baseline onnxruntime changed"

@@ -31,7 +31,7 @@ def test_every_text_stays_text(odd: str, tmp_path: Path) -> None:
         components({f"parameter {odd}": odd, f"tool {odd}": odd, odd: odd}), (), (odd,),
     )  # fmt: skip
     broken = replace(stage, stage=f"{odd}2", outcome="failed", failure=Failure(odd, odd, odd, odd), needs=(odd, "gone"))
-    judged = Verdict(odd, odd, "max", odd, "failed", True, 1.0, "", None, odd, place, odd, caveat=odd)
+    judged = Verdict(odd, odd, "max", odd, "failed", True, 1.0, "", None, said(odd)[0], place, odd, caveats=said(odd))
     result = RunResult(
         odd, odd, odd, 3, 1.0, NOW, {odd: odd, "host": odd}, (stage, broken), (judged,), tmp_path, {odd: odd}, {},
         "", odd, odd, (odd,),

@@ -132,7 +132,13 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
 
 def test_members_of_a_group_are_not_green_when_they_failed_and_have_names_of_their_own() -> None:
     group = replace(
-        SLOWER, metric="any of 2", rule="any", threshold="", outcome="passed", fails=False, why="passed: p50 max 9ms"
+        SLOWER,
+        metric="any of 2",
+        rule="any",
+        threshold="",
+        outcome="passed",
+        fails=False,
+        finding=said("passed: p50 max 9ms")[0],
     )
     member = replace(SLOWER, fails=False, depth=1)
     cases = parsed(replace(PASSED, verdicts=(SLOWER, group, member))).findall("testsuite/testcase")

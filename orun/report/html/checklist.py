@@ -11,6 +11,7 @@ from orun.core.source_location import Position
 from orun.report.figures import count
 from orun.report.gates import (
     NOT_JUDGED,
+    caveat,
     caveats,
     gate_row,
     next_step,
@@ -42,7 +43,7 @@ def checklist(source: Source) -> Section | None:
     rows = [
         line
         for number, verdict in enumerate(result.verdicts, 1)
-        for note in [verdict.caveat if id(verdict) in limited else ""]
+        for note in [caveat(verdict) if id(verdict) in limited else ""]
         for line in _judged(source, verdict, number, explained=id(verdict) in unsolved, note=note)
     ]
     rows += [

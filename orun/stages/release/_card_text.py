@@ -11,12 +11,14 @@ import yaml
 from onnx import TensorProto
 
 from orun.core.metrics import Estimate, Metric
+from orun.core.reason import Reason
 from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names, nodes, tensors
 from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.text.markdown import escape, table
 from orun.text.units import amount, show, span
+from orun.text.wording.caveats import caveat
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -172,9 +174,13 @@ def _gates(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if rows:
         yield "## Gates"
         yield table(("gate", "threshold", "measured", "verdict"), rows)
-    told = {(verdict["stage"], text): None for verdict in verdicts if (text := verdict.get("caveat"))}
+    told = {(verdict["stage"], text): None for verdict in verdicts if (text := _caveats(verdict))}
     if told:
         yield "\n".join(f"- {escape(f'{stage}: {text}')}" for stage, text in told)
+
+
+def _caveats(verdict: Mapping[str, Any]) -> str:
+    return "; ".join(map(caveat, decode(tuple[Reason, ...], verdict.get("caveats", []))))
 
 
 def _condition(verdict: Mapping[str, Any]) -> str:

@@ -21,10 +21,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from orun.core.metrics import Metric
+from orun.core.reason import Reason
+from orun.core.serialization import decode
 from orun.errors import StageFailed
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 from orun.stages.release._manifest import FORMAT, MANIFEST, MEASUREMENTS, PROVENANCE, write_json, write_manifest
+from orun.text.wording.caveats import caveat
+from orun.text.wording.findings import finding
 
 MEASURED = ("metrics", "verdicts", "host")  # of a stage's entry in the lineage; the others are its provenance
 
@@ -86,4 +90,13 @@ def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: entry[name] for name in ("stage", "uses", *MEASURED)}
+    measured = {name: entry[name] for name in ("stage", "uses", *MEASURED)}
+    return measured | {"verdicts": [verdict | _words(verdict) for verdict in entry["verdicts"]]}
+
+
+def _words(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Return the finding and the caveats of a verdict as sentences."""
+    words = {"why": finding(decode(Reason, verdict["finding"]))}
+    if caveats := decode(tuple[Reason, ...], verdict.get("caveats", [])):
+        words["caveat"] = "; ".join(map(caveat, caveats))
+    return words

@@ -20,6 +20,7 @@ from orun.errors import StageFailed
 from orun.stages.release._manifest import verify_bundle, write_manifest
 from tests.stages.support import StageRun, artifact, run_stage
 
+FINDING: Mapping[str, Any] = {"code": "recorded", "arguments": {"text": "cosine is .99, at or above the minimum"}}
 LINEAGE: Mapping[str, Any] = {
     "pipeline": "bert",
     "stages": [
@@ -42,7 +43,7 @@ LINEAGE: Mapping[str, Any] = {
             "key": "k2",
             "tree": "t2",
             "metrics": {"cosine": encode(Metric(0.99, better="higher"))},
-            "verdicts": [{"stage": "accuracy", "metric": "cosine", "outcome": "passed"}],
+            "verdicts": [{"stage": "accuracy", "metric": "cosine", "outcome": "passed", "finding": FINDING}],
             "host": {"cpu": "x"},
         },
     ],
@@ -95,7 +96,8 @@ def test_holds_the_model_and_where_it_comes_from(tmp_path: Path, source: Path) -
         "name": "bert",
         "version": "1.10",
         "stages": [
-            {name: LINEAGE["stages"][1][name] for name in ("stage", "uses", "metrics", "verdicts", "host")},
+            {name: LINEAGE["stages"][1][name] for name in ("stage", "uses", "metrics", "host")}
+            | {"verdicts": [LINEAGE["stages"][1]["verdicts"][0] | {"why": FINDING["arguments"]["text"]}]},
         ],
     }
     files = [path for path in run.output.rglob("*") if path.is_file()]

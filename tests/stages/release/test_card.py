@@ -141,14 +141,14 @@ def test_the_input_domain(tmp_path: Path) -> None:
 
 def test_gates_of_a_group_stand_below_it_and_what_no_verdict_tells_below_all(tmp_path: Path) -> None:
     """A member that failed is no failure of what was released, and a difference of proportions no share of one."""
-    common = {"stage": "quality", "fails": False, "why": "", "outcome": "passed"}
+    common = {"stage": "quality", "fails": False, "finding": {"code": "group"}, "outcome": "passed"}
     verdicts = [
         common | {"metric": "any of 2", "rule": "any", "threshold": "", "measured": None, "unit": ""},
         common | {"metric": "accuracy", "rule": "min", "threshold": "99%", "measured": 0.981, "unit": "ratio",
                   "depth": 1, "outcome": "failed"},
         common | {"metric": "accuracy", "rule": "max_drop", "threshold": "0.01", "measured": 0.004, "unit": "ratio",
                   "interval": {"value": 0.004, "low": 0.001, "high": 0.008}, "depth": 1,
-                  "caveat": "its data is the `dataset` of int8, by which the model was made"},
+                  "caveats": [{"code": "fitted-data", "arguments": {"parameters": [["dataset", "int8"]]}}]},
     ]  # fmt: skip
     history = lineage()
     history["stages"][1] |= {"stage": "quality", "verdicts": verdicts}
@@ -164,7 +164,8 @@ def test_gates_of_a_group_stand_below_it_and_what_no_verdict_tells_below_all(tmp
 | \u21b3 quality accuracy | min 99% | 98.1 % | failed |
 | \u21b3 quality accuracy | max\\_drop 0.01 | 0.004 (0.001 to 0.008) | passed |
 
-- quality: its data is the \\`dataset\\` of int8, by which the model was made"""
+- quality: its data is the \\`dataset\\` of int8, by which the model was made: on other data it \
+may be worse, so keep some for this"""
     )
 
 

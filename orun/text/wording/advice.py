@@ -1,0 +1,81 @@
+"""Sentences for what would decide an undecided gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from orun.core.reason import Reason
+from orun.core.reason_codes import ReasonCode
+
+
+def advice(reasons: tuple[Reason, ...]) -> str:
+    """Return the advice among reasons, with the mark before it; empty if there is none."""
+    return "".join(RENDERERS[reason.code](reason) for reason in reasons if reason.code in RENDERERS)
+
+
+def _disturbed(reason: Reason) -> str:
+    """Say why times on several threads are no evidence, and the three ways on: the only place that names them.
+
+    Without `intra_op_num_threads` a session has a thread for each core, so any other process makes one of them wait.
+    """
+    launches, total = reason.arguments["launches"], reason.arguments["of"]
+    return (
+        f": threads waited for a core in {launches} of {total} launches: set `session: {{intra_op_num_threads: 1}}` in "
+        "the target, measure on a quieter machine, or set `undecided: allow` in the gate"
+    )
+
+
+def _raise_parameters(reason: Reason) -> str:
+    return f": raise {' and '.join(f'`{name}`' for name in reason.arguments['names'])}"
+
+
+def _set_resolution(reason: Reason) -> str:
+    return f": set `resolution: {reason.arguments['resolution']}`, and launches go on until they decide it"
+
+
+def _time_used_up(reason: Reason) -> str:
+    resolution = reason.arguments.get("resolution")
+    settings = [f"`resolution: {resolution}`"] if resolution else []
+    settings += ["a longer `time`", *(["more `max_launches`"] if reason.arguments.get("max_launches") else [])]
+    return f": its time was used up: set {' and '.join(settings)}"
+
+
+def _more_launches(reason: Reason) -> str:
+    parameter, number = reason.arguments["parameter"], reason.arguments["number"]
+    limit = f" and `max_launches: {number}`" if reason.arguments.get("max_launches") else ""
+    return f": about {number} {_unit(reason)} would decide it: set `{parameter}: {number}`{limit}"
+
+
+def _too_many_launches(reason: Reason) -> str:
+    most = reason.arguments["most"]
+    return f": over {most} {_unit(reason)} would decide it: choose another threshold, or measure where less disturbs"
+
+
+def _unit(reason: Reason) -> str:
+    return "rounds" if reason.arguments["parameter"] == "rounds" else "launches"
+
+
+def _more_examples(reason: Reason) -> str:
+    return f"; about {reason.arguments['number']} more examples would decide it"
+
+
+def _too_many_examples(reason: Reason) -> str:
+    times = reason.arguments["times"]
+    return f"; over {times} times as many examples would decide it: choose another threshold"
+
+
+RENDERERS: Mapping[str, Callable[[Reason], str]] = {
+    ReasonCode.DISTURBED: _disturbed,
+    ReasonCode.TOO_NEAR: lambda _: ": it is too near for this stage: choose another threshold",
+    ReasonCode.MEASURE_AGAIN: lambda _: ": measure again with --fresh",
+    ReasonCode.RAISE_PARAMETERS: _raise_parameters,
+    ReasonCode.SET_RESOLUTION: _set_resolution,
+    ReasonCode.TIME_USED_UP: _time_used_up,
+    ReasonCode.MORE_LAUNCHES: _more_launches,
+    ReasonCode.TOO_MANY_LAUNCHES: _too_many_launches,
+    ReasonCode.MORE_EXAMPLES: _more_examples,
+    ReasonCode.TOO_MANY_EXAMPLES: _too_many_examples,
+    ReasonCode.NARROWER_INTERVALS: lambda reason: (
+        f"; intervals {float(reason.arguments['times']):.2g} times as narrow would decide it"
+    ),
+}

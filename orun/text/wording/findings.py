@@ -1,0 +1,305 @@
+"""Sentences for the findings of gates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orun.core.metrics import UNIT_WORDS, Estimate, Noise, Unit
+from orun.core.reason import Reason
+from orun.core.reason_codes import ReasonCode
+from orun.text.units import amount, show, span
+from orun.text.wording import advice
+from orun.text.wording.reasons import sentence, sentences
+
+SHOWN = 5  # slices whose finding a sentence tells
+LARGEST_ODDS = 1e6 * (1 - 1e-9)
+NOISY: Mapping[Noise, str] = {"sample": "a sample", "timing": "a machine that disturbs"}
+STORED: Mapping[Noise, str] = {
+    "none": "figure stored on {day}",
+    "sample": "figures stored on {day}, not example by example: {why}",
+    "timing": "figures stored on {day} on this machine, not side by side: {why}",
+}
+
+
+def finding(reason: Reason) -> str:
+    """Return the sentence of a finding, with who accepted the baseline that it is held against."""
+    render = RENDERERS.get(reason.code, sentence)
+    signed = "".join(_accepted_by(item) for item in reason.because if item.code == ReasonCode.ACCEPTED_BY)
+    return render(reason) + signed
+
+
+def _accepted_by(reason: Reason) -> str:
+    return f"; {reason.arguments['who']} accepted that baseline on {reason.arguments['day']}"
+
+
+def _figure(value: float, unit: Unit, limit: float) -> str:
+    """Return a value as people read it, with more digits where the usual digits would make it look like the limit."""
+    if math.isinf(value):
+        return "without bound"
+    shown = show(value, unit)
+    differs = not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
+    return f"{value:.9g}" if shown == show(limit, unit) and differs else shown
+
+
+def _interval(arguments: Mapping[str, Any]) -> str:
+    """Return `95 % interval 1 ms to 2 ms`; empty for an exact figure."""
+    if "low" not in arguments:
+        return ""
+    low, high = float(arguments["low"]), float(arguments["high"])
+    return f"95 % interval {span(Estimate(float(arguments['value']), low, high), arguments['unit'])}"
+
+
+def _value(reason: Reason) -> str:
+    """Return a metric by itself against `min` or `max`."""
+    arguments = reason.arguments
+    machine = arguments.get("machine")
+    place = "" if not machine else f" on another machine ({machine})" if "elsewhere" in arguments else f" on {machine}"
+    notes = [_interval(arguments)] if "low" in arguments else []
+    if "undisturbed" in arguments:
+        notes.append(f"{show(float(arguments['undisturbed']), arguments['unit'])} without waiting for a core")
+    value = _figure(float(arguments["value"]), arguments["unit"], float(arguments["limit"]))
+    text = f"{arguments['metric']} is {value}{place}" + (f" ({'; '.join(notes)})" if notes else "")
+    most = arguments["rule"] == "max"
+    rule = f"{'maximum' if most else 'minimum'} of {arguments['threshold']}"
+    if reason.code == ReasonCode.VALUE_UNDECIDED:
+        disturbed = any(item.code == ReasonCode.DISTURBED for item in reason.because)
+        return f"{text}{'' if disturbed else f', and the interval holds the {rule}'}{advice.advice(reason.because)}"
+    within = reason.code == ReasonCode.VALUE_WITHIN
+    side = ("within" if within else "above") if most else ("at or above" if within else "below")
+    return f"{text}, {side} the {rule}"
+
+
+def _compared(reason: Reason) -> str:
+    """Return `the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`."""
+    arguments = reason.arguments
+    value = _figure(float(arguments["value"]), arguments["unit"], float(arguments["limit"]))
+    methods = [METHODS[item.code](item) for item in reason.because if item.code in METHODS]
+    method = methods[0] if methods else str(arguments.get("method", ""))
+    if "of_zero" in arguments:
+        against = arguments["against"]
+        method += f"; nothing is a proportion of 0, which {against} has: write the threshold without %"
+    interval = f"{_interval(arguments)}; " if "low" in arguments else ""
+    return (
+        f"the {arguments['noun']} of {arguments['metric']} against {arguments['against']} is {value} "
+        f"({interval}{method})"
+    )
+
+
+def _change(reason: Reason) -> str:
+    """Return a change against the threshold."""
+    arguments, least = reason.arguments, "least" in reason.arguments
+    shown = "shown to be " if "low" in arguments else ""
+    if reason.code == ReasonCode.CHANGE_WITHIN:
+        side = "at least" if least else "within"
+    else:
+        side = "less than" if least else "more than"
+    return f"{_compared(reason)}: {shown}{side} {arguments['threshold']}"
+
+
+def _change_undecided(reason: Reason) -> str:
+    arguments = reason.arguments
+    if any(item.code == ReasonCode.DISTURBED for item in reason.because):
+        return _compared(reason) + advice.advice(reason.because)
+    ends = [float(arguments[end]) for end in ("low", "high") if end in arguments]
+    threshold = arguments["threshold"]
+    bounded = not ends or any(map(math.isfinite, ends))
+    held = f"the interval holds {threshold}" if bounded else f"{threshold} is neither kept nor broken"
+    return f"{_compared(reason)}: {held}{advice.advice(reason.because)}"
+
+
+def _regression_shown(reason: Reason) -> str:
+    odds, needed = (_times(float(reason.arguments[name])) for name in ("odds", "needed"))
+    threshold = reason.arguments["threshold"]
+    return f"{_compared(reason)}: one of {threshold} or more fits {odds} better than none ({needed} fail)"
+
+
+def _no_regression(reason: Reason) -> str:
+    odds, needed = (_times(float(reason.arguments[name])) for name in ("odds", "needed"))
+    threshold = reason.arguments["threshold"]
+    return f"{_compared(reason)}: none fits {odds} better than one of {threshold} or more ({needed} pass)"
+
+
+def _times(odds: float) -> str:
+    return "over a million times" if odds >= LARGEST_ODDS else f"{odds:.0f} times"
+
+
+def _too_few_launches(reason: Reason) -> str:
+    threshold = reason.arguments["threshold"]
+    ending = f"too few launches to tell one of {threshold} from none"
+    return f"{_compared(reason)}: {ending}{advice.advice(reason.because)}"
+
+
+def _group(reason: Reason) -> str:
+    """Return `passed: p50 max 12ms; failed: speedup min 1.5`."""
+    return "; ".join(f"{outcome}: {', '.join(names)}" for outcome, names in reason.arguments["gates"].items())
+
+
+def _slices(reason: Reason) -> str:
+    arguments = reason.arguments
+    outcomes: Mapping[str, int] = arguments["outcomes"]
+    counts = [f"{outcomes.get('passed', 0)} of {arguments['slices']} slices passed"]
+    counts += [f"{number} {outcome}" for outcome, number in outcomes.items() if outcome != "passed"]
+    examples = arguments["examples"]
+    smallest = f"the smallest is {arguments['smallest']} with {examples} {'example' if examples == 1 else 'examples'}"
+    parts = [", ".join(counts), smallest]
+    if without := arguments.get("without"):
+        parts.append(f"{', '.join(without)} {'has' if len(without) == 1 else 'have'} no figure of it")
+    if "worst" in arguments:
+        value = amount(float(arguments["value"]), arguments["unit"], arguments["threshold"])
+        parts.append(f"the worst is {arguments['worst']} with {value}")
+    told = list(dict.fromkeys(finding(item) for item in reason.because))
+    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+    return "; ".join([*parts, *told[:SHOWN], *more])
+
+
+def _metric_missing(reason: Reason) -> str:
+    arguments = reason.arguments
+    start = f"{arguments['stage']} measured no {arguments['metric']}"
+    if "suggestion" in arguments:
+        return f"{start}; did you mean {arguments['suggestion']}?"
+    return f"{start}; it has {', '.join(arguments.get('known', ())) or 'no metrics'}"
+
+
+def _threshold_misfit(reason: Reason) -> str:
+    arguments = reason.arguments
+    expected = f"; expected {arguments['expected']}" if "expected" in arguments else ""
+    meant = f"; did you mean {arguments['suggestion']}?" if "suggestion" in arguments else ""
+    return f"{arguments['message']}{expected}{meant}"
+
+
+def _slices_missing(reason: Reason) -> str:
+    arguments = reason.arguments
+    why = (
+        "no slice has a figure of it; one number of your own needs `resamples`, and f1, auc and average_precision "
+        "need slices of several classes: a field that copies the label is `by: label`"
+        if arguments["sliced"]
+        else "add it to `slices`"
+    )
+    return f"{arguments['metric']} was not measured by {arguments['by']}: {why}"
+
+
+def _no_reference(reason: Reason) -> str:
+    arguments = reason.arguments
+    return (
+        f"{arguments['against']} has no {arguments['metric']} to compare with: the stage has no `{arguments['port']}` "
+        "input, or the metric itself is what lies between the two: use min or max"
+    )
+
+
+def _no_direction(reason: Reason) -> str:
+    return f"{reason.arguments['metric']} has no direction of improvement, so it has no {reason.arguments['noun']}"
+
+
+def _negative_value(reason: Reason) -> str:
+    arguments = reason.arguments
+    value, other = (show(float(arguments[name]), arguments["unit"]) for name in ("value", "other"))
+    return f"{arguments['metric']} is {value}, and {other} of {arguments['against']}: a figure below 0 has no speed-up"
+
+
+def _not_comparable(reason: Reason) -> str:
+    return f"{reason.arguments['metric']} cannot be compared: {_compared(reason)}"
+
+
+def _no_baseline(reason: Reason) -> str:
+    arguments = reason.arguments
+    metric = f"`{arguments['metric']}` of " if "metric" in arguments else ""
+    removed = ", ".join(f"`{name}`" for name in arguments.get("removed", ()))
+    gone = f" (the baseline has {removed}, no longer in the file)" if removed else ""
+    return f"no baseline yet for {metric}`{arguments['stage']}`{gone}; {_accept(reason)}"
+
+
+def _accept(reason: Reason) -> str:
+    return f"`orun baseline accept {reason.arguments['file']}`"
+
+
+def _other_unit(reason: Reason) -> str:
+    now, then = (UNIT_WORDS[reason.arguments[name]] for name in ("unit", "accepted"))
+    return f"{reason.arguments['metric']} {now}, and in the accepted baseline it {then}; {_accept(reason)}"
+
+
+def _other_machine(reason: Reason) -> str:
+    machine = reason.arguments["machine"]
+    return (
+        f"{_why_stored(reason)}, and the accepted figures are of another machine ({machine}); "
+        f"{_accept(reason)} on this one"
+    )
+
+
+def _other_setup(reason: Reason) -> str:
+    changes = "; ".join(sentences(reason.because[1:]))
+    return f"{_why_stored(reason)}, and the accepted figures were measured otherwise: {changes}; {_accept(reason)}"
+
+
+def _no_intervals(reason: Reason) -> str:
+    noise: Noise = reason.arguments["noise"]
+    return (
+        f"{_why_stored(reason)}, and figures on {NOISY[noise]} tell nothing without their intervals; {_accept(reason)}"
+    )
+
+
+def _why_stored(reason: Reason) -> str:
+    """Return why the accepted model was not measured side by side: the first reason behind a comparison."""
+    return METHODS[reason.because[0].code](reason.because[0])
+
+
+def _stored_figures(reason: Reason) -> str:
+    noise: Noise = reason.arguments["noise"]
+    return STORED[noise].format(day=reason.arguments["day"], why=_why_stored(reason))
+
+
+def _other_inputs(reason: Reason) -> str:
+    return f"the model is the accepted one, and its input {' and '.join(reason.arguments['ports'])} another"
+
+
+# How a comparison with the baseline was made.
+METHODS: Mapping[str, Callable[[Reason], str]] = {
+    ReasonCode.SAME_MODEL: lambda _: "the accepted baseline is this very model",
+    ReasonCode.SAME_MEASUREMENT: lambda reason: (
+        f"the figure that was accepted on {reason.arguments['day']} is of this very measurement"
+    ),
+    ReasonCode.STORED_FIGURES: _stored_figures,
+    ReasonCode.NO_MODEL_MEASURED: lambda reason: (
+        f"{reason.arguments['stage']} measures no model that could be measured again"
+    ),
+    ReasonCode.OTHER_INPUTS: _other_inputs,
+    ReasonCode.MODEL_MISSING: lambda _: "the accepted model is not in the store",
+    ReasonCode.ONE_MODEL_KIND: lambda reason: f"{reason.arguments['uses']} measures no second model",
+}
+
+RENDERERS: Mapping[str, Callable[[Reason], str]] = {
+    ReasonCode.VALUE_WITHIN: _value,
+    ReasonCode.VALUE_BEYOND: _value,
+    ReasonCode.VALUE_UNDECIDED: _value,
+    ReasonCode.CHANGE_WITHIN: _change,
+    ReasonCode.CHANGE_BEYOND: _change,
+    ReasonCode.CHANGE_UNDECIDED: _change_undecided,
+    ReasonCode.REGRESSION_SHOWN: _regression_shown,
+    ReasonCode.REGRESSION_EXCLUDED: lambda reason: (
+        f"{_compared(reason)}: it is clearly less than {reason.arguments['threshold']}"
+    ),
+    ReasonCode.NO_REGRESSION: _no_regression,
+    ReasonCode.TOO_FEW_LAUNCHES: _too_few_launches,
+    ReasonCode.ZERO_THRESHOLD: lambda reason: (
+        f"{_compared(reason)}: a threshold of 0 tells no two times apart; allow 1 % or more"
+    ),
+    ReasonCode.GROUP: _group,
+    ReasonCode.SLICES: _slices,
+    ReasonCode.METRIC_MISSING: _metric_missing,
+    ReasonCode.NOT_FINITE: lambda reason: (
+        f"{reason.arguments['metric']} is {reason.arguments['value']}, not a finite number"
+    ),
+    ReasonCode.THRESHOLD_MISFIT: _threshold_misfit,
+    ReasonCode.SLICES_MISSING: _slices_missing,
+    ReasonCode.SLICE_GONE: lambda reason: f"{reason.arguments['metric']} was accepted, and is not measured any more",
+    ReasonCode.NO_REFERENCE: _no_reference,
+    ReasonCode.NO_DIRECTION: _no_direction,
+    ReasonCode.NEGATIVE_VALUE: _negative_value,
+    ReasonCode.NOT_COMPARABLE: _not_comparable,
+    ReasonCode.NO_BASELINE: _no_baseline,
+    ReasonCode.OTHER_UNIT: _other_unit,
+    ReasonCode.OTHER_MACHINE: _other_machine,
+    ReasonCode.OTHER_SETUP: _other_setup,
+    ReasonCode.NO_INTERVALS: _no_intervals,
+}
