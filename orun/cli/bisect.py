@@ -11,6 +11,7 @@ import click
 
 from orun.api import default_store
 from orun.cli import options
+from orun.cli.complete import complete_run
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 
@@ -27,8 +28,8 @@ EXAMPLES = (
 
 
 @click.command("bisect", cls=Verb, examples=EXAMPLES)
-@click.argument("good", metavar="RUN_GOOD")
-@click.argument("bad", metavar="RUN_BAD")
+@click.argument("good", metavar="RUN_GOOD", shell_complete=complete_run)
+@click.argument("bad", metavar="RUN_BAD", shell_complete=complete_run)
 @click.option("--gate", default="", metavar="STAGE.METRIC", help="The gate; the first that only the bad run fails.")
 @options.store_option
 @options.json_option

@@ -13,6 +13,7 @@ import click
 
 import orun
 from orun.cli import options
+from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 from orun.errors import Interrupted, OrunError, UsageError
 from orun.pipeline.model import conditions
@@ -37,7 +38,7 @@ EXAMPLES = (
 
 @click.command("blame", cls=Verb, examples=EXAMPLES)
 @options.file_argument
-@click.argument("gate", required=False, metavar="[GATE]", shell_complete=options.complete_stage)
+@click.argument("gate", required=False, metavar="[GATE]", shell_complete=complete_stage)
 @click.option("--time", default="10min", metavar="DURATION", help="When to stop, for all gates together; 10min.")
 @options.set_option
 @options.store_option

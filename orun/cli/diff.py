@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orun.cli import options
+from orun.cli.complete import complete_run
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 from orun.core.serialization import encode, foreign_json
@@ -39,8 +40,8 @@ SHOWN = 5  # files that were not as in a commit
 
 
 @click.command("diff", cls=Verb, examples=EXAMPLES)
-@click.argument("old", default="last~1")
-@click.argument("new", default="last")
+@click.argument("old", default="last~1", shell_complete=complete_run)
+@click.argument("new", default="last", shell_complete=complete_run)
 @options.store_option
 @options.json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show digests in full.")

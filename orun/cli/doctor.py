@@ -15,6 +15,7 @@ import click
 import orun
 from orun import __version__
 from orun.cli import options
+from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
 from orun.environment.platforms import missing_here
 from orun.report.table import Cell, Column, render
@@ -39,7 +40,7 @@ PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=Tru
 
 
 @click.command("doctor", cls=Verb, examples=EXAMPLES)
-@click.argument("file", required=False, shell_complete=options.complete_file)
+@click.argument("file", required=False, shell_complete=complete_file)
 @options.set_option
 @options.store_option
 @options.json_option

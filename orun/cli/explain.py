@@ -12,6 +12,7 @@ import click
 
 import orun
 from orun.cli import options
+from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 from orun.core.key_component import ComponentKind
 from orun.report.facts import component_pairs, reason_fields
@@ -42,7 +43,7 @@ USED = (Column(""), Column("seen to use"), *COLUMNS[2:])
 
 @click.command("explain", cls=Verb, examples=EXAMPLES)
 @options.file_argument
-@click.argument("stage", shell_complete=options.complete_stage)
+@click.argument("stage", shell_complete=complete_stage)
 @options.set_option
 @options.store_option
 @options.json_option

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orun.cli import options, outputs
+from orun.cli.complete import complete_metric
 from orun.cli.outputs import output_option
 from orun.cli.verb import Verb
 from orun.errors import StoreError, UsageError
@@ -34,7 +35,7 @@ EXAMPLES = (
 
 
 @click.command("history", cls=Verb, examples=EXAMPLES)
-@click.argument("metric", required=False, default="")
+@click.argument("metric", required=False, default="", shell_complete=complete_metric)
 @click.option("--pipeline", default="", metavar="NAME", help="Only of the pipeline of that name.")
 @click.option(
     "--last", type=click.IntRange(1), default=20, metavar="N", help="Measurements and changes to list of each series."

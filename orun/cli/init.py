@@ -36,7 +36,7 @@ EXAMPLES = (
 
 
 @click.command("init", cls=Verb, examples=EXAMPLES)
-@click.argument("model", required=False, default="")
+@click.argument("model", required=False, default="", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", help="The pipeline file; named after the model when left out.")
 @click.option(
     "--goal",
@@ -96,6 +96,10 @@ def command(  # noqa: PLR0913 - the options of the command line
     file = Path(output) if output else Path(f"{_name(model)}.yaml")
     if not dry_run:
         _require_free(file, f"orun {quoted(file)}; or write another: orun init {quoted(model)} -o FILE")
+    if store:
+        from orun.store.layout import require_known
+
+        require_known(store)
     target = target_named(target_name)
     answers = Answers(goal, data, ci)
     check_goal(answers.goal, answers.data)
@@ -109,10 +113,6 @@ def command(  # noqa: PLR0913 - the options of the command line
     if dry_run:
         return _print(file, request)
     workflow = _workflow(answers.ci, file)
-    if store:
-        from orun.store.layout import require_known
-
-        require_known(store)
     created = _create(file, request, store, model)
     options.show(_report(created, workflow))
     return 0

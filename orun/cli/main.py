@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from orun.cli.verb import Verbs, lost_folder
 from orun.errors import MORE_MEMORY, Interrupted, OrunError, PipelineError, StoreError, UsageError
 
 BUG = 5
+COMPLETE = "_ORUN_COMPLETE"  # variable by which a shell asks for completions
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 FAILING = (
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EMFILE, errno.ENFILE,
@@ -41,6 +43,7 @@ VERBS = {
     "baseline": "Accept a release as the one to compare with.",
     "verify": "Check a bundle, or build stages again and compare.",
     "store": "Show, check, pin and clean up what is stored.",
+    "completion": "Print or install the completion script of a shell.",
     "doctor": "Show what this machine has and what stages would lack.",
 }
 EXAMPLES = (
@@ -142,10 +145,12 @@ def _invoke(words: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no such letter is no reason to stop
             stream.reconfigure(errors="replace")
-    if instruction := os.environ.get("_ORUN_COMPLETE"):
+    if instruction := os.environ.get(COMPLETE):
         from click.shell_completion import shell_complete
 
-        return shell_complete(group, {}, "orun", "_ORUN_COMPLETE", instruction)
+        with suppress(click.ClickException, OrunError, OSError):  # Tab is no time to report mistakes
+            return shell_complete(group, {}, "orun", COMPLETE, instruction)
+        return 0
     try:
         with group.make_context("orun", words) as context:
             return int(group.invoke(context) or 0)

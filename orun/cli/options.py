@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orun.errors import OrunError, UsageError
+from orun.cli.complete import complete_file, complete_override
+from orun.errors import UsageError
 from orun.remote.options import Remote
 
 if TYPE_CHECKING:
@@ -29,34 +30,6 @@ REMOTE = (
 )
 
 
-def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The YAML files and folders that begin so."""
-    del ctx, param
-    folder = incomplete[: incomplete.rfind(os.sep) + 1]
-    try:
-        with os.scandir(folder or os.curdir) as entries:
-            names = [entry.name + os.sep * entry.is_dir() for entry in entries if not entry.name.startswith(".")]
-    except OSError:  # no such folder: nothing to offer
-        return []
-    wanted = (name for name in names if name.endswith((".yaml", ".yml", os.sep)))
-    return sorted(f"{folder}{name}" for name in wanted if f"{folder}{name}".startswith(incomplete))
-
-
-def complete_stage(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The stages that begin so of the file on the same command line; none when it is not known good."""
-    del param
-    file = ctx.params.get("file") or next(iter(ctx.args), "")  # after an option that lacks its value, all is in `args`
-    if not file:
-        return []
-    from orun.pipeline import load
-
-    try:
-        pipeline = load(Path(file))
-    except OrunError:  # pressing Tab is no time to report the mistakes of a file
-        return []
-    return [stage.id for stage in pipeline.stages if stage.id.startswith(incomplete)]
-
-
 def file_argument(function: F) -> F:
     """FILE, the pipeline file."""
     return click.argument("file", shell_complete=complete_file)(function)
@@ -74,6 +47,7 @@ def set_option(function: F) -> F:
         "overrides",
         multiple=True,
         metavar="PATH=VALUE",
+        shell_complete=complete_override,
         help="Change a value of the file, as in stages.int8.with.per_channel=false. Repeatable.",
     )(function)
 

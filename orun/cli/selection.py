@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 import orun
-from orun.cli.options import complete_stage
+from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 
 F = TypeVar("F", bound=Callable[..., object])

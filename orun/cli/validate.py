@@ -9,6 +9,7 @@ import click
 
 import orun
 from orun.cli import options
+from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
 from orun.core.source_location import Problem
 from orun.errors import PipelineError
@@ -23,7 +24,7 @@ EXAMPLES = (
 
 
 @click.command("validate", cls=Verb, examples=EXAMPLES)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=options.complete_file)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_file)
 @options.set_option
 @options.json_option
 def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> int:

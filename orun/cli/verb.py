@@ -140,7 +140,8 @@ class Verbs(click.Group):
             from orun.cli.model_offer import accept_init, is_model
 
             if is_model(first):
-                accept_init(first)
+                if not ctx.resilient_parsing:  # which is while a shell completes the line
+                    accept_init(first)
                 return "init", self.get_command(ctx, "init"), args
         if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
             raise self._unknown(first)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orun.cli import options
+from orun.cli.complete import complete_file, complete_stage
 from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError, UsageError
 from orun.fs.observed_state import FOLDER, presence
@@ -34,14 +35,14 @@ PIPELINES = (".yaml", ".yml")
 
 
 @click.command("verify", cls=SelectingVerb, examples=EXAMPLES)
-@click.argument("target", shell_complete=options.complete_file)
+@click.argument("target", shell_complete=complete_file)
 @click.option(
     "--rebuild",
     multiple=True,
     is_flag=False,
     flag_value=ALL,
     metavar="[STAGE]",
-    shell_complete=options.complete_stage,
+    shell_complete=complete_stage,
     help="Build this stage of a pipeline file again and compare; without STAGE, every one. Repeatable.",
 )
 @options.set_option

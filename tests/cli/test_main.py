@@ -282,7 +282,7 @@ LINES = {  # for every verb
     "init": "model.onnx", "run": "words.yaml", "plan": "words.yaml", "explain": "words.yaml write",
     "blame": "words.yaml", "bisect": "a b", "graph": "words.yaml", "validate": "words.yaml",
     "stages": "", "test": "./ops.py:count", "schema": "", "history": "", "diff": "",
-    "baseline": "show words.yaml", "verify": "bundle", "store": "stats", "doctor": "",
+    "baseline": "show words.yaml", "verify": "bundle", "store": "stats", "completion": "bash", "doctor": "",
 }  # fmt: skip
 
 

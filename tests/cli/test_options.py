@@ -47,6 +47,12 @@ def completed(folder: Path, *words: str) -> list[str]:
         (["words.yaml", "--only", "w"], ["write"]),
         (["explain", "words.yaml", "c"], ["count"]),
         (["explain", "broken.yaml", "c"], []),
+        (["plan", "words.yaml", "--set", "stages.c"], ["stages.count.gate.words.min="]),
+        (["words.yaml", "--set", "stages.write.w"], ["stages.write.with.text="]),
+        (["plan", "named.yaml", "--set", "v"], ["vars.text="]),
+        (["nothing", "wo"], []),
+        (["mlp.onnx", "--dr"], ["--dry-run"]),
+        (["completion", "z"], ["zsh"]),
         (["stages", "quantize/d"], ["quantize/dynamic", "quantize/debug"]),
     ],
 )
@@ -54,7 +60,57 @@ def test_completion(project: Path, words: list[str], expected: list[str]) -> Non
     (project / "sub").mkdir()
     (project / "sub" / "inner.yml").touch()
     (project / "broken.yaml").write_text("stages: []\n")
+    (project / "mlp.onnx").touch()
+    (project / "named.yaml").write_text("vars: {text: a}\nstages: {write: {uses: './words.py:write'}}\n")
     assert completed(project, *words) == expected
+
+
+def test_completion_of_runs_and_metrics(project: Path, orun: CommandLine) -> None:
+    assert orun("words.yaml", "-q").code == 0
+    (run,) = (project / "artifacts" / "runs").iterdir()
+    assert completed(project, "diff", "l") == ["last", "last~1"]
+    assert completed(project, "bisect", "last", run.name[:4]) == [run.name]
+    assert completed(project, "history", "w") == ["write.length", "words"]
+
+
+def test_bash_completes_with_the_script_that_is_installed(
+    project: Path, orun: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(project / "data"))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    script = project / "data" / "bash-completion" / "completions" / "orun"
+    assert orun("completion", "--install").out == f"wrote {script}\nnext: exec bash\n"
+    assert orun("completion").out == script.read_text()
+    program = project / "bin" / "orun"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -m orun\n")
+    program.chmod(0o755)
+    lines = [
+        f"source {script}", 'compopt() { printf "%s " compopt "$@"; }', "COMP_WORDS=(orun words.yaml --set stages.w)",
+        "COMP_CWORD=3", "_orun_completion orun", 'echo "${COMPREPLY[@]}"',
+    ]  # fmt: skip
+    environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", "\n".join(lines)],
+        env=environment,
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "compopt -o nospace stages.write.with.text=\n"
+
+
+def test_a_shell_that_is_not_known(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    assert orun("completion").err == (
+        "error: SHELL is missing\n  $SHELL is tcsh; expected bash, zsh or fish\n  hint: orun completion bash\n"
+    )
+
+
+@pytest.mark.parametrize(("shell", "line"), [("zsh", "#compdef orun"), ("fish", "complete --no-files --command orun")])
+def test_scripts_of_other_shells(orun: CommandLine, shell: str, line: str) -> None:
+    assert line in orun("completion", shell).out
 
 
 STORING = {  # a command line of every verb that takes --store

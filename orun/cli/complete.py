@@ -1,0 +1,104 @@
+"""Completion of words on the command line: files, stages, runs, metrics, paths of --set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orun.errors import OrunError
+
+if TYPE_CHECKING:
+    from orun.pipeline.model import Pipeline
+
+NEWEST = 20  # runs that are offered
+
+
+def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the YAML files and folders that begin so."""
+    del ctx, param
+    folder = incomplete[: incomplete.rfind(os.sep) + 1]
+    try:
+        with os.scandir(folder or os.curdir) as entries:
+            names = [entry.name + os.sep * entry.is_dir() for entry in entries if not entry.name.startswith(".")]
+    except OSError:  # no such folder: nothing to offer
+        return []
+    files = (name for name in names if name.endswith((".yaml", ".yml", os.sep)))
+    return sorted(f"{folder}{name}" for name in files if f"{folder}{name}".startswith(incomplete))
+
+
+def complete_stage(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the stages that begin so of the file on the same command line."""
+    del param
+    pipeline = _pipeline(ctx)
+    return [stage.id for stage in pipeline.stages if stage.id.startswith(incomplete)] if pipeline else []
+
+
+def complete_override(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the paths for --set that begin so: variables, and parameters of stages."""
+    del param
+    pipeline = _pipeline(ctx)
+    return [f"{path}=" for path in _paths(pipeline) if path.startswith(incomplete)] if pipeline else []
+
+
+def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return `last`, `last~1` and the ids of the newest runs that begin so."""
+    from orun.api import default_store
+    from orun.store import Store
+    from orun.store.layout import VERSION_FILE
+
+    del param
+    root = ctx.params.get("store") or default_store(Path.cwd())
+    if not (root / VERSION_FILE).is_file():
+        return []
+    with Store.open(root, read_only=True) as store:
+        ids = [folder.name for folder in store.ended_runs()][:NEWEST]
+    return [name for name in ("last", "last~1", *ids) if name.startswith(incomplete)]
+
+
+def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the metrics in the history that begin so, `latency.p50` and `p50`."""
+    from orun.api import default_store
+    from orun.history import History, history_path
+
+    del param
+    root = ctx.params.get("store") or default_store(Path.cwd())
+    try:
+        names = History(history_path(root)).names()
+    except OrunError:  # there is no history
+        return []
+    metrics = dict.fromkeys([*(f"{stage}.{name}" for stage, name in names), *(name for _, name in names)])
+    return [name for name in metrics if name.startswith(incomplete)]
+
+
+def _pipeline(ctx: click.Context) -> Pipeline | None:
+    """The pipeline of the file on the command line; None if it has mistakes, which are reported elsewhere."""
+    file = ctx.params.get("file") or next(iter(ctx.args), "")  # after an option that lacks its value, all is in `args`
+    if not file:
+        return None
+    from orun.pipeline import load
+
+    try:
+        return load(Path(file))
+    except OrunError:
+        return None
+
+
+def _paths(pipeline: Pipeline) -> Iterator[str]:
+    import yaml
+
+    from orun.pipeline.model import Gate
+
+    tree = yaml.load(pipeline.file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    variables = tree.get("vars") if isinstance(tree, dict) else None
+    yield from (f"vars.{name}" for name in variables or ())
+    for stage in pipeline.stages:
+        if "[" in stage.id:  # of a matrix, whose values a path does not reach
+            continue
+        yield from (f"stages.{stage.id}.with.{name}" for name in stage.params)
+        yield from (
+            f"stages.{stage.id}.gate.{gate.metric}.{gate.rule}" for gate in stage.gates if isinstance(gate, Gate)
+        )
