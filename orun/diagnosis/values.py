@@ -108,11 +108,12 @@ class Probe:
 
     def elements(self) -> dict[str, int]:
         """Return the element type (`TensorProto.DataType`) of each fetched or fed tensor."""
-        return {name: _element(kind) for name, kind in self.types.items() if kind.startswith("tensor(")}
-
-
-def _element(kind: str) -> int:
-    return int(TensorProto.DataType.Value(kind.removeprefix("tensor(").removesuffix(")").upper()))
+        types = {
+            name: kind.removeprefix("tensor(").removesuffix(")").upper()
+            for name, kind in self.types.items()
+            if kind.startswith("tensor(")
+        }
+        return {name: int(TensorProto.DataType.Value(kind)) for name, kind in types.items()}
 
 
 def open_model(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:

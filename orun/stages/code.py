@@ -71,7 +71,8 @@ def load_function(root: Path, reference: str, takes: Sequence[str] | None = None
             f"{reference} is of type {type(value).__name__}, not a function", hint=f"def load(): return {function}"
         )
     if value is None:
-        raise UsageError(f"no function {function!r} in {name}", why=f"it defines: {', '.join(_functions(module))}")
+        names = sorted(key for key, item in vars(module).items() if callable(item) and not key.startswith("_"))
+        raise UsageError(f"no function {function!r} in {name}", why=f"it defines: {', '.join(names)}")
     if takes is not None:
         _require_signature(value, path, reference, takes)
     return value  # type: ignore[no-any-return]  # any callable will do
@@ -113,7 +114,9 @@ def _module(root: Path, path: Path) -> ModuleType:
     for folder in (str(root), str(path.parent)):
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    name = _free_name(path.stem)
+    name = path.stem
+    while name in sys.modules or name in sys.stdlib_module_names:
+        name = f"_{name}"
     loader = SourceLoader(name, str(path))
     spec = ModuleSpec(name, loader, origin=str(path))
     spec.has_location = True
@@ -125,15 +128,3 @@ def _module(root: Path, path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _free_name(stem: str) -> str:
-    """Return the name of the module: that of its file, unless another module has it."""
-    name = stem
-    while name in sys.modules or name in sys.stdlib_module_names:
-        name = f"_{name}"
-    return name
-
-
-def _functions(module: ModuleType) -> list[str]:
-    return sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))

@@ -23,7 +23,8 @@ def require_memory(context: Context, copies: float, weights: int | None = None) 
     Raises:
         StageFailed: when less memory is free.
     """
-    size = _size_on_disk(context) if weights is None else weights
+    files = (path for folder in context.inputs.values() for path in folder.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in files) if weights is None else weights
     needed, free = int(copies * size), free_memory()
     if size < LARGE or needed <= free:
         return
@@ -44,10 +45,3 @@ def free_memory() -> int:
         sizes = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
         here = min(here, int(sizes["MemAvailable"].split()[0]) * 1024)
     return here
-
-
-def _size_on_disk(context: Context) -> int:
-    """Return the bytes of the files of all connected ports."""
-    return sum(
-        path.stat().st_size for folder in context.inputs.values() for path in folder.rglob("*") if path.is_file()
-    )

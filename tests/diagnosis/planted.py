@@ -1,4 +1,4 @@
-"""Small models with a planted fault each, whose place a diagnosis has to find."""
+"""Small models with one planted fault each, which a diagnosis must find."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ layers (float[n, 16] x) => (float[n, 4] y)
 
 
 def layers(outlier: float = 300.0) -> onnx.ModelProto:
-    """Three products, of which the `second` has one weight that is so large that int8 leaves nothing of the others.
+    """Three products; one weight of the `second` is so large that int8 rounds all others to zero.
 
     Its row meets an input that is always zero, so that the float model does not feel it.
     """
@@ -39,7 +39,7 @@ def layers(outlier: float = 300.0) -> onnx.ModelProto:
 
 
 def detour(products: int = 6, width: int = 128) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """A model, and the same with products by the identity in one place, which change nothing but the time it takes."""
+    """A model, and a slower equal one with additional products by the identity."""
     random = np.random.default_rng(0)
     text = """
     <ir_version: 9, opset_import: ["" : 20]>

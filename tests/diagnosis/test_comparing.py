@@ -41,7 +41,7 @@ def test_a_place_is_judged_by_itself_and_with_what_came_before_it() -> None:
 
 
 def segment(*names: str) -> Segment:
-    """One that uses these weights."""
+    """A part that uses these weights."""
     return Segment(Part("y", (), (), ()), Part("y", (), (), names), {})
 
 
@@ -52,7 +52,7 @@ def holding(**tensors: np.ndarray) -> ModelProto:
 
 
 def test_the_worst_of_the_weights_of_a_place_with_their_zero_points() -> None:
-    """One step of 0.1 too many in one of the first, and eight steps of 1 too few in one of the second."""
+    """A value of the first is one step of 0.1 too large, and one of the second eight steps of 1 too small."""
     right = np.array([[1, 2], [3, 4]], np.float32)
     steps = (right / 0.1 + 10).round().astype(np.uint8)
     steps[1, 1] += 1

@@ -1,4 +1,4 @@
-"""Times of nodes over launches, from profiles that nobody measured."""
+"""Times of nodes over launches, from made-up profiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orun.measure.latency.nodes import Node, Profile
 
 
 def profile(times: Mapping[str, list[float]], totals: list[float]) -> Profile:
-    """A launch: the times of each node in its inferences, and those of the inferences."""
+    """Return a launch: times of each node in each inference, and times of the inferences."""
     nodes = tuple(Node(name, name, "MatMul", "CPUExecutionProvider", "1") for name in times)
     return Profile(nodes, np.array(list(times.values())).T.reshape(len(totals), len(times)), np.array(totals))
 
@@ -22,7 +22,7 @@ def by_name(model_times: ModelTimes) -> dict[str, float]:
 
 
 def test_the_median_of_launches_of_the_fastest_times() -> None:
-    """Of few inferences the fastest tenth is one."""
+    """The fastest tenth of few inferences is one inference."""
     launches = [profile({"a": [first, 9.0], "b": [0.5, 0.4]}, [first + 1.0, 20.0]) for first in (2.0, 3.0, 7.0)]
     model_times = _times(launches)
     assert by_name(model_times) == {"a": 3.0, "b": 0.4}
@@ -38,7 +38,7 @@ def test_a_node_that_a_launch_lacks_counts_in_none() -> None:
 
 
 def test_what_is_too_short_to_be_told_is_a_tick_and_no_less_than_nothing() -> None:
-    """The profiler rounds: nodes may take longer together than the inference."""
+    """The profiler rounds, so that nodes together may take longer than the inference."""
     model_times = _times([profile({"a": [0.0]}, [0.0]), profile({"a": [0.0]}, [0.0])])
     assert (model_times.total, model_times.totals) == (TICK, (TICK, TICK))
     assert _times([profile({"a": [2.0]}, [1.9])]).outside == 0.0

@@ -1,4 +1,4 @@
-"""Two profiles lined up and their difference split, on figures that can be worked out by hand."""
+"""Difference of two profiles, on figures that can be worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places put right one at a time by switches: the same figures as models made for each of them give."""
+"""Segments restored one at a time by switches: the same figures as with a model for each segment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def silent(done: int, count: int, text: str) -> None:
 
 
 def pair_of(kind: str, folder: Path) -> Pair:
-    """The planted layers, and what a kind makes of them."""
+    """Return the planted layers, and the result of a kind on them."""
     before = artifact(folder, layers(outlier=3.0))
     return Pair(onnx.load(run_stage(kind, folder, inputs={"model": before}).model), layers(3.0), FEEDS, CPU)
 
@@ -48,7 +48,7 @@ def compared(pair: Pair) -> tuple[Comparison, list[Segment]]:
 
 
 def alone(pair: Pair, comparison: Comparison, segment: Segment) -> float:
-    """The error that is left of a model that was made for this place."""
+    """Return the remaining error of a model in which this segment is restored."""
     probe, tally = Probe(restore(pair.model, pair.reference, [segment], comparison.elements), (), CPU), Tally()
     for feed, answer in zip(pair.feeds, comparison.answers, strict=True):
         tally.add("y", probe.run(feed)["y"], answer["y"])
@@ -106,7 +106,7 @@ def test_values_are_converted_where_the_models_compute_in_other_types(tmp_path: 
 
 
 def test_places_that_do_not_go_together_are_left_out() -> None:
-    """The models compute `a` and `b` of one another, each the other way round: only one of them can be put right."""
+    """Each model computes one of `a` and `b` from the other, in opposite order: only one can be restored."""
     header = '<ir_version: 9, opset_import: ["" : 20]> g (float[n] x) => (float[n] y)'
     model = parser.parse_model(header + "{ [one] a = Relu (x) [two] b = Tanh (a) [sum] y = Add (a, b) }")
     other = parser.parse_model(header + "{ [two] b = Sin (x) [one] a = Cos (b) [sum] y = Add (a, b) }")

@@ -1,4 +1,4 @@
-"""Runs each kind once, in the folder it is given, and prints the digests of what they made and what they measured."""
+"""Run of each kind once, in a given folder; prints the digests of artifacts and the metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stages.support import StageRun, artifact, digest, run_stage
 
 
 def chain(folder: Path) -> dict[str, StageRun]:
-    """What each kind made of the one before it."""
+    """Run each kind on the result of the one before it."""
 
     def run(uses: str, result: StageRun, **params: object) -> StageRun:
         return run_stage(uses, folder, params, inputs={"model": result.output}, root=MODULES)
@@ -50,7 +50,7 @@ def chain(folder: Path) -> dict[str, StageRun]:
 
 
 def small(folder: Path) -> dict[str, StageRun]:
-    """What kinds that look at a model, change it by a function, or release it make of a small one."""
+    """Run kinds that check, change by a function, or release a small model."""
     model = artifact(folder, parse(MATMUL))
     lineage = lineage_file(folder)
     cpu = Target("cpu")
@@ -86,7 +86,7 @@ def small(folder: Path) -> dict[str, StageRun]:
 
 
 def facts_of(run: StageRun) -> dict[str, str]:
-    """The digest of each file that a kind left, and each metric but for those that the machine disturbs."""
+    """Return the digest of each file of a result, and each metric that is not a time."""
     metrics = {name: repr(metric.value) for name, metric in run.metrics.items() if metric.noise != "timing"}
     return digest(run.output) | {f"metric {name}": value for name, value in metrics.items()}
 

@@ -1,4 +1,4 @@
-"""Models that several kinds are tried on."""
+"""Models for tests of several kinds."""
 
 from __future__ import annotations
 

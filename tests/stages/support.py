@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StageRun:
-    """What a stage left: its output folder, its metrics, its log, every progress it showed, and its notes."""
+    """Result of a stage: output folder, metrics, log, progress and notes."""
 
     output: Path
     metrics: Mapping[str, Metric]
@@ -37,11 +37,11 @@ class StageRun:
 
     @property
     def model(self) -> Path:
-        """Path of the ONNX proto it made."""
+        """Path of the resulting ONNX proto."""
         return self.output / MODEL
 
     def value(self, metric: str) -> float:
-        """The plain value of a metric."""
+        """Return the value of a metric."""
         return self.metrics[metric].value
 
 
@@ -58,7 +58,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     lineage: Path | None = None,
     key: str = "",
 ) -> StageRun:
-    """Run a built-in kind as its own process would: scratch working folder, empty output, inputs left alone.
+    """Run a built-in kind as in its own process: a new working folder, an empty output, unchanged inputs.
 
     Args:
         uses: the kind (`optimize/simplify`).
@@ -109,7 +109,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
 
 
 def artifact(folder: Path, model: onnx.ModelProto) -> Path:
-    """A new `onnx` artifact in `folder` that holds the model: what `inputs` of `run_stage` takes."""
+    """Write the model to a new `onnx` artifact in `folder`, for `inputs` of `run_stage`."""
     import onnx
 
     result = Path(tempfile.mkdtemp(prefix="artifact-", dir=folder))
@@ -118,7 +118,7 @@ def artifact(folder: Path, model: onnx.ModelProto) -> Path:
 
 
 def digest(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file below a folder, by its path in it."""
+    """Return the SHA-256 of every file below a folder, by its relative path."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""Every architecture of `benchmarks/families.py` through the stages of a release: each works, or says what to do."""
+"""Every architecture of `benchmarks/families.py` in the stages of a release: each works, or says what to do."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_stage_works_or_says_what_to_do(tmp_path: Path, exports: Exports, 
 
 
 def attempt(folder: Path, kind: str, model: Path, params: Mapping[str, Any]) -> StageRun | StageFailed:
-    """What a stage left, or its refusal."""
+    """Return the result of a stage, or its error."""
     try:
         return run_stage(kind, folder, params, inputs={"model": model})
     except StageFailed as failure:

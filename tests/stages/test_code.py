@@ -13,7 +13,7 @@ from orun.stages.code import load_function
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Modules and path entries of a test go with it."""
+    """Remove the modules and path entries of a test after it."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield

@@ -26,7 +26,7 @@ def kind(folder: Path, text: str, function: str = "f") -> Kind:
 
 
 def errors_of(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The messages of a badly declared function, with their lines below the header and columns."""
+    """Return the messages of a wrong declaration, with their columns and lines below the header."""
     monkeypatch.chdir(folder)
     with pytest.raises(PipelineError) as caught:
         kind(folder, text)

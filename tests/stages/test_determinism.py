@@ -1,4 +1,4 @@
-"""Each kind makes the same bytes, and the same figures, in another process with another hash seed."""
+"""Determinism: each kind yields the same bytes and metrics in another process with another hash seed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Digests = dict[str, dict[str, str]]
 
 
 def start(folder: Path, seed: str) -> subprocess.Popen[str]:
-    """Threads are as many as they are for users, in whatever order they end; they wait without spinning."""
+    """The number of threads is that of users, and threads wait without spinning."""
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment |= {"OMP_WAIT_POLICY": "passive", "PYTHONHASHSEED": seed}
@@ -52,7 +52,7 @@ def test_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_every_kind_has_a_test_of_its_determinism() -> None:
-    """A new kind goes into `chain.py`, or has a test of its own, or says why there is none."""
+    """Each kind is in `chain.py`, or has its own test, or a reason for having none."""
     measuring = {kind.name for kind in all_kinds() if kind.spec.stage_class == "measurement"}
     declared = {kind.name for kind in all_kinds() if not kind.spec.deterministic}
     places = [measuring, declared, IN_CHAIN, ELSEWHERE.keys(), WITHOUT.keys()]

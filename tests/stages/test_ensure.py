@@ -62,7 +62,7 @@ def accepted(spec: Spec, output: Path, before: ModelProto) -> bool:
 
 
 def external(output: Path, location: str = "weights.bin") -> ModelProto:
-    """A model whose weights are in a file of their own, which is there."""
+    """A model with its weights in external data."""
     model = affine()
     onnx.save(model, output / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
     model = onnx.load(output / "model.onnx", load_external_data=False)
@@ -264,7 +264,7 @@ def test_values_that_are_no_tensors(output: Path) -> None:
 
 
 def test_weights_in_nested_graphs_count(output: Path) -> None:
-    """A file that only the branch of an If names is not left over."""
+    """A file that only the branch of an If names is no surplus."""
     branch = helper.make_graph(
         [helper.make_node("Identity", ["k"], ["b"])], "b", [], [helper.make_tensor_value_info("b", 1, [4])],
         [numpy_helper.from_array(np.ones(4, np.float32), "k")],

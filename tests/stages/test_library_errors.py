@@ -1,4 +1,4 @@
-"""What a library raises, as the failure of a stage."""
+"""Errors of a library as failures of a stage."""
 
 from __future__ import annotations
 

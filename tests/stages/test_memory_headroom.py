@@ -1,4 +1,4 @@
-"""What a large model needs is asked for before anything is read."""
+"""Memory for a large model is checked before anything is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIB = 2**30
 
 
 def context(folder: Path, kind: str, weights: int, *ports: str) -> Context:
-    """A stage on models of that many bytes each, of which the disk holds none."""
+    """Return the context of a stage on sparse models of that size."""
     for port in ports:
         (folder / port).mkdir()
         (folder / port / "model.onnx").touch()

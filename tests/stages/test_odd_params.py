@@ -1,4 +1,4 @@
-"""Parameters that say nothing, less than nothing, or what the model or tool does not know: refused, never ignored."""
+"""Empty, negative and unknown values of parameters are refused, never ignored."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_the_standards_attention_alone_is_not_taken_for_all_types(tmp_path: Path
 
 
 def test_optimizers_by_their_names(tmp_path: Path) -> None:
-    """Texts that others end with share their bytes; those with a level in them are no text of the library."""
+    """A name may be the end of a longer string in the library; names with a level are not in the library."""
     names = ["MatMulAddFusion", "LayerNormFusion", "Level1_RuleBasedTransformer"]
     run = run_stage("optimize/graph", tmp_path, {"skip": names}, inputs={"model": artifact(tmp_path, parse(WORDY))})
     assert run.value("nodes") <= run.value("nodes_before")

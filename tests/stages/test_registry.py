@@ -45,7 +45,7 @@ def run(context, params):
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Puts a package that offers the kind `acme/prune` on the path."""
+    """Installs a package that offers the kind `acme/prune`."""
 
     def put(text: str) -> Path:
         site = tmp_path / "site"
@@ -197,7 +197,7 @@ def test_a_broken_plug_in_is_named(text: str, why: str, install: Install, monkey
     ("text", "shown"), [("1 / 0\n", ""), ("def run(): ...\n", " as it; print(it.__file__, dir(it))")]
 )
 def test_who_works_on_a_broken_plug_in_is_told_how_to_see_more(install: Install, text: str, shown: str) -> None:
-    """It was installed from a folder: there is nothing to upgrade to."""
+    """A package that was installed from a folder cannot be upgraded."""
     folder = install(text)
     (folder / "site" / "acme_orun-1.2.dist-info" / "direct_url.json").write_text("{}")
     with pytest.raises(Unknown) as caught:
@@ -305,7 +305,7 @@ def test_a_plug_in_that_cannot_say_what_it_needs(install: Install, monkeypatch: 
 
 
 def lacking(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a run of the file is refused for."""
+    """Return the error of a run of the file."""
     monkeypatch.chdir(file.parent)
     with pytest.raises(PipelineError) as caught:
         orun.run(file, store=file.parent / "store")

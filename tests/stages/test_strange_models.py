@@ -1,4 +1,4 @@
-"""Models that are valid and unlike those of today's exporters: each kind takes them, or says in a line why not."""
+"""Valid models unlike those of today's exporters: each kind accepts them, or says in a line why not."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def product(*, opset: int = 20, ir: int = 9, **weights: np.ndarray[Any, Any]) ->
 
 
 def of_old() -> onnx.ModelProto:
-    """As of IR version 3: each stored tensor is an input, too."""
+    """A model of IR version 3, in which each stored tensor is an input too."""
     model = product(opset=7, ir=3)
     model.graph.input.append(float_value("w", 16, 16))
     return model
 
 
 def sparse() -> onnx.ModelProto:
-    """Its weight is a sparse initializer."""
+    """A model whose weight is a sparse initializer."""
     model = product()
     values, indices = np.array([1, 2], np.float32), np.array([[0, 0], [3, 5]], np.int64)
     sparse_tensor = helper.make_sparse_tensor(
@@ -54,7 +54,7 @@ def sparse() -> onnx.ModelProto:
 
 
 def refusal(uses: str, folder: Path, model: onnx.ModelProto, **params: Any) -> str:
-    """The whole message with which a kind refuses a model."""
+    """Return the whole message with which a kind refuses a model."""
     with pytest.raises(OrunError) as caught:
         run_stage(uses, folder, params, inputs={"model": artifact(folder, model)})
     return str(caught.value)
@@ -175,7 +175,7 @@ def typed(name: str, kind: onnx.TypeProto) -> onnx.ValueInfoProto:
 
 
 def with_output(node: onnx.NodeProto, kind: onnx.TypeProto, *domains: onnx.OperatorSetIdProto) -> onnx.ModelProto:
-    """The product with an output that is no tensor, made of its `y`."""
+    """The product with a further output, computed from `y`, that is no tensor."""
     model = product()
     model.graph.node.append(node)
     model.graph.output.append(typed(node.output[0], kind))

@@ -1,4 +1,4 @@
-"""What models are fed while they are timed."""
+"""Inputs of timed models."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_first_examples_of_a_dataset(models: dict[str, Path]) -> None:
 
 
 def test_fewer_examples_than_the_batch_are_not_taken_for_it(models: dict[str, Path]) -> None:
-    """Or the throughput would be that of examples that nobody fed."""
+    """Otherwise the throughput would count examples that were never fed."""
     lengths = (3, 4, 4, 3, 4)
     ids = [np.zeros(length, np.int64) for length in lengths]
     dataset = Dataset({"ids": ids, "mask": ids, "extra": np.zeros((5, 2), np.float32)})

@@ -37,22 +37,17 @@ def read(root: Path, source: Source) -> Dataset:
                 why="the class of an image is its folder, in order of names, and it has no fields",
             )
         return read_images(path, name, source.images)
-    if path.suffix.lower() not in KNOWN:
+    suffix = path.suffix.lower()
+    if suffix not in KNOWN:
         raise UsageError(
             f"{name} is no dataset that can be read",
             why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
             hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
         )
-    columns = _columns(path, name, source)
+    nan = source.missing == "nan"
+    columns = TABLES[suffix](path, name, nan=nan) if suffix in TABLES else READERS[suffix](path, name)
     if source.text is not None:
         from orun.stages._data.texts import tokenize
 
         return tokenize(root, name, columns, source)
     return assemble(name, columns, source)
-
-
-def _columns(path: Path, name: str, source: Source) -> Columns:
-    suffix = path.suffix.lower()
-    if suffix in TABLES:
-        return TABLES[suffix](path, name, nan=source.missing == "nan")
-    return READERS[suffix](path, name)

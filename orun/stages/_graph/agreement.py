@@ -296,7 +296,6 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
     ranks = ranks_of(model)
     names = input_names(model)
     dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
-
     return tuple(
         Case(f"example {number} of {title(trial.inputs)}", {}, take_example(dataset.inputs, number, ranks))
         for number in range(len(dataset))

@@ -141,7 +141,8 @@ class _Narrowing:
         """Put nodes, weights and types into the graph; return the number of bfloat16 weights."""
         narrowed = {name: called for (name, kind), called in self.names.items() if kind == NARROW}
         weights = {name: called for name, called in narrowed.items() if name in self.weights}
-        alone = {called: name for name, called in weights.items() if self._unread(name)}
+        unread = {name for name in weights if (name, WIDE) not in self.names and name not in self.outputs}  # in float32
+        alone = {called: name for name, called in weights.items() if name in unread}
         for node in self.nodes:
             _rename(node, alone)
         del self.graph.node[:]
@@ -155,10 +156,6 @@ class _Narrowing:
                 self.graph.initializer.append(tensor)
         self._declare(dict.fromkeys(alone.values(), NARROW))
         return len(weights)
-
-    def _unread(self, weight: str) -> bool:
-        """Return whether nothing reads a weight in float32."""
-        return (weight, WIDE) not in self.names and weight not in self.outputs
 
     def _declare(self, kinds: dict[str, int]) -> None:
         """Declare the types of weights, and of every value that was float32 under each of its names."""

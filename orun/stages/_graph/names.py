@@ -76,7 +76,11 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
             copies[name] = output.name
     for name in (*inputs, *outputs):
         if name in inside and name not in renamed:
-            renamed[name] = _unused(f"{name}_inner", inside)
+            inner = f"{name}_inner"
+            while inner in inside:
+                inner += "_"
+            inside.add(inner)
+            renamed[name] = inner
     _rename(model, renamed)
     for name, source in copies.items():
         graph.node.append(helper.make_node("Identity", [renamed.get(source, source)], [name]))
@@ -100,13 +104,6 @@ def _scopes(model: ModelProto) -> list[GraphProto]:
     from orun.stages._graph.io import graphs
 
     return [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
-
-
-def _unused(name: str, used: set[str]) -> str:
-    while name in used:
-        name += "_"
-    used.add(name)
-    return name
 
 
 def _rename(model: ModelProto, names: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -48,17 +48,14 @@ def make_tensor_overrides(
     require_known("overrides", overrides, nodes.keys() | values)
     result: dict[str, list[dict[str, Any]]] = {}
     for name, override in overrides.items():
-        for tensor in _tensors(nodes[name]) if name in nodes else [name]:
+        node = nodes.get(name)
+        # A bias has no type of its own.
+        for tensor in filter(None, (*node.input[:2], *node.output)) if node else [name]:
             width = override.weight_type if tensor in weights else override.activation_type
             if width is not None:
                 axis = {"axis": axes[tensor]} if per_channel and tensor in weights and tensor in axes else {}
                 result[tensor] = [{"quant_type": QuantType[TYPES[width]], **axis}]
     return result
-
-
-def _tensors(node: NodeProto) -> Iterator[str]:
-    """Yield the inputs and outputs of a node, without its bias, whose type follows from the others."""
-    yield from (name for name in (*node.input[:2], *node.output) if name)
 
 
 def _axis(node: NodeProto) -> int:

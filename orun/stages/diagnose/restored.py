@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
-
-if TYPE_CHECKING:
-    from orun.diagnosis.segments import Segment
 
 SPEC = Spec(
     inputs={
@@ -53,9 +50,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         raise StageFailed(context.stage, f"the models do not share {', '.join(sorted(unknown))}")
     chosen = [segment for segment in shared if segment.theirs.tensor in params.tensors]
     if params.nodes:
-        chosen += [
-            segment for segment in find_differing(shared, pair.model, pair.reference) if _has(segment, params.nodes)
-        ]
+        for segment in find_differing(shared, pair.model, pair.reference):
+            names = {node.name for node in (*segment.ours.nodes, *segment.theirs.nodes)}
+            chosen += [segment] if names.intersection(params.nodes) else []
     if not chosen:
         raise StageFailed(
             context.stage,
@@ -67,7 +64,3 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     load_weights(restored)
     save(restored, context.result)
     return weigh(context.result)
-
-
-def _has(segment: Segment, names: Collection[str]) -> bool:
-    return any(node.name in names for node in (*segment.ours.nodes, *segment.theirs.nodes))

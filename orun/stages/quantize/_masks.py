@@ -65,17 +65,14 @@ def find_mask_nodes(model: ModelProto, dataset: Dataset) -> list[NodeProto]:
         dataset: typical examples.
     """
     ranges = _ranges(model, dataset)
-    masked = {name for name, bounds in ranges.items() if not _finite(bounds)} | _masks(model, ranges)
+    infinite = {name for name, bounds in ranges.items() if not all(abs(bound) < INFINITE for bound in bounds)}  # or NaN
+    masked = infinite | _masks(model, ranges)
     weights = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) >= MATRIX}
     return [
         node
         for node in model.graph.node
         if not masked.isdisjoint((*node.input, *node.output)) and weights.isdisjoint(node.input)
     ]
-
-
-def _finite(bounds: tuple[float, float]) -> bool:
-    return all(abs(bound) < INFINITE for bound in bounds)  # NaN is not
 
 
 def _masks(model: ModelProto, ranges: Ranges) -> set[str]:

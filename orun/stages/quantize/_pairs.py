@@ -81,13 +81,9 @@ def remove_pairs(
         node.output[:] = [renamed.get(name, name) for name in node.output]
     del graph.node[:]
     graph.node.extend(kept)
-    _drop_unread(model, {name for node in removed.values() for name in node.input} & stored)
+    read = {name for node in kept for name in node.input}
+    unread = ({name for node in removed.values() for name in node.input} & stored) - read
+    tensors = [tensor for tensor in graph.initializer if tensor.name not in unread]
+    del graph.initializer[:]
+    graph.initializer.extend(tensors)
     return tuple(names)
-
-
-def _drop_unread(model: ModelProto, names: set[str]) -> None:
-    """Drop stored tensors of these names that no node reads."""
-    unread = names - {name for node in model.graph.node for name in node.input}
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in unread]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)

@@ -97,7 +97,8 @@ def smooth(model: ModelProto, alpha: float, dataset: Dataset, is_selected: Calla
         rows = [np.abs(_matrix(node, weights)).max(axis=1) for node in nodes]
         factors = _factors(largest[activation], np.max(rows, axis=0), alpha)
         for node in nodes:
-            _scale_weight(model, node, weights, factors, uses)
+            matrix = _matrix(node, weights) * factors[:, None]
+            _replace(model, node, 1, matrix.T if _attribute(node, "transB") else matrix, weights, uses)
         alone = uses.count(activation) == len(nodes)
         if not (alone and _scale_normalization(model, activation, weights, factors, uses)):
             _insert(model, activation, nodes, factors)
@@ -142,13 +143,6 @@ def _largest(model: ModelProto, names: Sequence[str], dataset: Dataset) -> dict[
 def _factors(activations: Floats, rows: Floats, alpha: float) -> Floats:
     factors = np.maximum(activations, LEAST) ** alpha / np.maximum(rows, LEAST) ** (1 - alpha)
     return np.where(activations > 0, factors, 1).astype(np.float32)
-
-
-def _scale_weight(
-    model: ModelProto, node: NodeProto, weights: dict[str, TensorProto], factors: Floats, uses: list[str]
-) -> None:
-    matrix = _matrix(node, weights) * factors[:, None]
-    _replace(model, node, 1, matrix.T if _attribute(node, "transB") else matrix, weights, uses)
 
 
 def _scale_normalization(

@@ -16,26 +16,26 @@ from orun.stages.params import build
 
 
 def load(root: Path, path: str, **fields: Any) -> Dataset:
-    """The dataset of `{path: ..., ...}`, as a pipeline file says it."""
+    """Load the dataset of `{path: ..., ...}` in a pipeline file."""
     return read(root, build(Source, {"path": path, **fields}))
 
 
 def refusal(root: Path, path: str, **fields: Any) -> str:
-    """The whole message with which it is refused."""
+    """Return the whole message with which a dataset is refused."""
     with pytest.raises(UsageError) as caught:
         load(root, path, **fields)
     return str(caught.value)
 
 
 def array(dataset: Dataset, name: str) -> Array:
-    """The values of an input, which are of one shape."""
+    """Return the values of an input as an array."""
     values = dataset.inputs[name]
     assert isinstance(values, np.ndarray)
     return values
 
 
 def labels(dataset: Dataset) -> list[Any]:
-    """Its labels."""
+    """Return the labels of a dataset."""
     assert dataset.labels is not None
     labels: list[Any] = dataset.labels.tolist()
     return labels

@@ -13,7 +13,7 @@ from tests.stages._data.support import array, labels, load, refusal
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Two classes: a red image of 8 x 4, and a green one that a camera held upright wrote lying down."""
+    """Two classes: a red and a green image of 8 x 4."""
     for name, colour in (("cats/red.png", (255, 0, 0)), ("dogs/green.png", (0, 255, 0))):
         path = tmp_path / "photos" / name
         path.parent.mkdir(parents=True)

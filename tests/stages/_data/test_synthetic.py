@@ -1,4 +1,4 @@
-"""Examples that are made up from a model's signature."""
+"""Made-up examples from a model's signature."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_input_without_an_axis_for_examples(tmp_path: Path) -> None:
 
 
 def test_sizes_of_the_axis_of_examples(tmp_path: Path) -> None:
-    """What checks a model tries it at several of them; an example has none, and the model has that axis."""
+    """Sizes of the batch are for comparisons; an example has no such axis."""
     model = '<ir_version: 9, opset_import: ["" : 20]> g (float[batch, 4] x) => (float[batch, 4] y) { y = Abs(x) }'
     path = artifact(tmp_path, parse(model)) / "model.onnx"
     dataset = make_examples(path, 3, {"batch": [1, 2]}, 0)

@@ -1,4 +1,4 @@
-"""Tables in files: columns become inputs and labels, and what is wrong is named by column and row."""
+"""Tables in files: columns become inputs and labels, and errors name column and row."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
-    """As pandas has it, and an imputer or boosted trees that were converted take it."""
+    """Empty cells as NaN, as in pandas, for converted imputers and boosted trees."""
     (tmp_path / "t.csv").write_text("a,b,town,none\n1,2,Ulm,\n3,,Bonn,\n")
     dataset = load(tmp_path, "t.csv", inputs={"X": ["a", "b"], "town": "town"}, missing="nan")
     np.testing.assert_array_equal(array(dataset, "X"), np.array([[1, 2], [3, np.nan]], np.float32))

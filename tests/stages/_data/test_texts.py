@@ -1,4 +1,4 @@
-"""Texts that a tokenizer of transformers reads."""
+"""Texts for a tokenizer of `transformers`."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def limits(arbitrary: Array, spread: Array) -> Limits:
 
 
 def checked(folder: Path, wrong: Array, limits: Limits) -> tuple[float, list[str]]:
-    """The largest error of a candidate that is off by so much, and the notes of the stage."""
+    """Return the largest error of a candidate with such deviations, and the notes of the stage."""
     stage = context(folder)
     agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
     error = check(stage, agreement, CASES, [[NUMBERS]], lambda _: [(NUMBERS + wrong).astype(np.float32)], limits)
@@ -258,7 +258,7 @@ shaky (float[n, 64] x) => (float[n, 64] y)
 
 
 def test_an_onnx_model_that_differs_from_itself(tmp_path: Path) -> None:
-    """Of a constant all that is left is rounding, which is then divided by its own width."""
+    """Normalizing a constant leaves only rounding errors, divided by their own spread."""
     path = artifact(tmp_path, parse(SHAKY)) / "model.onnx"
     limits = limits_of(context(tmp_path), path, ["y"], None)
     for value, least, most in ((np.full((1, 64), 0.3), 0.1, 10), (np.linspace(0, 1, 64)[None], 0, 1e-5)):

@@ -1,4 +1,4 @@
-"""Models whose weights stay on disk: light, whole again, and put together with parts of one another."""
+"""Models whose weights stay on disk: loaded, completed again, and joined with parts of one another."""
 
 from __future__ import annotations
 

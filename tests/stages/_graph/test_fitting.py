@@ -1,4 +1,4 @@
-"""Examples that are not what the model takes: told before ONNX Runtime or a quantizer meets them."""
+"""Examples that do not fit the model are refused before ONNX Runtime or a quantizer runs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def cast(source: str, result: str, to: int, name: str) -> NodeProto:
 
 
 def converted() -> list[NodeProto]:
-    """Two nodes without names of their own that stay float32, as the converter of ONNX Runtime 1.24 leaves them."""
+    """Two nameless nodes that stay float32, as the converter of ONNX Runtime 1.24 leaves them."""
     return [
         helper.make_node("Tanh", ["x"], ["a"], name="float16/0"),
         helper.make_node("Softplus", ["float16/1_input_cast_0"], ["float16/1_output_cast_0"], name="float16/1"),

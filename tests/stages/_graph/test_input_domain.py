@@ -1,4 +1,4 @@
-"""The input domain of a model: declared once, carried along, and kept to by whatever makes inputs up."""
+"""Input domain of a model: declared once, carried along, and respected by all made-up inputs."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_every_kind_keeps_it(tmp_path: Path, exported: Path, kind: str) -> None:
-    """Kinds see to it themselves: the figure of the size is that of the file."""
+    """Kinds keep the domain themselves, so that the metric `size` is that of the file."""
     lineage = tmp_path / "lineage.json"
     lineage.write_text('{"pipeline": "p", "stages": []}')
     result = run_stage(
@@ -257,7 +257,7 @@ def test_a_domain_that_no_input_is_within(tmp_path: Path, params: dict[str, Any]
 
 
 def test_inputs_of_a_stage_go_before(tmp_path: Path) -> None:
-    """The reference cannot take an index of 4, which the domain allows and the stage does not."""
+    """The domain allows an index of 4, at which the reference fails; the stage's `inputs` excludes it."""
     model = declared(InputDomain({"ids": InputValues(low=4, high=7)}))
     before = artifact(tmp_path, model)
     with pytest.raises(OrunError, match=r"^the model before it cannot run random values at "):

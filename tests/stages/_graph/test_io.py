@@ -25,7 +25,7 @@ branch (bool c) => (float y)
 
 
 def external(folder: Path, location: str) -> Path:
-    """A model in `folder` whose one weight claims to lie at `location`."""
+    """A model in `folder` with external data at `location`."""
     model = parse(ADD)
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")

@@ -1,4 +1,4 @@
-"""Attention rows that see nothing: which values of which outputs depend on them."""
+"""Values that depend on attention rows that see nothing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def numbers(batch: int = 2) -> Array:
 
 
 def causal(shown: Array, low: float) -> Array:
-    """What a decoder adds to scores: a key is seen when it is shown and not later."""
+    """Return the bias of a decoder: a query sees keys that are shown and not later."""
     seen = shown[:, None, None, :].astype(bool) & np.tril(np.ones((LENGTH, LENGTH), bool))
     return np.where(seen, 0, low).astype(np.float32)
 

@@ -40,7 +40,7 @@ def constant() -> onnx.ModelProto:
 
 @pytest.fixture
 def old() -> onnx.ModelProto:
-    """A layer of IR version 3, whose weight is an input, too."""
+    """A layer of IR version 3, whose weight is an input too."""
     model = parser.parse_model(CONSTANT)
     model.ir_version = 3
     model.opset_import[0].version = 8
@@ -70,7 +70,7 @@ def test_weights_of_old_are_no_inputs(old: onnx.ModelProto, constant: onnx.Model
 
 
 def test_a_value_that_may_be_given_stays_an_input(old: onnx.ModelProto) -> None:
-    """From IR version 4 on an input with a stored value is one that has a default."""
+    """From IR version 4 on, an input with a stored value has a default."""
     old.ir_version = 4
     assert part_weights(old) == 0
     assert [value.name for value in old.graph.input] == ["x", "w"]

@@ -1,4 +1,4 @@
-"""Sizes that ONNX Runtime's inference follows, as each admitted version of it does."""
+"""Sizes that ONNX Runtime's inference finds, the same for each supported version."""
 
 from __future__ import annotations
 

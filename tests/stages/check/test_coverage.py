@@ -1,4 +1,4 @@
-"""check/coverage on the CPU alone; tests/acceptance/test_openvino.py has a provider that leaves nodes to it."""
+"""`check/coverage` on the CPU only; tests/acceptance/test_openvino.py has a provider with fallback."""
 
 from __future__ import annotations
 

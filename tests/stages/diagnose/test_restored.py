@@ -1,4 +1,4 @@
-"""One model with parts of another: it answers as the other did where its parts are, and says what it cannot do."""
+"""One model with nodes of another: it computes as the other there, and refuses the impossible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ X = np.random.default_rng(3).standard_normal((5, 16)).astype(np.float32)
 
 @pytest.fixture(autouse=True)
 def _is_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`run_stage` looks kinds up; no pipeline file can name this one."""
+    """Register the kind for `run_stage`; no pipeline file can name it."""
     monkeypatch.setattr(registry, "BUILTIN", (*registry.BUILTIN, "diagnose/restored"))
 
 

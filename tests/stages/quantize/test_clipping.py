@@ -1,4 +1,4 @@
-"""Ranges from the distribution of values, held against the figures of the paper and against brute force."""
+"""Ranges from the distribution of values, compared with the figures of the paper and with brute force."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_figures_of_the_paper() -> None:
 
 
 def error(values: NDArray[np.float64], half: float, bits: int) -> float:
-    """Mean squared error of values around zero that are rounded to so many bits in a range."""
+    """Return the mean squared error of values that are rounded to so many bits in a range."""
     step = 2 * half / (2**bits - 1)
     rounded = np.round(np.clip(values, -half, half) / step) * step
     return float(((values - rounded) ** 2).mean())

@@ -72,7 +72,7 @@ def test_a_model_against_itself_has_no_noise(tmp_path: Path) -> None:
 
 
 def test_noise_that_is_planted_is_found_to_the_digit(tmp_path: Path) -> None:
-    """A weight that is 1.1 times as large: noise of 1 % of the signal, 20 dB, and none arises after it."""
+    """A weight 1.1 times as large makes noise of 1 % of the signal, 20 dB; no noise arises after it."""
     before, changed = layers(), layers()
     weight = next(tensor for tensor in changed.graph.initializer if tensor.name == "w2")
     larger = numpy_helper.to_array(weight) * np.float32(1.1)

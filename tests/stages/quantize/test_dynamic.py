@@ -40,7 +40,7 @@ def matmul(folder: Path) -> Path:
 
 
 def column_errors(result: StageRun, before: Path) -> list[float]:
-    """Largest relative error in each column of the output, on one input."""
+    """Return the largest relative error in each column of the output, on one input."""
     x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
     right, values = (
         onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
@@ -169,7 +169,7 @@ attention (float[1, 2, s, 4] x) => (float[1, 2, s, 4] y)
 
 
 def test_the_standards_own_attention_is_left_as_it_is(tmp_path: Path) -> None:
-    """ONNX Runtime's quantizer takes it for its own of the same name, and leaves a model that does not load."""
+    """ONNX Runtime's quantizer takes it for its own operator of this name, and the result does not load."""
     result = quantize(tmp_path, artifact(tmp_path, parse(STANDARD_ATTENTION)))
     assert result.value("quantized") == 1
     assert {"MatMulInteger", "Attention"} <= set(operators(result))

@@ -70,7 +70,7 @@ def test_where_the_processor_cuts_sums_off_the_model_is_compared_in_float(tmp_pa
 
 
 def test_activations_of_16_bits(tmp_path: Path) -> None:
-    """They keep their type; ONNX Runtime has no such products for the CPU and runs them in float."""
+    """Such weights keep their type; ONNX Runtime has no such products for the CPU and runs them in float."""
     text = FAKE_QUANTIZED.replace('"" : 20', '"" : 21').replace("version: 9", "version: 10")
     for narrow, wide in (("uint8 in_zero = {128}", "uint16 in_zero = {32768}"), ("{0.02}", "{0.0001}")):
         assert narrow in text
@@ -84,7 +84,7 @@ def test_activations_of_16_bits(tmp_path: Path) -> None:
 
 
 def test_an_output_that_is_not_rounded_may_be_off_by_parts_of_its_range(tmp_path: Path) -> None:
-    """It has no steps of its own; what comes before it is in integers, of which some are a step off."""
+    """The output is not rounded, but the integers before it may be a step off."""
     text = FAKE_QUANTIZED.replace("[second] v = Gemm", "[second] y = Gemm")
     text = "".join(line for line in text.splitlines(keepends=True) if "v_integers" not in line)
     result = quantize(tmp_path, text, steps=4.0)
@@ -149,13 +149,13 @@ def test_no_weight_is_quantized(tmp_path: Path) -> None:
 @exact_sums
 @pytest.mark.parametrize("steps", [0.0, 0.5])
 def test_integers_too_far_off(tmp_path: Path, steps: float) -> None:
-    """Integers are rounded once where fake quantization rounds twice: some values are a step off."""
+    """Integers are rounded once and fake quantization twice, so some values are a step off."""
     with pytest.raises(StageFailed, match="the integer model disagrees with the fake quantization in output 'y'"):
         quantize(tmp_path, FAKE_QUANTIZED, steps=steps)
 
 
 def test_integers_that_are_not_those_of_the_fake_quantization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A weight that is one step off: far less than what integers may be off, and no rounding of float32."""
+    """A weight one step off is within the tolerance of integers, but not within rounding of float32."""
     from orun.stages.quantize import _grids
 
     def shifted(model: onnx.ModelProto) -> list[str]:
@@ -171,7 +171,7 @@ def test_integers_that_are_not_those_of_the_fake_quantization(tmp_path: Path, mo
 
 
 def test_a_weight_that_is_not_rounded_stays_float(tmp_path: Path) -> None:
-    """ONNX Runtime would store it rounded, as training did not; what a session does with it is its own affair."""
+    """ONNX Runtime's optimizer would round it, which training did not."""
     model = parser.parse_model(FAKE_QUANTIZED.replace("(again_rounded, w_rounded)", "(again_rounded, other)"))
     other = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
     model.graph.initializer.append(numpy_helper.from_array(other, "other"))
@@ -182,7 +182,7 @@ def test_a_weight_that_is_not_rounded_stays_float(tmp_path: Path) -> None:
 
 
 def test_names_that_the_model_has_already(tmp_path: Path) -> None:
-    """Here `w` is stored rounded, beside its own integers; what is made of it is called otherwise."""
+    """`w` is stored rounded next to tensors with the names of its integers; new names are unique."""
     result = quantize(tmp_path, FAKE_QUANTIZED.replace("(again_rounded, w_rounded)", "(again_rounded, w)"))
     names = [tensor.name for tensor in onnx.load(result.model).graph.initializer]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""A network that TensorFlow trained with rounding, from Keras to integers; and weights that were stored rounded."""
+"""TensorFlow's quantization-aware training, from Keras to integers, and weights that were stored rounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's own ways to train with rounding, from the trained module to integers."""
+"""PyTorch's quantization-aware training, from the trained module to integers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def operators(result: StageRun) -> Counter[str]:
 
 
 def noise(path: Path, before: Path, feed: dict[str, np.ndarray[Any, Any]]) -> float:
-    """Root mean square of the error, as a part of that of the output; in float where integers are cut off."""
+    """Return the RMS error relative to the output; measured in float on processors that saturate integer sums."""
     options = onnxruntime.SessionOptions()
     if processor.saturates():
         options.add_session_config_entry("session.disable_quant_qdq", "1")
@@ -96,7 +96,7 @@ def scales(path: Path) -> dict[str, float]:
 
 
 def test_ranges_of_the_distribution_of_values(tmp_path: Path) -> None:
-    """Of Laplacian values 6.998 standard deviations on both sides are kept; 8 bits have 255 steps, 16 more of both."""
+    """For Laplacian values and 8 bits, 6.998 standard deviations on both sides are kept; 16 bits keep more."""
     rows = np.random.default_rng(0).laplace(0, 2, (4096, 4)).astype(np.float32)
     rows[7, 1] = 60  # which `minmax` would keep
     np.save(tmp_path / "rows.npy", rows)
@@ -199,7 +199,7 @@ SCORED = {"x": np.random.default_rng(0).uniform(-1, 0.4, (5, 4)).astype(np.float
     "hidden", ["Log (none)", *(f"Constant <value = float {{{low}}}> ()" for low in ("-3.4e38", "-1e9", "-10000.0"))]
 )
 def test_nodes_that_masks_pass_through_stay_in_float(tmp_path: Path, form: str, hidden: str) -> None:
-    """A range that holds the number that hides would leave one value for all scores."""
+    """A range with the mask's number would leave one value for all scores."""
     added = "bias = Where (shown, none, away)  hidden = Add (scores, bias)"
     text = MASKED.replace("hidden = Where (shown, scores, away)", added).replace("Log (none)", hidden)
     before = artifact(tmp_path, parse(text))
@@ -227,7 +227,7 @@ def test_other_low_values_are_quantized(tmp_path: Path) -> None:
 
 
 def test_infinite_values_that_meet_weights_are_refused(tmp_path: Path) -> None:
-    """Something is wrong with the data or the model: no mask goes there."""
+    """An infinite value without a mask is an error of the data or the model."""
     text = MASKED.replace("y = Softmax (hidden)", "y = MatMul (hidden, w)")
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, artifact(tmp_path, parse(text)), "rows")
@@ -260,7 +260,7 @@ def test_attention_of_transformers(tmp_path: Path, family: str) -> None:
 
 
 def test_examples_of_a_model_whose_batch_is_fixed(tmp_path: Path) -> None:
-    """They bring the axis of the batch along, as for `inputs`."""
+    """Examples may have the axis of the batch, as for `inputs`."""
     before = artifact(tmp_path, parse(WEIGHTED.replace("[n, ", "[2, ")))
     rows = np.random.default_rng(0).standard_normal((5, 2, 4)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", x=rows)
@@ -291,7 +291,7 @@ def ragged():
 
 
 def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
-    """ONNX Runtime makes ranges of the others, or of none, and says nothing."""
+    """ONNX Runtime takes ranges from the other values, or none at all, without a message."""
     (tmp_path / "data.py").write_text(GAPS, encoding="utf-8")
 
     def run(model: str, dataset: str, kind: str = "quantize/static", **params: str) -> StageRun:
@@ -425,7 +425,7 @@ def test_a_smoothed_model_whose_weights_are_external(tmp_path: Path, monkeypatch
 
 
 def rounded(result: StageRun) -> tuple[set[str], set[str]]:
-    """The values that are rounded, and the weights that are stored as integers."""
+    """Return the rounded values, and the weights that are stored as integers."""
     graph = onnx.load(result.model).graph
     values = {node.input[0].removesuffix("_QuantizeLinear_Input") for node in graph.node if node.op_type[0] == "Q"}
     return values, {
@@ -484,7 +484,7 @@ def test_tensors_that_are_not_there_and_operators_without_pairs(tmp_path: Path) 
 
 
 def unfused(path: Path, feed: dict[str, np.ndarray[Any, Any]], level: str = "ENABLE_BASIC") -> np.ndarray[Any, Any]:
-    """An answer where ONNX Runtime makes no QLinear operators; of several orders of fusion."""
+    """Run a model without QLinear operators of ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
     options.add_session_config_entry("session.disable_quant_qdq", "1")
@@ -523,7 +523,7 @@ def in_float8(folder: Path, model: Path, **params: Any) -> StageRun:
 @pytest.mark.parametrize("method", ["minmax", "percentile"])
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_8_bit_floats(tmp_path: Path, relus: Path, method: str, *, per_channel: bool) -> None:
-    """A Relu before what is rounded counts at every level: ONNX Runtime's own way to these floats loses it."""
+    """A Relu before a rounded value stays at every level; ONNX Runtime's own method loses it."""
     result = in_float8(tmp_path, relus, method=method, per_channel=per_channel)
     stored = {tensor.name: tensor for tensor in onnx.load(result.model).graph.initializer}
     kinds = Counter(tensor.data_type for name, tensor in stored.items() if name.endswith(("_quantized", "_zero_point")))

@@ -58,7 +58,7 @@ layers (float[n, 64] x) => (float[n, 64] y)
 
 
 def layers() -> onnx.ModelProto:
-    """Four layers; a few columns of the third are so large that one scale cannot serve them and the others."""
+    """Four layers; a few columns of the third are too large to share a scale with the rest."""
     model = onnx.parser.parse_model(LAYERS)
     random = np.random.default_rng(0)
     weights = {f"w{number}": random.standard_normal((64, 64)).astype(np.float32) / 8 for number in range(1, 5)}
@@ -120,7 +120,7 @@ def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
 
 
 def test_the_finalist_that_is_fastest_undisturbed_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever their times in the search were, which are of different minutes."""
+    """Times of the search are of different minutes and do not count."""
     monkeypatch.setattr(Judge, "time", lambda *_: 0.5)
     monkeypatch.setattr(Judge, "undisturbed", lambda *_: [0.9, 0.7, 0.8, 1.0])
     run = tune(tmp_path, at_least=-100.0, objective="latency", trials=3)
@@ -207,7 +207,7 @@ def test_searches_that_nobody_goes_on_with_are_forgotten(cache: Path) -> None:
 
 
 class Trials:
-    """Counts the models that are judged on a few examples, and breaks off when there were enough."""
+    """Count the models that are judged on a few examples, and interrupt the search after some."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.most = 0, math.inf
@@ -222,7 +222,7 @@ class Trials:
         monkeypatch.setattr(Judge, "accuracy", accuracy)
 
     def of(self, folder: Path, most: float = math.inf) -> int:
-        """How many one more search judges."""
+        """Return how many models a further search judges."""
         self.count, self.most = 0, most
         with contextlib.suppress(KeyboardInterrupt):
             tune(folder, key="one", at_least=1.0, trials=1, dataset="files.py:examples")
@@ -232,7 +232,7 @@ class Trials:
 def test_a_search_that_was_broken_off_goes_on_unless_its_examples_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The function reads a file that no parameter names: the key does not know of it before the stage has ended."""
+    """The function reads an undeclared file, which is not in the key before the stage has ended."""
     seed, trials = tmp_path / "seed.txt", Trials(monkeypatch)
     (tmp_path / "files.py").write_text(DATA.replace("rng(3)", f"rng(int(np.loadtxt({str(seed)!r})))"))
     seed.write_text("3")
@@ -260,7 +260,7 @@ def test_where_a_model_can_run() -> None:
 
 
 def test_single_recipes() -> None:
-    """On OpenVINO, too, with fused operators and with integers beside each precision of what stays in float."""
+    """OpenVINO gets fused operators and integers too, in each precision of the float part."""
     candidates = list_recipes(
         ["openvino f32", "openvino bf16", "cpu"], {"MatMul", "Add"}, calibrated=True, fusable=True
     )

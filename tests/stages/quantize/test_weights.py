@@ -31,7 +31,7 @@ def operators(result: StageRun) -> Counter[str]:
 
 @pytest.fixture
 def product(tmp_path: Path) -> Path:
-    """One product with a weight of 256 by 64 that is normally distributed."""
+    """One product with a normally distributed weight of 256 by 64."""
     return artifact(tmp_path, matmul(21))
 
 
@@ -139,7 +139,7 @@ mixed (double[n, 64] x) => (float[n, 64] y) { h = MatMul (x, v)  narrow = Cast <
 @pytest.mark.parametrize("algorithm", ["rtn", "gptq"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_product_by_the_table_of_words(tmp_path: Path, algorithm: str, alone: bool) -> None:
-    """A model that stores it once turns it where it is used; the rest reads it as it was, if anything does."""
+    """A tied weight is stored transposed for the product; other nodes read it as it was."""
     model = parser.parse_model(TIED)
     table = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     model.graph.initializer.append(numpy_helper.from_array(table, "table"))
@@ -154,7 +154,7 @@ def test_a_product_by_the_table_of_words(tmp_path: Path, algorithm: str, alone: 
 
 @pytest.mark.parametrize("algorithm", ["rtn", "hqq", "k_quant", "gptq"])
 def test_products_in_float64_stay(tmp_path: Path, algorithm: str) -> None:
-    """MatMulNBits has no such type; a name is not what tells them."""
+    """MatMulNBits has no float64; the products here have no names."""
     model = parser.parse_model(DOUBLE)
     for name, kind in (("v", np.float64), ("w", np.float32)):
         values = np.random.default_rng(0).standard_normal((64, 64)).astype(kind)
@@ -173,7 +173,7 @@ def test_products_in_float64_stay(tmp_path: Path, algorithm: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"symmetric": True}, {"block_size": 256}, {"bits": 8}])
 def test_gptq_makes_up_for_its_errors(tmp_path: Path, options: dict[str, Any]) -> None:
-    """On inputs whose channels go together, products are nearer than with weights that are rounded each alone."""
+    """On inputs with correlated channels, GPTQ is more accurate than rounding to the nearest."""
     before = artifact(tmp_path, matmul(21))
     random = np.random.default_rng(3)
     mix = random.standard_normal((256, 256)) * np.exp(-np.arange(256) / 40)[:, None]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
-from orun.stages.contract import MODEL
 from orun.stages.quantize._tuning.build import RefusedError, Workshop
 from orun.stages.quantize._tuning.harm import Group, rank
 from orun.stages.quantize._tuning.judge import Judge
@@ -106,7 +105,8 @@ class Search:
         return trial
 
     def _judged(self, wanted: Settings) -> Trial:
-        kept = self._kept(wanted)
+        groups = self._ranked(wanted.fused)[: wanted.kept] if wanted.kept else []
+        kept = tuple(name for group in groups for name in group.nodes)
         try:
             model = self.workshop.model(wanted, kept)
             accuracy = self.judge.accuracy(model, self.places[wanted.place])
@@ -116,12 +116,8 @@ class Search:
             if wanted == make_settings("float"):  # nothing works if the original model does not
                 raise
             return Trial(wanted, math.nan, math.nan, 0, str(error).partition("\n")[0] or type(error).__name__, kept)
-        return Trial(wanted, accuracy, spent, _size(model), kept=kept)
-
-    def _kept(self, wanted: Settings) -> tuple[str, ...]:
-        if not wanted.kept:
-            return ()
-        return tuple(name for group in self._ranked(wanted.fused)[: wanted.kept] for name in group.nodes)
+        size = sum(path.stat().st_size for path in model.parent.rglob("*") if path.is_file())
+        return Trial(wanted, accuracy, spent, size, kept=kept)
 
     def _ranked(self, fused: bool) -> list[Group]:
         """Return the groups of the model, or of the fused model, the most harmful first."""
@@ -259,10 +255,3 @@ def find_front(trials: Sequence[Trial], judge: Judge, cost: Callable[[Trial], fl
         if not result or judge.goal.better(trial.accuracy, result[-1].accuracy):
             result.append(trial)
     return result
-
-
-def _size(model: Path) -> int:
-    folder = model.parent
-    if model.name != MODEL:
-        raise ValueError(f"{model} is no artifact")
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
