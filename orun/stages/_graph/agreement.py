@@ -178,8 +178,7 @@ def check(
             leniency.add(case, name, reference, value, limit)
             largest = max(largest, error)
     leniency.require_compared(context)
-    for note in leniency.notes():
-        context.note(note)
+    context.notes.extend(leniency.notes())
     text = "compared %s with %s on %d inputs: largest error %.3g"
     context.log.info(text, agreement.candidate, agreement.reference, len(tries), largest)
     return Metric(largest, better="lower")
@@ -287,14 +286,14 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
     from orun.stages.datasets import load_dataset, title
     from orun.stages.name_checks import require_known, require_made_up
 
+    names = input_names(model)
     if trial.inputs is None or isinstance(trial.inputs, dict):
         over = trial.inputs or {}
-        require_known("inputs", over, input_names(model))
+        require_known("inputs", over, names)
         inputs = inputs_of(model, declared(over))
         return tuple(make_cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)
-    names = input_names(model)
     dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
     return tuple(
         Case(f"example {number} of {title(trial.inputs)}", {}, take_example(dataset.inputs, number, ranks))
