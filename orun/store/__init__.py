@@ -1,4 +1,4 @@
-"""The store: objects by content, actions by key, checkouts, runs and locks. The file system is the truth."""
+"""Store of results: objects by content, actions by key, checkouts, runs and locks. The file system is the truth."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # a run with nothing to do needs a few functions of it, not all
+def __getattr__(name: str) -> Any:  # a run with nothing to do imports a few of these
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(home), name)

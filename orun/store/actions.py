@@ -1,4 +1,4 @@
-"""Actions by key: `actions/ab/<key>/<variant>.json`, one checksummed record a set of implicit dependencies."""
+"""Actions by key: `actions/ab/<key>/<variant>.json`, one checksummed record for each set of implicit dependencies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SUFFIX = ".json"
 
 
 class Actions:
-    """The records of a store, and for each stage which was its last."""
+    """Action records of a store, and a pointer to the last record of each stage."""
 
     def __init__(self, root: Path, session: Session, quarantine: Quarantine, flushing: Flushing | None = None) -> None:
         self._flushing = flushing or Flushing()
@@ -36,19 +36,19 @@ class Actions:
         self._read_before: dict[str, tuple[Signature, Action | None]] = {}
 
     def find(self, key: str) -> tuple[Action, ...]:
-        """All records under a key, the newest first; a damaged one is put away and does not count."""
+        """Return all records of a key, the newest first. Damaged ones are moved to quarantine."""
         folder = self._folder(key)
         try:
             names = os.listdir(folder)
         except FileNotFoundError:
             return ()
-        found = [self._read(key, f"{folder}/{name}") for name in names]
-        return tuple(sorted(filter(None, found), key=lambda action: action.started_at, reverse=True))
+        actions = [self._read(key, f"{folder}/{name}") for name in names]
+        return tuple(sorted(filter(None, actions), key=lambda action: action.started_at, reverse=True))
 
     def put(self, action: Action) -> None:
-        """Store a record; it takes the place of one with the same discovered inputs.
+        """Store a record in place of one with the same implicit dependencies.
 
-        It is there for good when this returns, or the block `together`.
+        It is on the disk when this returns, or at the end of a block `together`.
         """
         path, at_once = self.path(action), self._flushing.at_once
         changed = self._write(path, serialization.encode(action), sync=at_once)
@@ -57,47 +57,47 @@ class Actions:
             self._flushing.folders(changed)
 
     def latest(self, pipeline: str, stage: str) -> Action | None:
-        """The record that was last named for a stage, or None when there is none any more."""
-        pointer = self._pointed(self.pointer(pipeline, stage))
+        """Return the last record of a stage, or None if it is unknown or gone."""
+        pointer = self._read_pointer(self.pointer(pipeline, stage))
         return self._read(pointer["key"], self._record(pointer)) if pointer else None
 
     def set_latest(self, pipeline: str, stage: str, action: Action) -> None:
-        """Name the last record of a stage; nothing is written when it is named already."""
+        """Note the last record of a stage. Writes nothing if it is noted already."""
         path = self.pointer(pipeline, stage)
         pointer = {"key": action.key, "variant": _variant(action), "pipeline": pipeline, "stage": stage}
-        if self._pointed(path) != pointer:
-            self._write(path, pointer, sync=False)  # it can be lost: it only serves people
+        if self._read_pointer(path) != pointer:
+            self._write(path, pointer, sync=False)  # may be lost: no result depends on it
 
     def all(self) -> Iterator[tuple[str, Signature, Action]]:
-        """Path and signature of every record that is whole; damaged ones are put away."""
+        """Yield path, signature and content of every record. Damaged ones are moved to quarantine."""
         for path in _json_files(f"{self._root}/actions", 2):
             action = self._read(os.path.basename(os.path.dirname(path)), path)
             if action:
                 yield path, self._read_before[path][0], action
 
     def pointers(self) -> Iterator[tuple[str, str, str]]:
-        """Pipeline, stage and path of the record of every pointer that is whole; damaged ones are put away."""
+        """Yield pipeline, stage and path of the record of every pointer. Damaged ones are moved to quarantine."""
         for path in _json_files(f"{self._root}/latest", 1):
-            if pointer := self._pointed(path):
+            if pointer := self._read_pointer(path):
                 yield pointer["pipeline"], pointer["stage"], self._record(pointer)
 
     def remove(self, path: str, signature: Signature) -> None:
-        """Remove a record unless it was written anew since it had that signature."""
+        """Remove a record unless it was replaced since it had that signature."""
         if signature_of(os.stat(path)) == signature:
             os.unlink(path)
-            with contextlib.suppress(OSError):  # there are others under its key
+            with contextlib.suppress(OSError):  # the key has further records
                 os.rmdir(os.path.dirname(path))
 
     def remove_pointer(self, pipeline: str, stage: str) -> None:
-        """Forget which record was the last of a stage."""
+        """Remove the pointer to the last record of a stage."""
         os.unlink(self.pointer(pipeline, stage))
 
     def path(self, action: Action) -> str:
-        """Where a record is."""
+        """Return the path of a record."""
         return f"{self._folder(action.key)}/{_variant(action)}{_SUFFIX}"
 
     def pointer(self, pipeline: str, stage: str) -> str:
-        """Where it is named which record was the last of a stage."""
+        """Return the path of the pointer to the last record of a stage."""
         return f"{self._root}/latest/{safe_name(pipeline)}/{safe_name(stage)}{_SUFFIX}"
 
     def _folder(self, key: str) -> str:
@@ -106,8 +106,8 @@ class Actions:
     def _record(self, pointer: dict[str, str]) -> str:
         return f"{self._folder(pointer['key'])}/{pointer['variant']}{_SUFFIX}"
 
-    def _pointed(self, path: str) -> dict[str, str] | None:
-        pointer = self._unsealed(path, f"the pointer {path.removeprefix(self._root + '/')}")
+    def _read_pointer(self, path: str) -> dict[str, str] | None:
+        pointer = self._load(path, f"the pointer {path.removeprefix(self._root + '/')}")
         return pointer if isinstance(pointer, dict) else None
 
     def _write(self, path: str, record: object, *, sync: bool) -> list[str]:
@@ -120,40 +120,40 @@ class Actions:
             return None
         before = self._read_before.get(path)
         if before is None or before[0] != signature:
-            record = self._unsealed(path, f"a record of key {key}")
-            before = signature, None if record is None else _action(record)
+            record = self._load(path, f"a record of key {key}")
+            before = signature, None if record is None else _decode(record)
             self._read_before[path] = before
         action = before[1]
         return action if action and action.key == key else None
 
-    def _unsealed(self, path: str, what: str) -> Any:
-        """The content of a sealed file, or None when it is not there or was damaged and is in quarantine now."""
+    def _load(self, path: str, noun: str) -> Any:
+        """Return the content of a checksummed file; None if it is missing, or damaged and now in quarantine."""
         try:
-            with _opened(path, mend=not self._session.read_only) as file:
+            with _open(path, repair=not self._session.read_only) as file:
                 content, status = file.readall(), os.fstat(file.fileno())
             return decode_checksummed(content)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError:
-            self._quarantine.move(path, f"{what} was damaged", name=os.path.basename(path), seen=status)
+            self._quarantine.move(path, f"{noun} was damaged", name=os.path.basename(path), seen=status)
             return None
 
 
-def _opened(path: str, *, mend: bool) -> FileIO:
-    """Open a file to be read; one of this user's, from which somebody has taken the right to, gets it back."""
+def _open(path: str, *, repair: bool) -> FileIO:
+    """Open a file for reading; make it readable first if its mode was changed."""
     require_regular(path)
     try:
         return open(path, "rb", buffering=0)
     except PermissionError:
-        if not mend:
+        if not repair:
             raise
-        with contextlib.suppress(OSError):  # it is another's
+        with contextlib.suppress(OSError):  # another user's
             os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRUSR)
         return open(path, "rb", buffering=0)
 
 
 def _json_files(folder: str, depth: int) -> Iterator[str]:
-    """All records in the folders that are `depth` levels down."""
+    """Yield all records in the folders that are `depth` levels down."""
     for name in sorted(os.listdir(folder)):
         path = f"{folder}/{name}"
         if depth and os.path.isdir(path):
@@ -162,13 +162,13 @@ def _json_files(folder: str, depth: int) -> Iterator[str]:
             yield path
 
 
-def _action(record: Any) -> Action | None:
+def _decode(record: Any) -> Action | None:
     try:
         return serialization.decode(Action, record)
     except ValueError:
-        return None  # its seal is whole, so another version of orun wrote it: of no use to this one
+        return None  # its digest fits: another version of orun wrote it
 
 
 def _variant(action: Action) -> str:
-    """The file name of a record among those of its key: what was discovered, by content."""
+    """Return the file name of a record among those of its key: the digest of its implicit dependencies."""
     return digest_bytes(canonical(serialization.encode(action.discovered)))

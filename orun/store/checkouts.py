@@ -1,4 +1,4 @@
-"""`out/<pipeline>/<stage>/`: the artifacts as people open them, always exactly what the store holds."""
+"""Output checkouts `out/<pipeline>/<stage>/`: the artifacts as people open them, always equal to the stored ones."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class Checkouts:
         self._quarantine = quarantine
 
     def restore(self, tree: Tree, pipeline: str, stage: str) -> tuple[Path, bool]:
-        """Make the checkout of a stage be this tree; the bool says whether it was not.
+        """Make the checkout of a stage equal to a tree; return its path and whether it had to be changed.
 
-        The old folder makes way for the new one as a whole. What is not of the stored result goes to quarantine.
+        The folder is replaced as a whole. Files that are not part of a stored result are moved to quarantine.
         """
         target = self.path(pipeline, stage)
         if self.holds(target, tree):
             return Path(target), False
-        self._objects.lease(tree.objects)  # before the lock: this may wait for a collection, which may want the lock
+        self._objects.lease(tree.objects)  # before the lock: garbage collection, which it may wait for, takes the lock
         with self._locked(pipeline, stage):
-            if self.holds(target, tree):  # another process was quicker
+            if self.holds(target, tree):  # another process has done it
                 return Path(target), False
             self._replace(target, tree, f"out/{pipeline}/{stage}")
         return Path(target), True
 
     def withdraw(self, tree: Tree, pipeline: str, stage: str) -> bool:
-        """Remove the checkout of a stage if it is this tree; whether it was."""
+        """Remove the checkout of a stage if it is equal to a tree; return whether it was."""
         target = self.path(pipeline, stage)
         if not self.holds(target, tree):
             return False
@@ -67,17 +67,17 @@ class Checkouts:
         return held
 
     def names(self, pipeline: str) -> frozenset[str]:
-        """The folders of a pipeline's stages, by the names that they have."""
-        with suppress(FileNotFoundError), os.scandir(f"{self._root}/out/{safe_name(pipeline)}") as found:
-            return frozenset(item.name for item in found if item.is_dir(follow_symlinks=False))
+        """Return the names of the checkouts of a pipeline."""
+        with suppress(FileNotFoundError), os.scandir(f"{self._root}/out/{safe_name(pipeline)}") as entries:
+            return frozenset(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         return frozenset()
 
     def path(self, pipeline: str, stage: str) -> str:
-        """Where the checkout of a stage is."""
+        """Return the path of the checkout of a stage."""
         return f"{self._root}/out/{safe_name(pipeline)}/{safe_name(stage)}"
 
     def holds(self, target: str, tree: Tree) -> bool:
-        """Whether a folder holds the files of a tree and nothing else."""
+        """Return whether a folder holds the files of a tree and nothing else."""
         expected = {entry.path: entry for entry in tree.entries}
         folders = {parent for path in expected for parent in parents(path)}
         pending = [""]
@@ -86,8 +86,8 @@ class Checkouts:
                 return False
             while pending:
                 prefix = pending.pop()
-                with os.scandir(f"{target}/{prefix}") as found:
-                    for item in found:
+                with os.scandir(f"{target}/{prefix}") as items:
+                    for item in items:
                         name = prefix + item.name
                         if item.is_dir(follow_symlinks=False) and name in folders:
                             pending.append(f"{name}/")
@@ -98,7 +98,7 @@ class Checkouts:
         return not expected
 
     def _holds(self, path: str, entry: Entry) -> bool:
-        """Whether a file has the content of an entry; its mode is put right."""
+        """Return whether a file has the content of an entry; correct its mode."""
         status = os.lstat(path)
         mode = EXECUTABLE if entry.executable else READ_ONLY
         if not stat.S_ISREG(status.st_mode):
@@ -125,39 +125,39 @@ class Checkouts:
         self._materializer.materialize(tree, fresh, folder_mode=0o755, lasting=True)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         expected = {entry.path for entry in tree.entries}
-        ours = self._put_away(target, name, expected)
+        stored = self._quarantine_foreign(target, name, expected)
         if os.path.lexists(target):
             move_folder(target, old)
         os.rename(fresh, target)
-        self._put_away(old, name, expected, ours)  # what came meanwhile
+        self._quarantine_foreign(old, name, expected, stored)  # files that were added meanwhile
         self._materializer.discard(old)
 
-    def _put_away(
+    def _quarantine_foreign(
         self, folder: str, name: str, expected: Collection[str], known: Collection[Signature] = ()
     ) -> set[Signature]:
-        """Put what is not ours below a folder, or in its place, into quarantine; OSError when it cannot go there.
+        """Move files below a folder that are not in the store to quarantine; OSError if that is impossible.
 
-        Who changed a file is not known: it was edited, or the object that it shares its blocks with was damaged.
+        A file may have been edited, or the object that shares its blocks was damaged: that is not known.
 
         Returns:
-            The signatures of what is ours, which need not be looked at again.
+            The signatures of the files that are in the store, for the next call.
         """
-        ours = set(known)
+        stored = set(known)
         for path in _files(folder):
-            with suppress(FileNotFoundError):  # whoever made it has removed it
+            with suppress(FileNotFoundError):  # another process has removed it
                 signature = signature_of(os.lstat(path))
-                if signature in ours or self._is_ours(path):
-                    ours.add(signature)
+                if signature in stored or self._is_stored(path):
+                    stored.add(signature)
                 else:
                     below = path[len(folder) + 1 :]
-                    what = "no longer matches" if below in expected or not below else "is not part of"
+                    verb = "no longer matches" if below in expected or not below else "is not part of"
                     full = f"{name}/{below}" if below else name
                     make_writable(os.path.dirname(path))
-                    self._quarantine.save(path, f"{full} {what} its stored result", name=full)
-        return ours
+                    self._quarantine.save(path, f"{full} {verb} its stored result", name=full)
+        return stored
 
-    def _is_ours(self, path: str) -> bool:
-        """Whether a file that is to be removed is as it was placed, or in the store anyway."""
+    def _is_stored(self, path: str) -> bool:
+        """Return whether the content of a file is in the store."""
         status = os.lstat(path)
         if self._index.get(signature_of(status)) is not None:
             return True
@@ -165,7 +165,7 @@ class Checkouts:
 
 
 def _files(path: str) -> list[str]:
-    """Everything at or below a path that is no folder."""
+    """Return everything at or below a path that is not a folder."""
     if os.path.islink(path) or not os.path.isdir(path):
         return [path] if os.path.lexists(path) else []
     return [

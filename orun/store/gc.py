@@ -1,8 +1,8 @@
-"""Removing what nobody needs any more, beside any number of running processes.
+"""Garbage collection, safe beside any number of running processes.
 
-Kept is what named roots reach: the last runs of each pipeline, pins, what the caller names (accepted baselines,
-releases), what running processes rely on; and then the most recently used up to a size and an age. The folders of runs
-go by the same roots, see `old_runs`.
+It keeps what the roots reach: the last runs of each pipeline, pins, artifacts that the caller names (accepted
+baselines, releases), and what running processes rely on. Of the rest it keeps the most recently used, up to a size and
+an age. For the folders of runs see `old_runs`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from orun.store.pins import pins
 from orun.store.session_directory import live_leases
 from orun.store.store import Store
 
-_WEEK = 7 * 86400.0  # seconds that what was put away is left to be looked at, and notes of runs to be of use
+_WEEK = 7 * 86400.0  # seconds for which files stay in quarantine, and unused notes of runs
 
 
 @dataclass(frozen=True)
 class Keep:
-    """What a collection keeps besides pins and what running processes rely on.
+    """Rules of a collection, besides pins and what running processes rely on.
 
     Attributes:
-        runs: of each pipeline, so many last runs with their artifacts.
-        trees: digests of further artifacts.
-        named_runs: ids of further runs whose folders stay.
-        size: then the most recently used others, until all that is kept has so many bytes; None for any size if `age`
-            is set, else for no others.
-        age: only those others that were used in the last so many seconds; None for any age if `size` is set. The
-            folders of runs that began in that time stay, too.
+        runs: number of last runs of each pipeline that are kept with their artifacts.
+        trees: digests of further artifacts to keep.
+        named_runs: ids of further runs whose folders are kept.
+        size: bytes up to which the most recently used other artifacts are kept; None for no limit if `age` is set,
+            otherwise none of them is kept.
+        age: seconds since their last use up to which other artifacts are kept; None for no limit if `size` is set.
+            Folders of runs that began in that time are kept too.
     """
 
     runs: int = 10
@@ -48,7 +48,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Removed:
-    """An artifact that goes: where it was made, its bytes, and when (seconds since the epoch) it was last used."""
+    """A removed artifact: where it was made, its bytes, and its last use (seconds since the epoch)."""
 
     tree: str
     pipeline: str
@@ -59,15 +59,15 @@ class Removed:
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection does, or would do.
+    """Result of a collection, or of a dry run.
 
     Attributes:
-        removed: artifacts with a record, the least recently used first.
-        objects: how many objects go, those of no artifact included.
+        removed: removed artifacts with a record, the least recently used first.
+        objects: number of removed objects, with those of no artifact.
         size: their bytes.
-        kept_objects: how many stay.
+        kept_objects: number of objects that stay.
         kept_size: their bytes.
-        runs: the runs whose folders go, the oldest first.
+        runs: runs whose folders are removed, the oldest first.
     """
 
     removed: tuple[Removed, ...]
@@ -79,13 +79,13 @@ class Collected:
 
 
 def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
-    """Remove what is not to be kept; with `dry_run` only say what that would be.
+    """Remove what the rules do not keep; with `dry_run` only report it.
 
-    A process that needs something of it meanwhile waits for the end and then makes it again. Another collection is
-    waited for.
+    A process that needs something of it meanwhile waits for the end and then makes it again. Waits for another
+    collection.
 
     Raises:
-        StoreError: when the store cannot be written, or a pin was damaged.
+        StoreError: if the store cannot be written, or a pin was damaged.
     """
     with (
         Store.open(store.root) as own,
@@ -121,38 +121,38 @@ class _Choice:
     sizes: Mapping[str, int]
 
     def sparing(self, leased: set[str]) -> _Choice:
-        """The same without what running processes rely on."""
+        """Return the choice without what running processes rely on."""
         return replace(self, trees=self.trees - leased, candidates=self.candidates - leased, runs=self.runs - leased)
 
 
 def _choose(store: Store, keep: Keep) -> _Choice:
-    found = read_inventory(store)
+    inventory = read_inventory(store)
     sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
-    used = found.last_used()
+    used = inventory.last_used()
     roots = {pin.tree for pin in pins(store)} | set(keep.trees)
-    runs = old_runs(found, keep.runs, keep.age, roots, keep.named_runs)
-    kept = roots.union(*(run.trees for run in found.last_runs(keep.runs)))
-    needed = {digest for tree in kept for digest in found.objects_of(tree)}
+    runs = old_runs(inventory, keep.runs, keep.age, roots, keep.named_runs)
+    kept = roots.union(*(run.trees for run in inventory.last_runs(keep.runs)))
+    needed = {digest for tree in kept for digest in inventory.objects_of(tree)}
     total = sum(sizes.get(digest, 0) for digest in needed)
-    others = sorted(used.keys() - kept, key=lambda tree: -used[tree])
-    for tree in others if keep.size is not None or keep.age is not None else ():
-        more = found.objects_of(tree) - needed
+    recent_first = sorted(used.keys() - kept, key=lambda tree: -used[tree])
+    for tree in recent_first if keep.size is not None or keep.age is not None else ():
+        more = inventory.objects_of(tree) - needed
         total += sum(sizes.get(digest, 0) for digest in more)
         too_old = keep.age is not None and used[tree] < time.time() - keep.age
         if too_old or (keep.size is not None and total > keep.size):
             break
         needed |= more
         kept.add(tree)
-    return _Choice(found, frozenset(used.keys() - kept), frozenset(sizes.keys() - needed), runs, sizes)
+    return _Choice(inventory, frozenset(used.keys() - kept), frozenset(sizes.keys() - needed), runs, sizes)
 
 
 def _carry_out(store: Store, choice: _Choice) -> None:
-    """Remove what people see first, then records, then what these name: a death in between leaves only garbage."""
+    """Remove checkouts, then records, then the objects that these name: a death in between leaves only garbage."""
     actions, by_path = store.parts.actions, {record.path: record for record in choice.inventory.records}
     for pipeline, stage, path in actions.pointers():
         tree = by_path[path].action.tree if path in by_path else ""
-        if tree in choice.trees and (found := store.tree(tree)):
-            store.parts.checkouts.withdraw(found, pipeline, stage)
+        if tree in choice.trees and (content := store.tree(tree)):
+            store.parts.checkouts.withdraw(content, pipeline, stage)
         if not tree or tree in choice.trees:
             actions.remove_pointer(pipeline, stage)
     for record in choice.inventory.records:
@@ -162,9 +162,9 @@ def _carry_out(store: Store, choice: _Choice) -> None:
         store.parts.objects.remove(digest)
     store.parts.index.forget(choice.candidates)
     for run in choice.runs:
-        going = store.parts.session.path("run")  # nobody sees half a folder
-        move_folder(str(store.root / "runs" / run), going)
-        store.parts.materializer.discard(going)
+        temporary = store.parts.session.path("run")  # so that nobody sees half a folder
+        move_folder(str(store.root / "runs" / run), temporary)
+        store.parts.materializer.discard(temporary)
     store.parts.quarantine.empty(older_than=_WEEK)
     for note in store.root.glob(str(note_path(Path(), "*"))):  # the next run makes it again
         if note.stat().st_mtime < time.time() - _WEEK:
@@ -180,7 +180,7 @@ def _outcome(choice: _Choice) -> Collected:
             removed.append(Removed(action.tree, action.pipeline, action.stage, action.size, used[action.tree]))
     kept = size.keys() - choice.candidates
     return Collected(
-        removed=tuple(sorted(removed, key=lambda one: (one.used_at, one.pipeline, one.stage))),
+        removed=tuple(sorted(removed, key=lambda item: (item.used_at, item.pipeline, item.stage))),
         objects=len(choice.candidates),
         size=sum(size[digest] for digest in choice.candidates),
         kept_objects=len(kept),

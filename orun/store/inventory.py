@@ -1,4 +1,4 @@
-"""Inventory of a store: what is in it and who needs it."""
+"""Inventory of a store: its records and runs, and the objects that they need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orun.store.store import Store
 
 @dataclass(frozen=True)
 class Record:
-    """A record of an action as it was found."""
+    """An action record and its file."""
 
     path: str
     signature: Signature
@@ -32,13 +32,13 @@ class Run:
     """A finished run.
 
     Attributes:
-        id: names its folder.
-        pipeline: its pipeline's name.
+        id: name of its folder.
+        pipeline: name of the pipeline.
         file: the pipeline file.
-        started_at: when it began, seconds since the epoch.
-        trees: those of its stages.
-        built: those of them that it made itself.
-        repeats: id of the run whose results it found unchanged; empty when it looked at each stage.
+        started_at: seconds since the epoch.
+        trees: digests of the results of its stages.
+        built: those of them that this run made.
+        repeats: id of the run whose results it found unchanged; empty if it checked each stage.
     """
 
     id: str
@@ -52,14 +52,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Records, runs, and the objects of each tree that one of them names."""
+    """Records and runs of a store."""
 
     store: Store
     records: tuple[Record, ...]
     runs: tuple[Run, ...]
 
     def last_used(self) -> dict[str, float]:
-        """When each tree was made or used last, in seconds since the epoch."""
+        """Return when each tree was made or used last, in seconds since the epoch."""
         used: dict[str, float] = defaultdict(float)
         for record in self.records:
             used[record.action.tree] = max(used[record.action.tree], record.action.started_at)
@@ -69,16 +69,16 @@ class Inventory:
         return dict(used)
 
     def last_runs(self, count: int) -> list[Run]:
-        """The last runs of each pipeline."""
+        """Return so many last runs of each pipeline."""
         by_pipeline: dict[str, list[Run]] = defaultdict(list)
         for run in sorted(self.runs, key=lambda run: run.id, reverse=True):
             by_pipeline[run.pipeline].append(run)
         return [run for runs in by_pipeline.values() for run in runs[:count]]
 
     def objects_of(self, tree: str) -> set[str]:
-        """The objects that a tree and its records need."""
-        found = self.store.tree(tree)
-        return {tree, *(found.objects if found else ()), *self._logs.get(tree, ())}
+        """Return the objects that a tree and its records need."""
+        content = self.store.tree(tree)
+        return {tree, *(content.objects if content else ()), *self._logs.get(tree, ())}
 
     @functools.cached_property
     def _logs(self) -> dict[str, list[str]]:
@@ -89,13 +89,13 @@ class Inventory:
 
 
 def read_inventory(store: Store) -> Inventory:
-    """Read all records and all runs of a store; damaged ones are put away or said in its notices.
+    """Read all records and runs of a store. Damaged ones are moved to quarantine or reported in its notices.
 
     Raises:
-        StoreError: when one cannot be read: what it needs is not known.
+        StoreError: if one cannot be read, because the objects that it needs are not known.
     """
     with convert_os_errors("read what is in the store", store.root):
-        records = tuple(Record(*found) for found in store.parts.actions.all())
+        records = tuple(Record(*record) for record in store.parts.actions.all())
         return Inventory(store, records, tuple(_runs(store)))
 
 
@@ -103,7 +103,7 @@ def _runs(store: Store) -> Iterator[Run]:
     for folder in store.runs():
         path = folder / RECORD_FILE
         if not seen_at(path):
-            continue  # it is going on, or died
+            continue  # it is running, or was killed
         try:
             record: Mapping[str, Any] = read_record(path)
             stages = [stage for stage in record["stages"] if "tree" in stage]

@@ -1,7 +1,7 @@
-"""Client of object storage, over obstore: get, head, put, put if absent.
+"""Client of object storage over obstore: get, head, put, put if absent.
 
-Requests are tried again after connection errors and answers of the server's fault, with growing pauses, for a bounded
-time. The only module that imports obstore.
+After connection errors and server errors, requests are repeated with growing pauses for a bounded time. No other module
+imports obstore.
 """
 
 from __future__ import annotations
@@ -26,104 +26,108 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUICK, LONG = timedelta(seconds=20), timedelta(seconds=120)  # for a record, and for a part of an object
+QUICK, LONG = timedelta(seconds=20), timedelta(seconds=120)  # timeouts of a record, and of a part of an object
 RETRIES: RetryConfig = {
     "max_retries": 4,
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2.0},
     "retry_timeout": timedelta(seconds=30),
 }
 PART = 8 << 20  # bytes of one request
-PARTS = 9000  # of one upload: S3 takes no more than 10,000
-ADDRESSES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "GOOGLE_BASE_URL")  # variables that hold one
-LONGEST = 300  # characters of an error that are told
+PARTS = 9000  # of one upload; S3 allows 10,000
+ADDRESSES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "GOOGLE_BASE_URL")  # variables with an address
+LONGEST = 300  # characters of an error to show
 UPLOADS = 4  # parts of one object at the same time
 
 
 class UnreachableError(Exception):
-    """The remote gives no answer, or one that is no use."""
+    """The remote gives no answer, or not a usable one."""
 
 
 class DeniedError(Exception):
-    """The remote does not let us do that."""
+    """The remote denies access."""
 
 
 class Bucket:
-    """A remote place; safe for several threads."""
+    """Bucket, folder or web server with named objects; safe for several threads.
+
+    Attributes:
+        ranged: whether parts of an object can be fetched.
+    """
 
     def __init__(self, url: str) -> None:
-        self._quick = _told(lambda: _connect(url, QUICK))
-        self._long = _told(lambda: _connect(url, LONG))
+        self._quick = _request(lambda: _connect(url, QUICK))
+        self._long = _request(lambda: _connect(url, LONG))
         self._folder = Path(unquote(urlsplit(url).path)) if url.startswith("file://") else None
-        self.ranged = not url.startswith(("http://", "https://", "file://"))  # a web server may not know of ranges
+        self.ranged = not url.startswith(("http://", "https://", "file://"))  # a web server may not support ranges
 
     def size(self, name: str) -> int | None:
-        """Bytes of what has that name, or None when nothing has, or no file."""
+        """Return the bytes of an object, or None if it is missing or not a file."""
         if self._is_special(name):
             return None
-        meta = _found(lambda: head(self._quick, name))
+        meta = _find(lambda: head(self._quick, name))
         return None if meta is None else meta["size"]
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """What has that name, or None when nothing has.
+        """Return the content of an object, or None if it is missing.
 
         Raises:
-            ValueError: when it is larger than `limit` bytes, or no file; it is not read then.
+            ValueError: if it is larger than `limit` bytes, or not a file; then it is not read.
         """
         self._require_file(name)
-        result = _found(lambda: get(self._quick, name))
+        result = _find(lambda: get(self._quick, name))
         if result is None:
             return None
         if result.meta["size"] > limit:
             raise ValueError(f"it has {result.meta['size']} bytes, and {limit} are the most")
-        return _told(lambda: bytes(result.bytes()))
+        return _request(lambda: bytes(result.bytes()))
 
     def copy(self, name: str, descriptor: int, size: int) -> bool:
-        """Write what has that name, `size` bytes, to the start of a file as it arrives; False when nothing has it.
+        """Write an object of `size` bytes to the start of a file as it arrives; return False if it is missing.
 
         Raises:
-            ValueError: when it has another size, or is no file.
+            ValueError: if it has another size, or is not a file.
         """
         self._require_file(name)
-        result = _found(lambda: get(self._long, name))
+        result = _find(lambda: get(self._long, name))
         if result is None:
             return False
         if result.meta["size"] != size:
             raise ValueError(f"it has {result.meta['size']} bytes in the place of {size}")
         position = 0
         chunks = iter(result.stream(min_chunk_size=1 << 20))
-        while (chunk := _told(lambda: next(chunks, None))) is not None:
+        while (chunk := _request(lambda: next(chunks, None))) is not None:
             if position + len(chunk) > size:
                 raise ValueError(f"it has more than {size} bytes")
             position = _write_at(descriptor, chunk, position)
         return True
 
     def copy_part(self, name: str, descriptor: int, start: int, end: int) -> bool:
-        """Write some bytes of what has that name to the same place of a file; False when nothing has that name."""
-        data = _found(lambda: get_range(self._long, name, start=start, end=end))
+        """Write a part of an object to the same part of a file; return False if the object is missing."""
+        data = _find(lambda: get_range(self._long, name, start=start, end=end))
         if data is None:
             return False
         _write_at(descriptor, data, start)
         return True
 
     def upload(self, name: str, path: str, size: int) -> None:
-        """Give a file's content that name, whatever had it before; all of it is there afterwards, or nothing."""
+        """Write a file as an object, atomically, in place of an object of that name."""
         part = max(PART, size // PARTS)
-        _sent(lambda: put(self._long, name, Path(path), chunk_size=part, max_concurrency=UPLOADS))
+        _send(lambda: put(self._long, name, Path(path), chunk_size=part, max_concurrency=UPLOADS))
 
     def remove(self, name: str) -> None:
-        """Remove what has that name, if anything has."""
-        _found(lambda: delete(self._quick, name))
+        """Remove an object if it exists."""
+        _find(lambda: delete(self._quick, name))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Give some bytes a name that nothing has; False when something has it, which stays."""
+        """Write an object unless the name is in use; return whether it was written. A folder needs hard links."""
         try:
-            _sent(lambda: put(self._quick, name, data, mode="create"))
+            _send(lambda: put(self._quick, name, data, mode="create"))
         except AlreadyExistsError:
             return False
         return True
 
     def _is_special(self, name: str) -> bool:
-        """Whether a pipe, socket or device has a name in a folder: to open it could wait for ever."""
+        """Return whether a name in a folder is a pipe, socket or device, whose opening could wait for ever."""
         return self._folder is not None and is_special(self._folder / name)
 
     def _require_file(self, name: str) -> None:
@@ -132,7 +136,7 @@ class Bucket:
 
 
 def _write_at(descriptor: int, data: ReadableBuffer, position: int) -> int:
-    """Write all of it to a place of a file; the place behind it."""
+    """Write data at a position of a file; return the position after it."""
     rest = memoryview(data)
     while rest:
         written = os.pwrite(descriptor, rest, position)
@@ -141,8 +145,8 @@ def _write_at(descriptor: int, data: ReadableBuffer, position: int) -> int:
 
 
 def _connect(url: str, timeout: timedelta) -> ObjectStore:
-    """The store of an URL, with credentials from the environment."""
-    options: ClientConfig = {"timeout": timeout, "allow_http": _may_be_plain(url)}
+    """Return obstore's client of a URL, with credentials from the environment."""
+    options: ClientConfig = {"timeout": timeout, "allow_http": _allows_http(url)}
     if url.startswith("file://"):
         return from_url(url, mkdir=True)
     if url.startswith(("http://", "https://")):
@@ -151,33 +155,33 @@ def _connect(url: str, timeout: timedelta) -> ObjectStore:
     return from_url(url, **settings)
 
 
-def _may_be_plain(url: str) -> bool:
-    """Whether requests may go unencrypted: only where the user names an address of that kind."""
-    named = (url, *(os.environ.get(name, "") for name in ADDRESSES))
-    wanted = os.environ.get("AWS_ALLOW_HTTP", "") in ("1", "true") or "AZURE_STORAGE_USE_EMULATOR" in os.environ
-    return wanted or any(one.startswith("http://") for one in named)
+def _allows_http(url: str) -> bool:
+    """Return whether requests may be unencrypted: only if the user gives such an address."""
+    addresses = (url, *(os.environ.get(name, "") for name in ADDRESSES))
+    allowed = os.environ.get("AWS_ALLOW_HTTP", "") in ("1", "true") or "AZURE_STORAGE_USE_EMULATOR" in os.environ
+    return allowed or any(address.startswith("http://") for address in addresses)
 
 
-def _found(request: Callable[[], T]) -> T | None:
-    """The answer to a request, or None when there is nothing of that name."""
+def _find(call: Callable[[], T]) -> T | None:
+    """Make a request; return None if there is no object of that name."""
     try:
-        return _told(request)
+        return _request(call)
     except FileNotFoundError:
         return None
 
 
-def _sent(request: Callable[[], object]) -> None:
-    """Carry out a request that writes; where nothing can be found, there is no bucket or folder to write to."""
+def _send(call: Callable[[], object]) -> None:
+    """Make a request that writes. "Not found" means here that the bucket or folder is missing."""
     try:
-        _told(request)
+        _request(call)
     except FileNotFoundError:
         raise UnreachableError("there is no bucket or folder of that name to write to") from None
 
 
-def _told(request: Callable[[], T]) -> T:
-    """The answer to a request; obstore's errors as ours, without what may hold a credential."""
+def _request(call: Callable[[], T]) -> T:
+    """Make a request; turn obstore's errors into ours, without parts that may hold a credential."""
     try:
-        return request()
+        return call()
     except AlreadyExistsError:
         raise
     except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
@@ -191,7 +195,7 @@ def _told(request: Callable[[], T]) -> T:
 
 
 def _sentence(error: Exception) -> str:
-    """The first line of an error, with no query of an address: it may be signed."""
+    """Return the first line of an error, without queries of addresses, which may hold a signature."""
     text = str(error).partition("\n")[0]
     text = re.sub(r"\?\S*", "", text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -1,7 +1,7 @@
-"""Immutable files by their content: `objects/ab/cdef...`, read-only, trusted only as long as nobody touched them.
+"""Objects: immutable files by content, `objects/ab/cdef...`, read-only, trusted until somebody touches them.
 
-An object is stamped with a precise time when it is made. A later write leaves the coarser time of the kernel's clock,
-even one within the same tick, so that the signature of an object can be trusted from its first moment on.
+An object is stamped with a precise time when it is made. A later write sets the coarser time of the kernel's clock,
+even within the same tick. So the signature of an object can be trusted at once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from orun.store.index import Index
 from orun.store.quarantine import Quarantine
 from orun.store.session_directory import Session
 
-SMALL = 1 << 16  # bytes of a file that is read whole to see whether it is an object already
+SMALL = 1 << 16  # bytes of a file that is read into memory to see whether it is an object already
 Problem = Literal["", "missing", "damaged"]
 
 
 class Incoming(Record, frozen=True):
-    """A file that is on the disk, stamped and hashed, ready to become an object.
+    """A file on the disk, stamped and hashed, ready to become an object.
 
     Attributes:
-        path: where it is, on the file system of the store; empty when it is an object already.
+        path: its path on the file system of the store; empty if it is an object already.
         digest: of its content.
         size: in bytes.
         stamp: its mtime in nanoseconds when it was hashed.
@@ -58,23 +58,23 @@ class Objects:
         self._index = index
         self._session = session
         self._quarantine = quarantine
-        self._unknown: set[str] = set()  # objects that were there and that the disk may not have: nobody has known them
+        self._unflushed: set[str] = set()  # objects of other processes that may not be on the disk
 
     @cached_property
     def _device(self) -> int:
         return os.stat(self._root).st_dev
 
     def path(self, digest: str) -> str:
-        """Where the object is, if it is there."""
+        """Return the path of an object, whether it exists or not."""
         return f"{self._root}/{digest[:2]}/{digest[2:]}"
 
     def problem(self, digest: str, *, read: bool = False, quarantine: bool = True) -> Problem:
-        """What is wrong with an object.
+        """Return the problem of an object; empty if it is intact.
 
         Args:
             digest: its digest.
-            read: whether to read it even when nobody has touched it.
-            quarantine: whether a damaged one is to be in quarantine when this returns.
+            read: read it even if nobody has touched it.
+            quarantine: move it to quarantine if it is damaged.
         """
         if self._session.active:
             self._session.lease((digest,))
@@ -86,17 +86,17 @@ class Objects:
         if not read and self._index.get(signature_of(status)) == digest:
             return ""
         if self._is_intact(path, status, digest):
-            self._unknown.add(digest)
+            self._unflushed.add(digest)
             return ""
         if quarantine:
             self._quarantine.move(path, f"object {digest} was damaged", name=digest, seen=status)
         return "damaged"
 
     def read(self, digest: str) -> bytes:
-        """The content of an object, checked.
+        """Return the content of an object, checked.
 
         Raises:
-            StoreError: when it is missing or damaged.
+            StoreError: if it is missing or damaged.
         """
         data = self.find(digest)
         if data is None:
@@ -108,7 +108,7 @@ class Objects:
         return data
 
     def find(self, digest: str) -> bytes | None:
-        """The content of an object, checked, or None when it is missing or was damaged."""
+        """Return the content of an object, checked, or None if it is missing or was damaged."""
         if self._session.active:
             self._session.lease((digest,))
         path = self.path(digest)
@@ -123,7 +123,7 @@ class Objects:
         return None
 
     def all(self) -> Iterator[tuple[str, os.stat_result]]:
-        """The digest and state of every object, by their names alone."""
+        """Yield digest and file state of every object, without reading any."""
         with os.scandir(self._root) as folders:
             names = sorted(folder.name for folder in folders if folder.is_dir(follow_symlinks=False))
         for name in names:
@@ -133,18 +133,18 @@ class Objects:
                         yield name + file.name, file.stat(follow_symlinks=False)
 
     def remove(self, digest: str) -> None:
-        """Remove an object that nobody needs, if it is there."""
+        """Remove an object if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(digest))
 
     def lease(self, digests: Iterable[str]) -> None:
-        """Keep a collection from removing these objects while this process lives."""
+        """Keep garbage collection from removing these objects while this process lives."""
         self._session.lease(digests)
 
     def from_bytes(self, data: bytes) -> Incoming:
-        """Make an object of bytes; nothing is written when there is one."""
+        """Prepare an object with this content. Writes nothing if it exists."""
         digest = digest_bytes(data)
-        self._session.lease((digest,))  # before looking, also where the session has not begun
+        self._session.lease((digest,))  # before looking, even if the session has not begun
         if not self.problem(digest):
             return Incoming("", digest, len(data), 0)
         path = self._session.path("bytes")
@@ -152,7 +152,7 @@ class Objects:
         return Incoming(path, digest, len(data), set_stamp(path))
 
     def from_copy(self, source: str) -> Incoming:
-        """Make an object of a file that stays as it is."""
+        """Prepare an object from a file, which stays."""
         if os.stat(source).st_size <= SMALL:
             with open(source, "rb", buffering=0) as file:
                 return self.from_bytes(file.readall())
@@ -161,17 +161,17 @@ class Objects:
         return Incoming(path, digest, os.lstat(path).st_size, set_stamp(path))
 
     def from_shared(self, source: str) -> Incoming:
-        """Make an object of a file that others may write to: copied, and refused when somebody did meanwhile."""
+        """Prepare an object from a copy of a file that others may write to; StoreError if they do meanwhile."""
         before = os.stat(source)
         incoming = self.from_copy(source)
-        changed = signature_of(os.stat(source))[:4] != signature_of(before)[:4]  # its ctime changes with its links
-        fresh = before.st_mtime_ns > time.time_ns() - CLOCK  # written to once more, it may keep its time
-        if changed or (fresh and read_steadily(source).digest != incoming.digest):
-            raise _written_to(source, "it has another name, too, or another owner", "Run again when that rests")
+        changed = signature_of(os.stat(source))[:4] != signature_of(before)[:4]  # the ctime changes with the links
+        recent = before.st_mtime_ns > time.time_ns() - CLOCK  # another write may keep the time
+        if changed or (recent and read_steadily(source).digest != incoming.digest):
+            raise _changed(source, "it has another name, too, or another owner", "Run again when that rests")
         return incoming
 
     def from_output(self, source: str) -> Incoming:
-        """Make an object of a file that nobody needs any more: moved, not copied, if there is no other way to it."""
+        """Prepare an object from a file that nobody needs any more: moved if nobody else can reach it, else copied."""
         status = os.lstat(source)
         if status.st_nlink > 1 or status.st_uid != os.geteuid() or status.st_dev != self._device:
             return self.from_shared(source)
@@ -180,26 +180,26 @@ class Objects:
         reading = read_steadily(source, sync=self._flushing.at_once)
         if not reading.steady or reading.status.st_mtime_ns != stamp:
             hint = f"End that process before the stage ends; see which it is: fuser -v {quoted(source)}"
-            raise _written_to(source, "a process that the stage started is still running", hint)
+            raise _changed(source, "a process that the stage started is still running", hint)
         return Incoming(source, reading.digest, reading.status.st_size, stamp)
 
     def commit(self, incoming: Sequence[Incoming]) -> None:
-        """Put objects in their places; they are there for good when this returns, or the block `together`."""
-        self._session.lease([one.digest for one in incoming])
-        folders = {os.path.dirname(self.path(one.digest)) for one in incoming}
+        """Install prepared objects. They are on the disk when this returns, or at the end of a block `together`."""
+        self._session.lease([file.digest for file in incoming])
+        folders = {os.path.dirname(self.path(file.digest)) for file in incoming}
         folders.update(*(make_folder(folder) for folder in list(folders)))
-        for one in incoming:
-            self._install(one)
-            if one.digest in self._unknown:  # of a process that may have died before it flushed it
-                self._flushing.existing(self.path(one.digest))
-                self._unknown.discard(one.digest)
+        for file in incoming:
+            self._install(file)
+            if file.digest in self._unflushed:  # its process may have died before it flushed it
+                self._flushing.existing(self.path(file.digest))
+                self._unflushed.discard(file.digest)
         self._flushing.folders(folders)
         self._index.settle()
 
     def _install(self, incoming: Incoming) -> None:
         if not incoming.path:
             return
-        if not self.problem(incoming.digest):  # not renamed over: others have linked to the one that is there
+        if not self.problem(incoming.digest):  # not replaced: others have linked to it
             os.unlink(incoming.path)
             return
         path = self.path(incoming.digest)
@@ -210,7 +210,7 @@ class Objects:
             self._index.put(signature_of(status), incoming.digest)
 
     def _is_intact(self, path: str, status: os.stat_result, digest: str) -> bool:
-        """Read the object whole; put right who may write to it."""
+        """Read an object and return whether it has its digest; correct its mode."""
         if not stat.S_ISREG(status.st_mode):
             return False
         if stat.S_IMODE(status.st_mode) != READ_ONLY and not self._session.read_only:
@@ -226,5 +226,5 @@ class Objects:
         return reading.digest == digest
 
 
-def _written_to(source: str, why: str, hint: str) -> StoreError:
+def _changed(source: str, why: str, hint: str) -> StoreError:
     return StoreError(f"{source} was written to while it was stored", why=why, hint=hint)

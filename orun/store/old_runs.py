@@ -10,51 +10,51 @@ from pathlib import Path
 
 from orun.store.inventory import Inventory, Run
 
-SETTLED = 3600.0  # seconds since the last change of a finished run's folder: reports and findings may follow its end
-UNFINISHED = 7 * 86400.0  # seconds that what a killed run has left stays to be looked at
+SETTLED = 3600.0  # seconds since the last change of a finished run's folder: reports may follow its end
+UNFINISHED = 7 * 86400.0  # seconds for which the folder of a killed run stays
 
 
 @dataclass(frozen=True)
 class RemovedRun:
-    """The folder of a run that goes: the run's id, and the bytes of its files."""
+    """A run whose folder is removed: its id, and the bytes of its files."""
 
     run: str
     size: int
 
 
 def old_runs(
-    found: Inventory, last: int, age: float | None, trees: Collection[str], named: Collection[str]
+    inventory: Inventory, last: int, age: float | None, trees: Collection[str], named: Collection[str]
 ) -> frozenset[str]:
-    """Ids of the runs whose folders may go.
+    """Return the ids of the runs whose folders may be removed.
 
     Args:
-        found: what is in the store.
-        last: of each pipeline, so many last runs stay.
-        age: those that began in the last so many seconds stay; None when age keeps none.
-        trees: of each of these artifacts, the run stays that made it last.
-        named: ids of further runs that stay.
+        inventory: of the store.
+        last: number of last runs of each pipeline to keep.
+        age: seconds; runs that began since then are kept. None for no such rule.
+        trees: artifacts; the last run that built each is kept.
+        named: ids of further runs to keep.
     """
     now = time.time()
-    kept = {run.id for run in found.last_runs(last)} | set(named)
-    kept |= _makers(found.runs, frozenset(trees))
+    kept = {run.id for run in inventory.last_runs(last)} | set(named)
+    kept |= _builders(inventory.runs, frozenset(trees))
     if age is not None:
-        kept |= {run.id for run in found.runs if run.started_at >= now - age}
-    kept |= {run.repeats for run in found.runs if run.id in kept}
-    finished = {run.id for run in found.runs}
+        kept |= {run.id for run in inventory.runs if run.started_at >= now - age}
+    kept |= {run.repeats for run in inventory.runs if run.id in kept}
+    finished = {run.id for run in inventory.runs}
     return frozenset(
         folder.name
-        for folder in found.store.runs()
+        for folder in inventory.store.runs()
         if folder.name not in kept
         and folder.stat().st_mtime < now - (SETTLED if folder.name in finished else UNFINISHED)
     )
 
 
-def _makers(runs: Collection[Run], trees: frozenset[str]) -> set[str]:
-    """The last run that built each of these artifacts."""
-    makers = {tree: run.id for run in sorted(runs, key=lambda run: run.id) for tree in run.built & trees}
-    return set(makers.values())
+def _builders(runs: Collection[Run], trees: frozenset[str]) -> set[str]:
+    """Return the last run that built each of these artifacts."""
+    builders = {tree: run.id for run in sorted(runs, key=lambda run: run.id) for tree in run.built & trees}
+    return set(builders.values())
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of the files below a folder."""
+    """Return the bytes of the files below a folder."""
     return sum(os.lstat(f"{root}/{name}").st_size for root, _, names in os.walk(folder) for name in names)

@@ -1,4 +1,4 @@
-"""The parts of a store, put together."""
+"""Parts of a store, and their assembly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orun.store.trees import Trees
 
 
 class Parts(Record, frozen=True):
-    """What `Store` is made of; also for the maintenance of a store (`gc`, `verify`, `stats`)."""
+    """Parts of a `Store`, also used by its maintenance (`gc`, `verify`, `stats`)."""
 
     index: Index
     quarantine: Quarantine
@@ -33,7 +33,7 @@ class Parts(Record, frozen=True):
 
 
 def assemble(root: Path, notices: list[str], *, read_only: bool = False) -> Parts:
-    """The parts of the store at `root`, whose notices go to the list."""
+    """Return the parts of a store, which add their notices to a list."""
     index = Index(root / "index", notices, read_only=read_only)
     quarantine = Quarantine(root / "quarantine", notices, read_only=read_only)
     session, flushing = Session(root, read_only=read_only), Flushing()

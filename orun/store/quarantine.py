@@ -1,4 +1,4 @@
-"""Quarantine: where damaged and foreign files are moved; nothing is deleted."""
+"""Quarantine: folder to which damaged and foreign files are moved, so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from orun.store.layout import safe_name
 
 
 class Quarantine:
-    """The folder `quarantine/` of a store.
+    """Folder `quarantine/` of a store.
 
     Args:
         folder: its path.
-        notices: takes one sentence for each file that is put there.
-        read_only: whether files stay where they are; `notices` has their sentences all the same.
+        notices: takes one sentence for each file that is moved there.
+        read_only: leave files in place; `notices` gets the sentences all the same.
     """
 
     def __init__(self, folder: Path, notices: list[str], *, read_only: bool = False) -> None:
@@ -25,35 +25,35 @@ class Quarantine:
         self._read_only = read_only
 
     def empty(self, older_than: float) -> None:
-        """Delete what was put away longer ago than so many seconds."""
+        """Delete files that were moved here more than so many seconds ago."""
         limit = time.time_ns() - int(older_than * 1e9)
         for path in self._folder.iterdir():
             moment = path.name.partition("-")[0]
             if moment.isdecimal() and int(moment) < limit:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
-    def move(self, path: str, what: str, name: str, seen: os.stat_result) -> None:
-        """Put away the file at `path`.
+    def move(self, path: str, problem: str, name: str, seen: os.stat_result) -> None:
+        """Move a damaged file here.
 
         Args:
-            path: where it is.
-            what: what is the matter with it, for the notice.
-            name: what to call it here.
-            seen: its state when that was found out: if another process has replaced it since, it stays.
+            path: of the file.
+            problem: clause for the notice.
+            name: of the file in quarantine.
+            seen: state of the file when it was found damaged. If another process has replaced it since, it stays.
         """
         if self._read_only:
-            self._notices.append(what)
+            self._notices.append(problem)
             return
         try:
             if os.path.samestat(os.lstat(path), seen):
-                self.save(path, what, name)
+                self.save(path, problem, name)
         except FileNotFoundError:
-            return  # another process has put it away
-        except OSError as error:  # a read-only store: whoever needs the file is told that it is not there
-            self._notices.append(f"{what}; it cannot be moved to quarantine ({error.strerror})")
+            return  # another process has moved it
+        except OSError as error:  # a read-only store: whoever needs the file treats it as missing
+            self._notices.append(f"{problem}; it cannot be moved to quarantine ({error.strerror})")
 
-    def save(self, path: str, what: str, name: str) -> None:
-        """Put away a file that must not get lost, which takes what `move` takes; OSError when that cannot be."""
+    def save(self, path: str, problem: str, name: str) -> None:
+        """Move a file here that must not get lost; OSError if that is impossible."""
         target = self._folder / f"{time.time_ns()}-{safe_name(name)}"
         os.rename(path, target)
-        self._notices.append(f"{what}; moved to quarantine as {target}")
+        self._notices.append(f"{problem}; moved to quarantine as {target}")
