@@ -20,7 +20,7 @@ from orun.pipeline.model import Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
 from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
-from orun.store import Action, Discovered, Signature, Store, Stray
+from orun.store import Action, Discovered, Signature, Store, UndeclaredWrite
 from orun.store.layout import safe_name
 
 SHORT_DIGEST = 12  # characters of a digest in messages
@@ -124,7 +124,7 @@ class StageExecution(Record, frozen=True):
         with self.store.together():
             return self._store(result, discovered, wrote)
 
-    def _store(self, result: JobResult, discovered: Discovered, wrote: Mapping[str, Stray]) -> Action:
+    def _store(self, result: JobResult, discovered: Discovered, wrote: Mapping[str, UndeclaredWrite]) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
         packages = venvs.packages(step.stage.environment_of(step.stage.target))
@@ -163,9 +163,9 @@ class StageExecution(Record, frozen=True):
         kept = first if differs and not self.store.check(first.tree) else action
         if differs and spec.deterministic:
             self.store.notices.append(self._nondeterminism_notice(first, action, kept))
-        trees = dict.fromkeys((*first.others, first.tree, action.tree))
-        others = tuple(tree for tree in trees if tree != kept.tree)
-        return replace(kept, others=others, wrote=action.wrote)
+        trees = dict.fromkeys((*first.other_trees, first.tree, action.tree))
+        other_trees = tuple(tree for tree in trees if tree != kept.tree)
+        return replace(kept, other_trees=other_trees, wrote=action.wrote)
 
     def _nondeterminism_notice(self, first: Action, action: Action, kept: Action) -> str:
         old, new = first.tree[:SHORT_DIGEST], action.tree[:SHORT_DIGEST]
@@ -215,9 +215,9 @@ class StageExecution(Record, frozen=True):
     def _edited(self, path: str) -> InputChanged:
         return changed_meanwhile(self.step.stage.id, f"{path} was edited")
 
-    def _undeclared_writes(self, result: JobResult) -> dict[str, Stray]:
+    def _undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:
         writes = {
-            path: Stray(how, "" if how == "added" else digest_now(Path(path), self.store.files))
+            path: UndeclaredWrite(how, "" if how == "added" else digest_now(Path(path), self.store.files))
             for path, how in result.wrote.items()
         }
         return _portable(writes, self.pipeline.root, self.pipeline.project)

@@ -17,11 +17,11 @@ from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.implicit_deps import digest_now
 from orun.planning.plan import Done
-from orun.store import Action, Discovered, Store, Stray
+from orun.store import Action, Discovered, Store, UndeclaredWrite
 from orun.store.layout import safe_name
 
 MOST_NAMED = 3  # files in a note
-Writes = Mapping[str, Stray]
+Writes = Mapping[str, UndeclaredWrite]
 
 
 class IsolationCheck(Record, frozen=True):
@@ -90,7 +90,7 @@ class IsolationCheck(Record, frozen=True):
         return (portable_name(root / reference.path, root, project) for reference in stage.references)
 
 
-def reused_writes(dependencies: Discovered, last: Action | None) -> dict[str, Stray]:
+def reused_writes(dependencies: Discovered, last: Action | None) -> dict[str, UndeclaredWrite]:
     """Return the undeclared writes of a stage's last run that this run read unchanged, such as caches, by path.
 
     Nothing says which code made them: an edit of a helper runs the stage again without emptying its cache.

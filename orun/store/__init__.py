@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orun.fs.locks import Lock, MachineClaim, MachineLock, machine_lock
     from orun.fs.signatures import Signature
-    from orun.store.records import Action, Discovered, Entry, Stray, Tree
+    from orun.store.records import Action, Discovered, Entry, Tree, UndeclaredWrite
     from orun.store.stat_cache import StatCache
     from orun.store.store import Store
 
@@ -22,15 +22,15 @@ __all__ = [
     "Signature",
     "StatCache",
     "Store",
-    "Stray",
     "Tree",
+    "UndeclaredWrite",
     "machine_lock",
 ]
 
 _HOMES = {
     "orun.fs.locks": ("Lock", "MachineClaim", "MachineLock", "machine_lock"),
     "orun.fs.signatures": ("Signature",),
-    "orun.store.records": ("Action", "Discovered", "Entry", "Stray", "Tree"),
+    "orun.store.records": ("Action", "Discovered", "Entry", "UndeclaredWrite", "Tree"),
     "orun.store.stat_cache": ("StatCache",),
     "orun.store.store": ("Store",),
 }

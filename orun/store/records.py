@@ -1,4 +1,4 @@
-"""The records of the store as plain data."""
+"""Records of the store, as plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orun.core.serialization import Record, field
 
 
 class Entry(Record, frozen=True):
-    """One file of a tree: posix path below its root, size in bytes, BLAKE3 digest, and whether it is executable."""
+    """A file of a tree: posix path in it, size in bytes, BLAKE3 digest, and whether it is executable."""
 
     path: str
     size: int
@@ -21,7 +21,7 @@ class Entry(Record, frozen=True):
 
 
 class Tree(Record, frozen=True):
-    """A folder by content. `digest` is that of its canonical manifest, which is an object itself."""
+    """A folder by content. `digest` is that of its canonical list of files, which is an object itself."""
 
     digest: str
     entries: tuple[Entry, ...]
@@ -33,22 +33,22 @@ class Tree(Record, frozen=True):
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """The digests of its manifest and of all files."""
+        """The digests of its list of files and of all files."""
         return (self.digest, *(entry.digest for entry in self.entries))
 
 
 class Discovered(Record, frozen=True):
-    """What a stage read without declaring it; checked before its result is used again.
+    """Implicit dependencies of a stage, checked before its result is used again.
 
-    Paths below the project are relative to the pipeline's folder, all others absolute.
+    Paths in the project are relative to the pipeline's folder, all others absolute.
 
     Attributes:
-        files: path -> BLAKE3 digest; empty where the stage looked for a file that was not there.
-        folders: path -> BLAKE3 digest of the sorted names in a folder that was listed.
-        packages: distribution -> version of what the user's code imported.
-        environment: variable -> value digest, empty when it was unset, or `secret`, of what the user's code looked up.
-        probed: path -> `file` or `folder`, or empty where nothing was, of what was asked for without being opened; with
-            its size, or where it links to, if that was asked (`orun.fs.observed_state.appearance`).
+        files: files that were read: path -> BLAKE3 digest; empty for a file that was missing.
+        folders: folders that were listed: path -> BLAKE3 digest of the sorted names.
+        packages: packages that the user's code imported: distribution -> version.
+        environment: variables that the user's code looked up: name -> digest of the value, empty if unset, or `secret`.
+        probed: paths that were looked at without being opened: path -> `file`, `folder` or empty, with size or link
+            target if the stage asked for it (`orun.fs.observed_state.appearance`).
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Discovered(Record, frozen=True):
 
     @property
     def components(self) -> Components:
-        """All of it as components."""
+        """All dependencies as components."""
         kinds = {
             ComponentKind.READ: self.files,
             ComponentKind.LISTED: self.folders,
@@ -75,13 +75,13 @@ class Discovered(Record, frozen=True):
 How = Literal["written", "added", "missed"]
 
 
-class Stray(Record, frozen=True):
-    """A file of the project that a stage wrote beside its output.
+class UndeclaredWrite(Record, frozen=True):
+    """An undeclared write: a file of the project that a stage wrote beside its output.
 
     Attributes:
-        how: `written`; `added`, when it was only ever opened to add to its end; or `missed`, when the stage had looked
-            for it in vain, as one looks for what is made once.
-        digest: BLAKE3 of what was left; empty for what was added to, which holds more each time.
+        how: `written`; `added` if the stage only appended to it; or `missed` if the stage looked for it before and did
+            not find it, as for a file that is made once.
+        digest: BLAKE3 of its content; empty for `added`, whose content grows each time.
     """
 
     how: How
@@ -89,26 +89,26 @@ class Stray(Record, frozen=True):
 
 
 class Action(Record, frozen=True):
-    """A stage that was run: what went in, what came out.
+    """Result of a stage: what went in, what came out.
 
     Attributes:
-        key: the key it is stored under.
+        key: cache key.
         components: the components of the key.
-        discovered: what it read besides.
-        tree: digest of its output tree.
-        size: bytes of its output.
-        metrics: what it measured.
+        discovered: implicit dependencies.
+        tree: digest of the output tree.
+        size: bytes of the output.
+        metrics: its measurements.
         log: digest of its log.
-        pipeline, stage: where it was run first.
-        host: machine and device it was run on.
+        pipeline, stage: where it ran first.
+        host: machine and device on which it ran.
         started_at: seconds since the epoch.
-        seconds, cpu_seconds: what it took.
+        seconds, cpu_seconds: wall and CPU time.
         peak_memory: bytes of its largest process.
-        others: digests of other trees that the same inputs have made: the stage is not deterministic.
-        wrote: what it left beside its output in the project, by path.
-        notes: what it said of its result, a sentence each.
-        trace: how much of what it read was seen: `full`, or `python` where the files that native code and other
-            programs opened were not; None in the record of an orun that did not say so.
+        other_trees: digests of other trees from the same inputs, of a stage that is not deterministic.
+        wrote: undeclared writes, by path.
+        notes: notes on the result, one sentence each.
+        trace: `full`, or `python` if files that native code and other programs opened were not seen; None in the
+            record of an orun that did not record it.
     """
 
     key: str
@@ -125,8 +125,8 @@ class Action(Record, frozen=True):
     seconds: float
     cpu_seconds: float
     peak_memory: int
-    others: tuple[str, ...] = ()
-    wrote: Mapping[str, Stray] = field(default_factory=dict)
+    other_trees: tuple[str, ...] = ()
+    wrote: Mapping[str, UndeclaredWrite] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     trace: Trace | None = None
 

@@ -1,4 +1,4 @@
-"""One folder for each run, named so that names sort by time."""
+"""Folders of runs, named so that names sort by time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Runs:
         self._folder = folder
 
     def new(self, pipeline: str) -> Path:
-        """Make the folder of a run: `20261103-141502-123456-bert`, in UTC, after those of all runs that are there."""
+        """Make the folder of a run: `20261103-141502-123456-bert`, in UTC, sorting after those of all runs."""
         while True:
             path = self.unmade(pipeline)
             try:
@@ -34,11 +34,11 @@ class Runs:
             return path
 
     def unmade(self, pipeline: str) -> Path:
-        """Return the path that the folder of a run would have that begins now."""
+        """Return the path that the folder of a new run would have."""
         return self._folder / f"{self._stamp()}-{safe_name(pipeline)}"
 
     def _stamp(self) -> str:
-        """The time; where a clock was set back, a microsecond after the last run, which would seem the newer one."""
+        """Return the time as text; a microsecond after the last run if the clock was set back."""
         now = f"{datetime.fromtimestamp(time.time(), UTC):{FORM}}"
         stamps = (name[:STAMP] for name in os.listdir(self._folder) if name[STAMP : STAMP + 1] == "-")
         last = max((stamp for stamp in stamps if stamp.replace("-", "").isdecimal()), default="")
@@ -50,25 +50,25 @@ class Runs:
             return now
 
     def all(self) -> tuple[Path, ...]:
-        """The folders of all runs, the oldest first."""
+        """Return the folders of all runs, the oldest first."""
         return tuple(sorted(path for path in self._folder.iterdir() if seen_at(path) == FOLDER))
 
     def ended(self, named: Callable[[str], bool]) -> Iterator[Path]:
-        """The folders of those with such an id that have a record, the newest first: others go on, or were killed."""
+        """Return the folders of ended runs with such an id, the newest first. Runs without a record go on or died."""
         return (path for path in reversed(self.all()) if named(path.name) and seen_at(path / RECORD_FILE))
 
     def find(self, prefix: str) -> Path:
-        """The folder of a run by its id or an unambiguous beginning of it.
+        """Return the folder of a run by its id or an unambiguous prefix of it.
 
         Raises:
-            UsageError: when there is none, or more than one.
+            UsageError: if there is none, or more than one.
         """
         runs = self.all()
-        found = [run for run in runs if run.name == prefix] or [run for run in runs if run.name.startswith(prefix)]
-        if len(found) == 1:
-            return found[0]
-        problem = f"{len(found)} runs begin with {prefix!r}" if found else f"there is no run {prefix!r}"
-        listed = found or runs
+        matches = [run for run in runs if run.name == prefix] or [run for run in runs if run.name.startswith(prefix)]
+        if len(matches) == 1:
+            return matches[0]
+        problem = f"{len(matches)} runs begin with {prefix!r}" if matches else f"there is no run {prefix!r}"
+        listed = matches or runs
         raise UsageError(
             problem,
             why="\n".join(run.name for run in listed[-5:]) or "no run is in this store yet",

@@ -16,17 +16,17 @@ _BLOCK = 512  # bytes; the unit of st_blocks, whatever the file system's is
 
 @dataclass(frozen=True)
 class Usage:
-    """How many files a folder has, and the bytes of disk that they take beyond the folders before it."""
+    """Files of a folder, and the bytes of disk that they take beyond the folders before it."""
 
     files: int
     size: int
 
 
 def stats(store: Store) -> Mapping[str, Usage]:
-    """The usage of each folder of the store; a file with several names is counted where it comes first.
+    """Return the usage of each folder of a store; a file with several names counts in the first folder.
 
     Raises:
-        StoreError: when the store cannot be read.
+        StoreError: if the store cannot be read.
     """
     seen: set[tuple[int, int]] = set()
     with convert_os_errors("measure the store", store.root):

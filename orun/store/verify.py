@@ -1,4 +1,4 @@
-"""Reading a whole store, whatever the index says: what `orun store verify` does."""
+"""Verification of a whole store by reading it, for `orun store verify`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from orun.store.store import Store
 
 @dataclass(frozen=True)
 class Verified:
-    """What was read and what was found.
+    """Result of a verification.
 
     Attributes:
-        objects: how many were read.
+        objects: number of objects.
         size: their bytes.
-        records: how many records of actions are whole.
-        problems: what is damaged or missing, one sentence each; damaged files are in quarantine now.
+        records: number of intact action records.
+        problems: what is damaged or missing, one sentence each. Damaged files are in quarantine.
     """
 
     objects: int
@@ -31,23 +31,23 @@ class Verified:
 
 
 def verify(store: Store) -> Verified:
-    """Read every object and every record, put away what is damaged, and name the artifacts that lack something.
+    """Read every object and record, move damaged ones to quarantine, and report the artifacts that are incomplete.
 
     Raises:
-        StoreError: when the store cannot be read.
+        StoreError: if the store cannot be read.
     """
     with convert_os_errors("verify the store", store.root):
-        found = [(digest, status.st_size) for digest, status in store.parts.objects.all()]
-        for digest, _ in found:
+        sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
+        for digest in sizes:
             store.parts.objects.problem(digest, read=True)
         records = [action for _, _, action in store.parts.actions.all()]
         list(store.parts.actions.pointers())
         store.parts.index.flush()
     problems = [notice for notice in store.drain_notices() if notice != store.parts.index.problem]  # no damage
     for action in records:
-        where = f"{action.pipeline}/{action.stage}"
-        problems += (f"the artifact of {where}: {problem}" for problem in store.check(action.tree))
-    return Verified(len(found), sum(size for _, size in found), len(records), (*problems, *_bad_runs(store)))
+        name = f"{action.pipeline}/{action.stage}"
+        problems += (f"the artifact of {name}: {problem}" for problem in store.check(action.tree))
+    return Verified(len(sizes), sum(sizes.values()), len(records), (*problems, *_bad_runs(store)))
 
 
 def _bad_runs(store: Store) -> list[str]:
@@ -60,6 +60,6 @@ def _bad_runs(store: Store) -> list[str]:
         except StoreError as error:
             cause = error.__cause__
             if is_os_error(error) and isinstance(cause, OSError) and cause.errno != errno.EIO:
-                raise  # what a disk does not give is damaged; of the rest nothing is known
+                raise  # only a disk error means damage
             problems.append(error.what)
     return problems

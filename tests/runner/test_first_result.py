@@ -113,7 +113,7 @@ def test_the_first_result_is_kept(project: Project) -> None:
     assert record(again)["others"] == [other]
     with Store.open(project.store) as store:
         (action,) = store.actions(first.key)
-    assert (action.tree, action.others, action.started_at) == (first.tree, (other,), first.built_at)
+    assert (action.tree, action.other_trees, action.started_at) == (first.tree, (other,), first.built_at)
     third = project.run(force=["roll"])["roll"]
     assert (third.tree, len(third.others), third.others[0]) == (first.tree, 2, other)
     later = project.run()
