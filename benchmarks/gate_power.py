@@ -30,7 +30,8 @@ import numpy as np
 from benchmarks.gate_table import table
 from benchmarks.planting import noise, plant
 from benchmarks.rival_gates import RIVALS, RUNS, Floats
-from orun.core.key_component import ComponentKind, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import KeyComponent
 from orun.core.source_location import Position
 from orun.core.targets import Target
 from orun.gates.judge import judge

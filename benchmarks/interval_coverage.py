@@ -38,7 +38,8 @@ from benchmarks.gate_table import share
 from benchmarks.planting import noise
 from benchmarks.spent import machine
 from benchmarks.spent import table as markdown
-from orun.core.key_component import ComponentKind, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import KeyComponent
 from orun.core.metrics import Estimate, Metric
 from orun.core.run_record import Verdict
 from orun.core.serialization import decode, encode

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from orun.blame.changes import Fixed
 from orun.blame.versions import pin
-from orun.core.key_component import ComponentKind
+from orun.core.component_kinds import ComponentKind
 
 SOFTWARE = ("python", "runtime")  # traits of a device that no other machine brings
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orun.blame.run_snapshot import Side
-from orun.core.key_component import ComponentKind, Components, subjects
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components, subjects
 from orun.core.targets import Environment
 from orun.pipeline.model import Pipeline, Stage
 from orun.text.wording.components import component_name
 
-Identity = tuple[ComponentKind, str, str]
+Identity = tuple[str, str, str]
 KIND: Identity = (ComponentKind.KIND, "", "")
 
 VARIABLES = frozenset({ComponentKind.VARIABLE, ComponentKind.LOOKED_UP})
@@ -78,7 +79,7 @@ class Fixed:
     """
 
     stage: str
-    kind: ComponentKind
+    kind: str
     subject: str = ""
     owner: str = ""
     old: str = ""
@@ -96,7 +97,7 @@ class Fixed:
             return f"environment variable {self.variable} of {self.stage} was changed{why}"
         if self.kind == ComponentKind.STAGE_CODE and self.old == self.new:
             return f"the code behind {self.stage}: {self.old} in both, and yet not the same{why}"
-        names = {
+        names: dict[str, str] = {
             ComponentKind.STAGE_CODE: "the code behind",
             ComponentKind.PYTHON: "Python of",
             ComponentKind.MODULE_FOLDERS: "PYTHONPATH of",

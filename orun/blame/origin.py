@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from orun.blame.experiment import Bench
-from orun.core.key_component import ComponentKind, Components
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components
 from orun.core.reason import Reason
 from orun.core.run_record import RunResult, StageResult
 from orun.eventlog.reducer import read_result

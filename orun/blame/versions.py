@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from orun.blame.changes import Change, Fixed, inputs_of
 from orun.blame.run_snapshot import Side
+from orun.core.component_kinds import ComponentKind
 from orun.core.events import Notice
-from orun.core.key_component import ComponentKind, Components
+from orun.core.key_component import Components
 from orun.core.serialization import replace
 from orun.core.targets import Environment
 from orun.environment.distributions import ABSENT, BUILDS, PRESENT, developed, exact, installed, normalise
@@ -114,7 +115,7 @@ def _pins(inputs: Components) -> dict[str, str]:
     return {slot(pinned): pinned for item in inputs if (pinned := pin(item.kind, item.subject, item.value))}
 
 
-def pin(kind: ComponentKind, subject: str, value: str) -> str:
+def pin(kind: str, subject: str, value: str) -> str:
     """Return the requirement for a package that a stage depends on; empty for orun itself, and what no index has.
 
     Args:

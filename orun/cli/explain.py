@@ -14,7 +14,6 @@ import orun
 from orun.cli import options
 from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
-from orun.core.key_component import ComponentKind
 from orun.report.facts import component_pairs, reason_fields
 from orun.report.figures import ABSENT, NOT_THERE, shortened
 from orun.report.table import Cell, Column, render
@@ -103,7 +102,7 @@ def _compared(pair: Pair, *, full: bool) -> tuple[Cell, ...]:
 
 
 def _name(pair: Pair) -> str:
-    return component_name(ComponentKind(pair["kind"] or ""), pair["subject"] or "", pair["owner"] or "")
+    return component_name(pair["kind"] or "", pair["subject"] or "", pair["owner"] or "")
 
 
 def _shown(value: str | None, *, full: bool) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orun.core.key_component import ComponentKind, Components, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components, KeyComponent
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode
 

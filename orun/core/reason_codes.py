@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from orun.core.key_component import ComponentKind
+from orun.core.component_kinds import ComponentKind
 
 
 class ReasonCode(StrEnum):
@@ -33,6 +33,8 @@ class ReasonCode(StrEnum):
     PROVENANCE_CHANGED = "provenance-changed"
     VERDICTS_CHANGED = "verdicts-changed"
     SOFTWARE_CHANGED = "software-changed"
+
+    COMPONENT_CHANGED = "component-changed"
 
     # Something that the stage was seen to use differs from the last time.
     READ_CHANGED = "read-changed"
@@ -128,4 +130,4 @@ class ReasonCode(StrEnum):
     RECORDED = "recorded"
 
 
-CHANGED: Mapping[ComponentKind, ReasonCode] = {kind: ReasonCode(f"{kind}-changed") for kind in ComponentKind}
+CHANGED: Mapping[str, ReasonCode] = {kind: ReasonCode(f"{kind}-changed") for kind in ComponentKind}

@@ -148,7 +148,7 @@ def _grouped(setup: Components) -> dict[str, dict[str, str]]:
     """Return components as people review them: by kind, then by subject."""
     groups: dict[str, dict[str, str]] = {}
     for item in setup:
-        groups.setdefault(item.kind.value, {})[item.subject] = item.value
+        groups.setdefault(str(item.kind), {})[item.subject] = item.value
     return groups
 
 

@@ -6,7 +6,8 @@ fewer threads, is slower for both.
 
 from __future__ import annotations
 
-from orun.core.key_component import ComponentKind, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import KeyComponent
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.environment.hosts import software

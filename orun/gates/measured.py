@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from orun.core.key_component import ComponentKind, Components, subjects, value_of
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components, subjects, value_of
 from orun.core.metrics import further
 from orun.core.reason import Reason
 from orun.core.serialization import Record

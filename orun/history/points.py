@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from orun.core.key_component import ComponentKind, subjects
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import subjects
 from orun.core.metrics import Better, Noise, Unit
 from orun.core.run_record import RunResult, StageResult
 from orun.environment.hosts import hardware

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from orun.core.key_component import ComponentKind, Components
+from orun.core.key_component import Components
 from orun.core.metrics import Metric, Unit
 from orun.core.run_record import Outcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.serialization import replace
@@ -24,7 +24,7 @@ class Change:
 class ComponentChange:
     """Component of a key in the old and the new run; the value is None where there is none."""
 
-    kind: ComponentKind
+    kind: str
     subject: str
     owner: str
     old: str | None

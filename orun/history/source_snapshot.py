@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from orun.core.key_component import ComponentKind, subjects
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import subjects
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, foreign_json
 from orun.executors.masking import Mask

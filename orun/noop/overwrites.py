@@ -90,7 +90,8 @@ def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
 
 def of_run(result: RunResult) -> Iterator[Path]:
     """Every file that a run has read, as its record tells."""
-    from orun.core.key_component import ComponentKind, subjects
+    from orun.core.component_kinds import ComponentKind
+    from orun.core.key_component import subjects
     from orun.history.source_snapshot import index
 
     root = Path(result.file).parent

@@ -9,7 +9,8 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from orun.core.key_component import ComponentKind, value_of
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import value_of
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult

@@ -16,7 +16,8 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun.core.key_component import ComponentKind, Components, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components, KeyComponent
 from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, distributions, python_path, venvs
 from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, value_told

@@ -9,7 +9,7 @@ import errno
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orun.core.key_component import ComponentKind
+from orun.core.component_kinds import ComponentKind
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import CHANGED
 from orun.environment import distributions
@@ -61,7 +61,7 @@ def changes(
     ]
 
 
-def seen_change(kind: ComponentKind, subject: str, old: str | None, new: str | None) -> Reason:
+def seen_change(kind: str, subject: str, old: str | None, new: str | None) -> Reason:
     """Return the reason for a difference in what a stage was seen to use."""
     return reason(CHANGED[kind], subject=subject, old=old, new=new, event=_event(kind, old or ABSENT, new or ABSENT))
 
@@ -114,7 +114,7 @@ def digest_now(path: Path, files: StatCache) -> str:
         return ABSENT  # gone or unreadable: either way not what the stage read
 
 
-def _event(kind: ComponentKind, old: str, new: str) -> str | None:
+def _event(kind: str, old: str, new: str) -> str | None:
     """Return what happened to a file that a stage used; None for what is no file."""
     if kind not in (ComponentKind.READ, ComponentKind.LOOKED_FOR):
         return None

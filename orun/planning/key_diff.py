@@ -7,14 +7,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from orun.core.key_component import SEEN, ComponentKind, Components, value_of
+from orun.core.component_kinds import SEEN, ComponentKind
+from orun.core.key_component import Components, value_of
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import CHANGED, ReasonCode
 from orun.pipeline.model import Stage
 from orun.planning.cache_key import OWN
 from orun.planning.implicit_deps import seen_change
 
-Identity = tuple[ComponentKind, str, str]
+Identity = tuple[str, str, str]
 
 OF_A_STAGE_BEFORE = (ComponentKind.PROVENANCE, ComponentKind.VERDICTS)
 # Codes of changes that come from stages before a stage.
@@ -90,4 +91,6 @@ def _change(stage: Stage, identity: Identity, old: str | None, new: str | None) 
         values["stage"] = stage.needs.get(subject)
     elif kind == ComponentKind.STAGE_CODE:
         values["uses"] = stage.uses
+    if kind not in CHANGED:  # of a later version of orun
+        return reason(ReasonCode.COMPONENT_CHANGED, kind=kind, subject=subject or None, owner=owner or None, **values)
     return reason(CHANGED[kind], subject=subject or None, owner=owner or None, **values)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from blake3 import blake3
 
-from orun.core.key_component import ComponentKind, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import KeyComponent
 from orun.core.run_record import Verdict
 from orun.core.serialization import Record, encode
 from orun.environment import distributions, venvs

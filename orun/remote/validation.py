@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orun.core import serialization
-from orun.core.key_component import ComponentKind, subjects
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import subjects
 from orun.fs.digests import is_digest
 from orun.planning import cache_key
 from orun.planning.plan import Step

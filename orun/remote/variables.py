@@ -11,7 +11,8 @@ from collections.abc import Collection
 
 from blake3 import blake3
 
-from orun.core.key_component import ComponentKind, subjects
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import subjects
 from orun.core.serialization import replace
 from orun.environment.env_vars import ALWAYS, SHARED_KEY, UNLESS_SET
 from orun.environment.secret_variables import SECRET, Secrets

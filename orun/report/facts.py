@@ -27,7 +27,7 @@ def component_pairs(old: Components, new: Components) -> list[dict[str, str | No
     """Return each component of two keys with its old and its new value; None where there is none."""
     before, after = ({item.identity: item.value for item in components} for components in (old, new))
     return [
-        {"kind": kind.value, "subject": subject, "owner": owner, "old": before.get(key), "new": after.get(key)}
+        {"kind": str(kind), "subject": subject, "owner": owner, "old": before.get(key), "new": after.get(key)}
         for key in dict.fromkeys([*after, *before])
         for kind, subject, owner in [key]
     ]

@@ -8,7 +8,8 @@ from pathlib import Path
 from time import time
 from typing import TypeVar
 
-from orun.core.key_component import ComponentKind, value_of
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import value_of
 from orun.core.serialization import Record, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions, venvs

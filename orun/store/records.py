@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orun.core.key_component import ComponentKind, Components, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components, KeyComponent
 from orun.core.metrics import Metric
 from orun.core.run_record import Trace
 from orun.core.serialization import Record, field

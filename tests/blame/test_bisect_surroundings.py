@@ -16,7 +16,7 @@ import orun
 from orun.blame.advice import advice
 from orun.blame.bisect import bisect
 from orun.blame.changes import Fixed
-from orun.core.key_component import ComponentKind
+from orun.core.component_kinds import ComponentKind
 from orun.fs import locks
 from orun.store import Store
 from tests.blame.test_bisect import Project

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from orun.core.component_kinds import ComponentKind
 from orun.core.earlier_records import components_of, upgraded_run
 from orun.core.events import StageFinished, StageStarted, event_from_json
-from orun.core.key_component import ComponentKind, KeyComponent
+from orun.core.key_component import KeyComponent
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orun.core.key_component import ComponentKind, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import KeyComponent
 from orun.core.metrics import Metric
 from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.core.serialization import replace

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orun.core.key_component import ComponentKind, subjects, value_of
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import subjects, value_of
 from orun.core.metrics import Comparison, Metric
 from orun.core.run_record import StageResult, Unjudged, Verdict
 from orun.core.source_location import Position

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orun.core.key_component import ComponentKind, subjects
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import subjects
 from orun.report.html.parts import Section, cell, code, row, table, terms
 from orun.report.html.source import Source
 from orun.report.html.tags import Markup, element, join

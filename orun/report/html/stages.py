@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orun.core.key_component import ComponentKind, Components, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components, KeyComponent
 from orun.core.run_record import StageResult
 from orun.report.figures import shortened
 from orun.report.html.checklist import place

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from orun.core.key_component import ComponentKind, KeyComponent
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import KeyComponent
 
-NAMES: Mapping[ComponentKind, str] = {
+NAMES: Mapping[str, str] = {
     ComponentKind.KIND: "kind",
     ComponentKind.STAGE_CODE: "stage code",
     ComponentKind.PARAMETER: "parameter {subject}",
@@ -36,11 +37,11 @@ NAMES: Mapping[ComponentKind, str] = {
 }
 
 
-def component_name(kind: ComponentKind, subject: str = "", owner: str = "") -> str:
+def component_name(kind: str, subject: str = "", owner: str = "") -> str:
     """Return what a component is called: `parameter opset`, `device cpu of reference_target`."""
     if kind == ComponentKind.TARGET:
         return owner or NAMES[kind]
-    name = NAMES[kind].format(subject=subject)
+    name = NAMES[kind].format(subject=subject) if kind in NAMES else f"{kind} {subject}"  # of a later version
     return f"{name} of {owner}" if owner else name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from orun.core.key_component import SEEN, ComponentKind
+from orun.core.component_kinds import SEEN
 from orun.core.reason import Reason
 from orun.core.reason_codes import CHANGED, ReasonCode
 from orun.core.run_record import VERBS, Outcome
@@ -29,7 +29,7 @@ def sentences(reasons: Iterable[Reason]) -> tuple[str, ...]:
 
 
 def _changed(reason: Reason) -> str:
-    kind = KINDS[reason.code]
+    kind = KINDS.get(reason.code) or reason.arguments["kind"]
     name = component_name(kind, reason.arguments.get("subject", ""), reason.arguments.get("owner", ""))
     return compared(name, reason.arguments.get("old"), reason.arguments.get("new"))
 
@@ -115,10 +115,11 @@ def _text(template: str) -> Callable[[Reason], str]:
     return lambda reason: template.format_map(reason.arguments)
 
 
-KINDS: Mapping[str, ComponentKind] = {code: kind for kind, code in CHANGED.items()}
+KINDS: Mapping[str, str] = {code: kind for kind, code in CHANGED.items()}
 
 RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     **dict.fromkeys((code for kind, code in CHANGED.items() if kind not in SEEN), _changed),
+    ReasonCode.COMPONENT_CHANGED: _changed,
     ReasonCode.KIND_CHANGED: _kind,
     ReasonCode.STAGE_CODE_CHANGED: _text("the code of {uses} changed"),
     ReasonCode.INPUT_CHANGED: _input,
