@@ -22,11 +22,10 @@ from orun.errors import UsageError
 from orun.eventlog.writer import Listener, ignore
 from orun.fs.os_errors import quoted
 from orun.gates import baselines
+from orun.gates.regression import BASELINE
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.store import Store
 from orun.text.suggestions import near
-
-BASELINE = "the accepted baseline"  # id of the stage that brings the accepted model in
 
 
 @dataclass(frozen=True)

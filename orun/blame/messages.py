@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from orun.blame.diagnosis import Diagnosis, Place, Proof
 from orun.blame.origin import Past
 from orun.core.metrics import Comparison, Unit
+from orun.gates.regression import BASELINE
 from orun.text.units import show
 from orun.text.wording.reasons import sentences
 
@@ -179,7 +180,7 @@ def latency(found: Diagnosis, before: str, slow: Comparison, origin: str = "") -
 
 def _named(stage: str) -> str:
     """A stage by its id; the accepted baseline is none of the file's."""
-    return stage if stage.startswith("the ") else f"`{stage}`"
+    return stage if stage == BASELINE else f"`{stage}`"
 
 
 def _slow(place: Place) -> str:

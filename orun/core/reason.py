@@ -13,7 +13,7 @@ class Reason(Record, frozen=True):
     """A fact that `orun.text.wording` turns into a sentence.
 
     Attributes:
-        code: what it is; one of `orun.core.reason_codes.ReasonCode`, and documented in docs/reasons.md.
+        code: what it is; one of `orun.core.reason_codes.ReasonCode`, and documented in docs/reference/reasons.md.
         arguments: names, values and paths that the sentence is about, as plain JSON data.
         because: the reasons behind it.
     """

@@ -1,4 +1,4 @@
-"""Codes of reasons. docs/reasons.md says what each means and what to do."""
+"""Codes of reasons. docs/reference/reasons.md says what each means and what to do."""
 
 from __future__ import annotations
 

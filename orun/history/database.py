@@ -21,7 +21,7 @@ FORMAT = 2  # of 1 the runtime was not kept
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
-NEWEST = COLUMNS[-1]  # which a database of format 1 lacks
+COLUMNS_OF_1 = (*COLUMNS[:-1], f"'' AS {COLUMNS[-1]}")  # a database of format 1 lacks the last column
 NAME = "? IN (metric, stage || '.' || metric)"
 IDENTITY = ("pipeline", "stage", "key", "metric", "measured_at")
 TABLE = f"""
@@ -63,7 +63,7 @@ class History:
             StoreError: when the database cannot be read, or is none.
         """
         where = _condition(wanted)
-        query = f"SELECT {', '.join(COLUMNS)} FROM points WHERE {where} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
+        query = f"SELECT {{columns}} FROM points WHERE {where} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
         return tuple(map(_point, self._rows(query, wanted)))
 
     def names(self, **wanted: str) -> tuple[tuple[str, str], ...]:
@@ -89,11 +89,11 @@ class History:
         if not seen_at(self.path):
             return []
         with self._read() as database:
-            found = self._format(database)
-            if found == 0:
+            version = self._format(database)
+            if version == 0:
                 return []
-            of_format = query if found == FORMAT else query.replace(NEWEST, f"'' AS {NEWEST}", 1)
-            return database.execute(of_format, tuple(wanted.values())).fetchall()
+            columns = ", ".join(COLUMNS if version == FORMAT else COLUMNS_OF_1)
+            return database.execute(query.format(columns=columns), tuple(wanted.values())).fetchall()
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
