@@ -110,7 +110,7 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
             {"optimization": "runtime", "platform": "amd64"},
             (
                 "`platform: amd64` needs `optimization: fixed`\n"
-                "  what is laid out for x86-64 processors can only be saved when the graph is optimized now"
+                "  layouts for x86-64 processors can be saved only if the graph is optimized now"
             ),
         ),
         (

@@ -1,4 +1,4 @@
-"""A compiled model loaded back in new processes: it answers as the uncompiled one, and nothing is compiled again."""
+"""Check of a compiled model in new processes: it answers as the uncompiled model, and nothing is compiled again."""
 
 from __future__ import annotations
 
@@ -19,73 +19,69 @@ from orun.stages._graph.feeds import Case
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.limits import limits_of
 from orun.stages.cold_start import LEAST
-from orun.stages.compile._compiling import PLUG_IN, stored
+from orun.stages.compile._compiling import PLUG_IN, file_states
 from orun.stages.contract import Context
 
 # onnxruntime-openvino 1.22 to 1.24.1 looks for the weights of a blob of the CPU in a file `.bin` of the working folder,
 # then removes the blob and compiles the model again, in every process.
-ANEW = {OPENVINO: f"run the model as it is; {PLUG_IN}"}
+RECOMPILE_HINTS = {OPENVINO: f"run the model as it is; {PLUG_IN}"}
 
 
-def loaded_back(
+def load_back(
     context: Context, engine: Engine, tries: Sequence[Case], launches: int, tolerance: Tolerance
 ) -> dict[str, Metric]:
-    """Compare the compiled model with the one that it was made of, in new processes in turn.
+    """Compare the compiled model with the uncompiled one, each loaded in new processes in turn.
 
     Raises:
         StageFailed: when it cannot be loaded, is compiled anew, or disagrees.
     """
     target = replace(context.target or Target("cpu"), fallback="allow")
-    before = _kept(context, engine)
+    before = _compiled_files(context, engine)
     loads: dict[str, list[float]] = {"compiled": [], "uncompiled": []}
     runs: dict[str, IsolatedRun] = {}
     for number in range(launches):
         for role, model in (("uncompiled", context.model()), ("compiled", context.result)):
             context.progress(number, launches, f"load the {role} model")
-            runs[role] = _run(context, role, RunRequest(model, target), tries)
+            try:
+                runs[role] = run_isolated(RunRequest(model, target), [case.feed for case in tries])
+            except OrunError as error:
+                raise StageFailed(context.stage, f"the {role} model cannot be loaded back", why=error.why) from error
             loads[role].append(runs[role].session.load)
-    if (after := _kept(context, engine)) != before:
+    if (after := _compiled_files(context, engine)) != before:
         new = sorted(after.items() - before.items())
         raise StageFailed(
             context.stage,
             f"{engine.provider} compiled the model anew when it was loaded back",
             why=f"it wrote {', '.join(name for name, _ in new)}",
-            hint=ANEW.get(engine.provider, ""),
+            hint=RECOMPILE_HINTS.get(engine.provider, ""),
         )
     subgraphs = runs["compiled"].session.subgraphs
     return {
         "size": Metric(sum(size for size, *_ in before.values()), "B", "lower"),
-        "load": _loads(model=loads["compiled"], reference=loads["uncompiled"]),
-        "load_uncompiled": _loads(model=loads["uncompiled"]),
+        "load": _load_metric(model=loads["compiled"], reference=loads["uncompiled"]),
+        "load_uncompiled": _load_metric(model=loads["uncompiled"]),
         "max_abs_error": _compare(context, tries, runs, tolerance),
-        "compiled": Metric(sum(one.provider == engine.provider for one in subgraphs), better="lower"),
-        "left": Metric(sum(len(one.nodes) for one in subgraphs if one.provider != engine.provider), better="lower"),
+        "compiled": Metric(sum(part.provider == engine.provider for part in subgraphs), better="lower"),
+        "left": Metric(sum(len(part.nodes) for part in subgraphs if part.provider != engine.provider), better="lower"),
     }
 
 
-def _kept(context: Context, engine: Engine) -> Mapping[str, tuple[int, ...]]:
-    """Sizes of the files of a compiled model, and whether they are the same: a cache may be written anew, as large."""
-    found = stored(context.output)
-    return found if engine.form == "cache" else {name: (size,) for name, (size, *_) in found.items()}
+def _compiled_files(context: Context, engine: Engine) -> Mapping[str, tuple[int, ...]]:
+    """Return the sizes of the output's files; for a cache also inode and time, as it may be rewritten at equal size."""
+    states = file_states(context.output)
+    return states if engine.form == "cache" else {name: (size,) for name, (size, *_) in states.items()}
 
 
-def _loads(**seconds: Sequence[float]) -> Metric:
-    """The median with its interval, and against the other model; too few launches bound nothing."""
+def _load_metric(**seconds: Sequence[float]) -> Metric:
+    """Return the median, with its interval and comparison where there are enough launches to bound it."""
     if len(seconds["model"]) < LEAST:
         return Metric(median(seconds["model"]), "s", "lower", "timing")
     readings = {role: [Reading(load, 0.0, 0, 0, 0) for load in loads] for role, loads in seconds.items()}
     return compare_rounds(readings, lambda reading: reading.load, "s")
 
 
-def _run(context: Context, role: str, request: RunRequest, tries: Sequence[Case]) -> IsolatedRun:
-    try:
-        return run_isolated(request, [case.feed for case in tries])
-    except OrunError as error:
-        raise StageFailed(context.stage, f"the {role} model cannot be loaded back", why=error.why) from error
-
-
 def _compare(context: Context, tries: Sequence[Case], runs: Mapping[str, IsolatedRun], tolerance: Tolerance) -> Metric:
-    """Compare the answers of both models within what the uncompiled model can promise; return the largest error."""
+    """Compare the answers within what the uncompiled model can promise; return the largest error."""
     names = [output.name for output in load_graph(context.model()).graph.output]
     hint = "raise `atol` or `rtol` if the provider calculates in a smaller type"
     agreement = Agreement("the compiled model", "the uncompiled model", names, tolerance, hint)

@@ -1,4 +1,4 @@
-"""Provider by provider: how a model is compiled beforehand, and which folders of its own the provider writes."""
+"""Ahead-of-time compilation by provider: the forms that each has, and the folders that it writes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CACHE = "cache"  # the provider's folder in the artifact
 
 @dataclass(frozen=True)
 class Caching:
-    """How a provider keeps what it compiled.
+    """Provider options of a cache of compiled models.
 
     Attributes:
-        paths: its options that name the folder of the cache.
-        options: those that switch the cache on.
+        paths: options that name the folder of the cache.
+        options: options that switch the cache on.
     """
 
     paths: tuple[str, ...]
@@ -49,7 +49,7 @@ CACHES: Mapping[str, Caching] = {
     "CoreMLExecutionProvider": Caching(("ModelCacheDirectory",)),
     "MIGraphXExecutionProvider": Caching(("migraphx_model_cache_dir",)),
 }
-# Providers with EPContext nodes. Of TensorRT the engine goes beside the model that names it.
+# Providers with EPContext nodes. TensorRT writes its engine beside the model that names it.
 CONTEXTS: Mapping[str, Mapping[str, str]] = {
     OPENVINO: {},
     "QNNExecutionProvider": {},
@@ -59,46 +59,46 @@ CONTEXTS: Mapping[str, Mapping[str, str]] = {
     "MIGraphXExecutionProvider": {},
 }
 PLUG_IN = "the plug-in onnxruntime-ep-openvino keeps what it compiled, for CPUs of Intel"
-# The stage gives these itself.
-OWN = ("trt_dump_ep_context_model", "trt_ep_context_file_path", "trt_ep_context_embed_mode")
+# Options that the stage sets itself.
+OWN_OPTIONS = ("trt_dump_ep_context_model", "trt_ep_context_file_path", "trt_ep_context_embed_mode")
 
 
 def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -> Form:
-    """The form that the provider of the target can be had in.
+    """Return the form in which the provider of the target keeps a compiled model.
 
     Raises:
-        StageFailed: when it has none, or not the one that is wanted.
+        StageFailed: when it has none, or lacks the wanted form.
     """
     name = compiler(context).name
-    there: list[Form] = []
-    if name in CONTEXTS and not _lost_contexts(name):
-        there.append("context")
+    forms: list[Form] = []
+    if name in CONTEXTS and not _context_problem(name):
+        forms.append("context")
     if name in CACHES and not plugged(name):
-        there.append("cache")
-    if not there:
+        forms.append("cache")
+    if not forms:
         raise StageFailed(
             context.stage,
             f"{name} compiles nothing beforehand that ONNX Runtime could keep",
             hint=f"name a target whose first provider is one of {', '.join(sorted({*CONTEXTS, *CACHES}))}",
         )
-    if wanted != "auto" and wanted not in there:
+    if wanted != "auto" and wanted not in forms:
         raise StageFailed(
             context.stage,
             f"{name} has no form {wanted!r} here",
-            why=_lost_contexts(name) if wanted == "context" and name in CONTEXTS else "",
-            hint=f"`form: {there[0]}`",
+            why=_context_problem(name) if wanted == "context" and name in CONTEXTS else "",
+            hint=f"`form: {forms[0]}`",
         )
-    return there[0] if wanted == "auto" else wanted
+    return forms[0] if wanted == "auto" else wanted
 
 
 def compiler(context: Context) -> Provider:
-    """The provider that compiles: the first of the target."""
+    """Return the provider that compiles: the first of the target."""
     target = context.target or Target("cpu")
     return target.providers[0]
 
 
-def _lost_contexts(name: str) -> str:
-    """Why this build cannot read back what it writes as EPContext nodes; empty when it can."""
+def _context_problem(name: str) -> str:
+    """Return why this build cannot read back the EPContext nodes that it writes; empty when it can."""
     # onnxruntime-openvino 1.24.1 writes them, with and without `embed`, and ends with EP_FAIL "Unhandled exception
     # type: 1" when it opens them in a new process, on the CPU, for every model that was tried; the plug-in reads its own.
     if name == OPENVINO and not plugged(name):
@@ -110,31 +110,31 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
     """Compile the input model into the output folder.
 
     Raises:
-        StageFailed: when the provider cannot, or takes nothing of the model.
+        StageFailed: when the provider fails, or takes no node of the model.
     """
     import onnxruntime
 
     target, provider = context.target or Target("cpu"), compiler(context)
     caching = CACHES.get(provider.name, Caching(()))
-    given = sorted({*caching.paths, *OWN} & provider.options.keys())
-    if given:
+    clashing = sorted({*caching.paths, *OWN_OPTIONS} & provider.options.keys())
+    if clashing:
         raise StageFailed(
             context.stage,
-            f"target {target.name!r} sets {', '.join(given)}, which compile/engine gives {provider.name} itself",
+            f"target {target.name!r} sets {', '.join(clashing)}, which compile/engine gives {provider.name} itself",
             hint="leave it out of the target: the artifact holds what it names",
         )
     if provider.name not in available():
         raise UsageError(f"{provider.name} is not in this build of ONNX Runtime", hint="orun doctor")
     try:
-        engine = _compile_context(context, target, embed=embed) if form == "context" else _fill_cache(context, target)
+        options = _compile_context(context, target, embed=embed) if form == "context" else _fill_cache(context, target)
     except (StageFailed, UsageError):
         raise
     except Exception as error:  # the errors of ONNX Runtime share no base class but this
         why = "\n".join(str(error).strip().splitlines()[:3])
         raise StageFailed(context.stage, f"{provider.name} cannot compile the model", why=why) from error
-    made = Engine(provider.name, form, onnxruntime.__version__, *engine)
-    write(context.output, made)
-    return made
+    engine = Engine(provider.name, form, onnxruntime.__version__, *options)
+    write(context.output, engine)
+    return engine
 
 
 def _compile_context(context: Context, target: Target, *, embed: bool) -> tuple[dict[str, str], dict[str, str]]:
@@ -143,19 +143,19 @@ def _compile_context(context: Context, target: Target, *, embed: bool) -> tuple[
     options = session_options(target)
     own = CONTEXTS[target.providers[0].name]
     first = replace(target.providers[0], options={**target.providers[0].options, **own})
-    _add(options, [first, *target.providers[1:]])
-    made = onnxruntime.ModelCompiler(
+    _add_providers(options, [first, *target.providers[1:]])
+    compilation = onnxruntime.ModelCompiler(
         options,
         str(context.model()),
         embed_compiled_data_into_model=embed,
         flags=onnxruntime.OrtCompileApiFlags.ERROR_IF_NO_NODES_COMPILED,
     )
-    made.compile_to_file(str(context.result))
+    compilation.compile_to_file(str(context.result))
     return {}, {}
 
 
-def _add(options: SessionOptions, providers: Sequence[Provider]) -> None:
-    """Add providers to session options; the CPU is behind them in any case."""
+def _add_providers(options: SessionOptions, providers: Sequence[Provider]) -> None:
+    """Add providers to session options; ONNX Runtime adds the CPU itself."""
     if not add_plugins(options, providers):
         for provider in providers:
             if provider.name != CPU:
@@ -163,7 +163,7 @@ def _add(options: SessionOptions, providers: Sequence[Provider]) -> None:
 
 
 def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[str, str]]:
-    """Have the provider fill a cache in the artifact, and keep the model beside it."""
+    """Let the provider fill a cache in the output folder; copy the model beside it. Return paths and options."""
     provider = target.providers[0]
     caching, folder = CACHES[provider.name], context.output / CACHE
     folder.mkdir()
@@ -171,15 +171,15 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
         shutil.copyfile(file, context.output / file.name)
     paths = {name: str(folder) for name in caching.paths}
     first = replace(provider, options={**provider.options, **paths, **caching.options})
-    made = make_session(context.result, session_options(target), [first, *target.providers[1:]])
-    if provider.name not in made.get_providers():
+    session = make_session(context.result, session_options(target), [first, *target.providers[1:]])
+    if provider.name not in session.get_providers():
         raise StageFailed(
             context.stage,
             f"{provider.name} did not load",
             why="a library or device that it needs is not on this machine; ONNX Runtime's own message is in the log",
             hint="orun doctor",
         )
-    del made
+    del session
     if not any(folder.iterdir()):
         raise StageFailed(
             context.stage,
@@ -193,14 +193,14 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
 def tries(
     context: Context, dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None
 ) -> tuple[Case, ...]:
-    """What both models are fed."""
+    """Return the inputs that both models are compared on."""
     from orun.stages._graph.agreement import Trial, tries_for
     from orun.stages._graph.io import load_graph
 
     return tries_for(context, load_graph(context.model()), Trial(dims, inputs))
 
 
-def stored(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Size, inode and time (nanoseconds) of every file below a folder, by its path there: of one written anew, too."""
-    found = {str(path.relative_to(folder)): path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {name: (one.st_size, one.st_ino, one.st_mtime_ns) for name, one in found.items()}
+def file_states(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Return size, inode and time (nanoseconds) of every file below a folder, by its path there."""
+    states = {str(path.relative_to(folder)): path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: (state.st_size, state.st_ino, state.st_mtime_ns) for name, state in states.items()}

@@ -1,21 +1,22 @@
-"""Let the provider of a target compile the model beforehand, so that a session need not.
+"""Let the provider of a target compile the model ahead of time, so that sessions start faster.
 
-The result is an `engine`: `measure/latency`, `measure/startup` and the like take it in place of a model, on the target
-that it was compiled for. With `form: context` it is an ONNX model in which EPContext nodes stand for what was compiled;
-with `form: cache` it is the model as it was, beside what the provider keeps of it (OpenVINO's blobs, engines of
-TensorRT).
+The result is an `engine`. `measure/latency`, `measure/startup` and others take it in place of a model, on the target
+that it was compiled for.
 
-It is loaded back in a new process, where nothing may be compiled again, and its outputs are compared with those of
-the uncompiled model on the same target. `load` and `load_uncompiled` are the medians of how long the session takes in
-new processes in turn.
+- `form: context` yields an ONNX model in which EPContext nodes hold the compiled parts.
+- `form: cache` yields the unchanged model beside the provider's cache (OpenVINO's blobs, TensorRT's engines).
 
-Shown from end to end are OpenVINO on CPUs of Intel (its plug-in by `context`) and QNN by the simulator in its package.
-onnxruntime-openvino, up to 1.24.1, opens neither the EPContext models of the CPU that it writes nor the blobs of its
-cache: it compiles the model again in every process, which fails the stage. TensorRT, TensorRT RTX, CoreML, MIGraphX and
-VitisAI go the same ways and were not run on their hardware.
+The stage loads the result in new processes, where nothing may be compiled again. It compares the outputs with those of
+the uncompiled model on the same target. Values that depend on attention rows that see nothing are not compared, and a
+note says how many they were. `load` and `load_uncompiled` are the median times to make a session.
+
+Tested from end to end: OpenVINO on Intel CPUs (its plug-in, with `context`) and QNN with the simulator of its package.
+onnxruntime-openvino, up to 1.24.1, can open neither its own EPContext models of the CPU nor the blobs of its cache. It
+compiles the model again in every process, which fails the stage. TensorRT, TensorRT RTX, CoreML, MIGraphX and VitisAI
+use the same code and were not run on their hardware.
 
 The result is bound to the device: processor or GPU, driver, and the versions of the provider's libraries are in the
-key. What cannot be read there fails; a guess would let one device's engine pass for another's.
+key. If one of them cannot be read, the stage fails, since a guess could pass an engine on to another device.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ from orun.stages.params import Doc, Range, TargetName
 
 @dataclass(frozen=True)
 class Params:
-    """What to compile for, in which form, and how to check it."""
+    """Parameters of `compile/engine`."""
 
-    target: Annotated[TargetName, Doc("Whose first provider compiles the model.")]
+    target: Annotated[TargetName, Doc("Target whose first provider compiles the model.")]
     form: Annotated[
         Literal["auto", "context", "cache"],
-        Doc("EPContext nodes in the model, or the provider's own cache beside it; what works when left out."),
+        Doc("EPContext nodes in the model, or the provider's cache beside it; by default the form that works."),
     ] = "auto"
-    embed: Annotated[bool, Doc("Keep compiled code within the model, not in files beside it; for `context`.")] = False
+    embed: Annotated[bool, Doc("With `context`: keep compiled code inside the model, not in files.")] = False
     launches: Annotated[
-        int, Doc("New processes in which each of the two models is loaded; 6 bound the median."), Range(low=1)
+        int,
+        Doc("Processes in which each model is loaded; the median has an interval from 6 on."),
+        Range(low=1),
     ] = 6
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
@@ -64,9 +67,9 @@ SPEC = Spec(
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Leave the compiled model and `engine.json`."""
-    from orun.stages._graph.differences import Tolerance
-    from orun.stages.compile._check import loaded_back
+    """Write the compiled model and `engine.json`."""
+    from orun.stages._graph.agreement import Tolerance
+    from orun.stages.compile._check import load_back
     from orun.stages.compile._compiling import chosen_form, compile_model, tries
 
     form = chosen_form(context, params.form)
@@ -77,7 +80,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             hint="leave `embed` out: a cache lies beside the model",
         )
     engine = compile_model(context, form, embed=params.embed)
-    return loaded_back(
+    return load_back(
         context,
         engine,
         tries(context, params.dims, params.inputs),

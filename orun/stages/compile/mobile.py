@@ -1,16 +1,17 @@
-"""Write a model in ONNX Runtime's own format (`.ort`), for builds of it that can read no other, as on phones.
+"""Write a model in ONNX Runtime's own format (`.ort`), for minimal builds that read no other, as on phones.
 
-Beside `model.ort` lies `required_operators.config`, from which a build with just these operators (and types) is made.
-`optimization: fixed` saves the graph as it is optimized here; `runtime` keeps it basic and saves what the device may
-apply by itself, for builds with CoreML, NNAPI or XNNPACK. The result is compared with the model on the CPU.
+Beside `model.ort` the artifact holds `required_operators.config`, from which a build with just these operators (and
+types) is made. `optimization: fixed` saves the graph as optimized here. `runtime` saves the basic graph with the
+optimizations that the device may apply, for builds with CoreML, NNAPI or XNNPACK. The result is compared with the model
+on the CPU.
 
-ONNX Runtime's own checker says how well CoreML and NNAPI would take the model as it is: `share.nnapi` is the share of
-the nodes that it would take and `partitions.nnapi` in how many pieces; more than two hardly ever pay. With dynamic axes
-they take little: `share_if_fixed.nnapi` is what they would take if the sizes were fixed (see `optimize/shapes`). It
-knows nothing of XNNPACK. `usability.json` holds the operators that are in the way.
+ONNX Runtime's checker says how well CoreML and NNAPI suit the model. `share.nnapi` is the share of nodes that NNAPI
+takes, and `partitions.nnapi` in how many partitions; more than two rarely pay. With dynamic axes both take few nodes:
+`share_if_fixed.nnapi` is the share with fixed sizes (see `optimize/shapes`). The checker does not cover XNNPACK.
+`usability.json` lists the unsupported operators.
 
-The format is bound to the version of ONNX Runtime at the older end: a newer one reads it. Its bytes differ from run to
-run, so that of equal inputs the first result is kept. A model above 2 GB cannot be written in it.
+A newer ONNX Runtime reads the format, an older one does not. Its bytes differ from run to run, so orun keeps the first
+result for equal inputs. A model above 2 GB cannot be written.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ MODEL = "model.ort"
 
 @dataclass(frozen=True)
 class Params:
-    """How to write it, and for what."""
+    """Parameters of `compile/mobile`."""
 
-    optimization: Annotated[
-        Literal["fixed", "runtime"], Doc("Optimize now, or keep what the device may still choose.")
-    ] = "fixed"
+    optimization: Annotated[Literal["fixed", "runtime"], Doc("Optimize the graph now, or let the device choose.")] = (
+        "fixed"
+    )
     platform: Annotated[
-        Literal["arm", "amd64"] | None, Doc("Processor whose optimizations are saved; any when left out.")
+        Literal["arm", "amd64"] | None, Doc("Processor that the optimizations are for; any by default.")
     ] = None
-    types: Annotated[bool, Doc("List the types that each operator needs, too, for a still smaller build.")] = True
+    types: Annotated[bool, Doc("Also list the types that each operator needs, for a smaller build.")] = True
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-4
@@ -66,9 +67,8 @@ SPEC = Spec(
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Leave `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages._graph.agreement import Agreement, Trial, check, run_cases, tries_for
-    from orun.stages._graph.differences import Tolerance
+    """Write `model.ort`, `required_operators.config` and `usability.json`."""
+    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.limits import limits_of
     from orun.stages._graph.sessions import session
@@ -78,7 +78,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         raise StageFailed(
             context.stage,
             "`platform: amd64` needs `optimization: fixed`",
-            why="what is laid out for x86-64 processors can only be saved when the graph is optimized now",
+            why="layouts for x86-64 processors can be saved only if the graph is optimized now",
         )
     size = sum(file.stat().st_size for file in context.inputs["model"].iterdir())
     if size > LARGEST:
@@ -95,7 +95,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         MODEL, "the model before it", outputs, Tolerance(params.atol, params.rtol), "try `optimization: runtime`"
     )
     tries = tries_for(context, model, Trial(params.dims, params.inputs))
-    expected = run_cases(context, agreement.reference, session(context.model(), outputs), tries)
+    expected = answers(context, agreement.reference, session(context.model(), outputs), tries)
     limits = limits_of(context, context.model(), outputs, None)
     error = check(context, agreement, tries, expected, session(context.output / MODEL, outputs), limits)
     return {

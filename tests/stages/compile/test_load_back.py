@@ -17,7 +17,7 @@ from orun.errors import StageFailed
 from orun.measure.engines import Engine
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
-from orun.stages.compile._check import loaded_back
+from orun.stages.compile._check import load_back
 from orun.stages.contract import MODEL, Context
 from tests.stages.conftest import export_decoder
 from tests.stages.support import artifact, run_stage
@@ -57,7 +57,7 @@ def stage_context(
 @pytest.mark.parametrize(("provider", "counts"), [("CPUExecutionProvider", [2, 0]), ("OtherExecutionProvider", [0, 2])])
 def test_what_the_provider_took_and_what_is_left(tmp_path: Path, provider: str, counts: list[float]) -> None:
     engine = Engine(provider, "cache", onnxruntime.__version__, {}, {})
-    found = loaded_back(compiled(tmp_path, "Abs"), engine, TRIES, 1, Tolerance(0, 0))
+    found = load_back(compiled(tmp_path, "Abs"), engine, TRIES, 1, Tolerance(0, 0))
     assert [found["compiled"].value, found["left"].value] == counts
     assert found["size"].value == (tmp_path / "output" / MODEL).stat().st_size
     assert found["max_abs_error"].value == 0
@@ -65,7 +65,7 @@ def test_what_the_provider_took_and_what_is_left(tmp_path: Path, provider: str, 
 
 def test_another_answer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
-        loaded_back(compiled(tmp_path, "Identity"), CPU, TRIES, 1, Tolerance(1, 0))
+        load_back(compiled(tmp_path, "Identity"), CPU, TRIES, 1, Tolerance(1, 0))
     assert str(caught.value) == (
         "the compiled model disagrees with the uncompiled model in output 'z'\n"
         "  1 of 2 values are further off than 1 + 0 x |reference|; the worst is -1 instead of 1 at [0]\n"
@@ -83,7 +83,7 @@ def test_rows_that_see_nothing_are_not_compared(tmp_path: Path) -> None:
         "attention_mask": np.array([[0, 0, 1, 1], [1, 1, 1, 1]], np.int64),
     }
     context = stage_context(tmp_path, model, half)
-    metrics = loaded_back(context, CPU, [Case("a text behind padding", {}, feed)], 1, Tolerance(0.05, 0.05))
+    metrics = load_back(context, CPU, [Case("a text behind padding", {}, feed)], 1, Tolerance(0.05, 0.05))
     assert metrics["max_abs_error"].value < 0.05
     assert context.notes == [
         "198 of 792 values of output 'scores' were not compared: they depend on attention rows that see nothing"
@@ -96,7 +96,7 @@ def test_what_is_written_while_it_is_loaded_is_compiled_anew(tmp_path: Path) -> 
 
     context = compiled(tmp_path, "Abs", write)
     with pytest.raises(StageFailed) as caught:
-        loaded_back(context, CPU, TRIES, 1, Tolerance(0, 0))
+        load_back(context, CPU, TRIES, 1, Tolerance(0, 0))
     assert str(caught.value) == (
         "CPUExecutionProvider compiled the model anew when it was loaded back\n  it wrote new.blob"
     )
