@@ -18,7 +18,7 @@ from orun.stages._graph.io import load_graph
 from orun.stages._graph.limits import Limit, merge
 from orun.stages._graph.sessions import Feed, Model, session
 from orun.stages._sklearn.export import Array, Table
-from orun.stages._sklearn.plain import Estimator, inside
+from orun.stages._sklearn.plain import Estimator, parts_of
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -127,7 +127,7 @@ def _limits(
     would jump to its other side whenever rounding makes the two equal, and a wrong comparison would be excused.
     """
     moved = deepcopy(estimator)
-    for part in inside(moved):
+    for part in parts_of(moved):
         for name, value in vars(part).items():
             if isinstance(value, np.ndarray) and value.dtype == np.float64:
                 setattr(part, name, value + (value.astype(np.float32) - value) / STEPS)

@@ -1,4 +1,4 @@
-"""Converters for estimators that skl2onnx has none for, or one that is wrong, as of 1.20."""
+"""Converters for estimators that skl2onnx 1.20 lacks or converts wrongly."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ FUNCTIONS: Mapping[Callable[..., Any], Callable[[str, Node], str]] = {
 
 def register() -> None:
     """Let skl2onnx use these converters in this process."""
-    quadratic, turned = "SklearnQuadraticDiscriminantAnalysis", "OrunTransformedTargetRegressor"
+    quadratic, inverted = "SklearnQuadraticDiscriminantAnalysis", "OrunTransformedTargetRegressor"
     update_registered_converter(
         QuadraticDiscriminantAnalysis, quadratic, _quadratic_shapes, _quadratic, options={**CLASSIFIER}
     )
     update_registered_converter(
-        TransformedTargetRegressor, turned, calculate_linear_regressor_output_shapes, _with_turned_target
+        TransformedTargetRegressor, inverted, calculate_linear_regressor_output_shapes, _inverted_target
     )
     update_registered_converter(FunctionTransformer, "SklearnFunctionTransformer", _function_shapes, _function)
     for kind in (FixedThresholdClassifier, TunedThresholdClassifierCV):
@@ -63,23 +63,23 @@ def register() -> None:
     selectors = {SequentialFeatureSelector: "OrunSequentialFeatureSelector"} | {
         kind: alias
         for kind, alias in sklearn_operator_name_map.items()
-        if get_converter(alias)._fct is convert_sklearn_feature_selection  # noqa: SLF001 - skl2onnx has no other word
+        if get_converter(alias)._fct is convert_sklearn_feature_selection  # noqa: SLF001 - skl2onnx has no public name
     }
     for kind, alias in selectors.items():
         update_registered_converter(kind, alias, calculate_sklearn_select, _select)
 
 
 class _Writer:
-    """Writes nodes, whose inputs are names of values or numbers."""
+    """Writer of nodes whose inputs are names of values or numbers."""
 
     def __init__(self, scope: Any, container: Any, kind: Any) -> None:
         self._scope, self._container, self._element = scope, container, guess_proto_type(kind)
 
     def __call__(self, operation: str, *inputs: Any, **attributes: Any) -> str:
-        made: str = self._scope.get_unique_variable_name(operation.lower())
+        result: str = self._scope.get_unique_variable_name(operation.lower())
         name = self._scope.get_unique_operator_name(operation)
-        self._container.add_node(operation, [self._name(one) for one in inputs], made, name=name, **attributes)
-        return made
+        self._container.add_node(operation, [self._name(value) for value in inputs], result, name=name, **attributes)
+        return result
 
     def _name(self, value: Any) -> str:
         if isinstance(value, str):
@@ -92,7 +92,7 @@ class _Writer:
 
 
 def _select(scope: Any, operator: Any, container: Any) -> None:
-    """The columns that are kept; skl2onnx makes zeros where that is the first alone."""
+    """Write the selected columns; skl2onnx writes zeros if only the first is selected."""
     node = _Writer(scope, container, operator.inputs[0].type)
     chosen = node("Gather", operator.inputs[0].full_name, operator.raw_operator.get_support(indices=True), axis=1)
     apply_identity(scope, chosen, operator.outputs[0].full_name, container)
@@ -108,14 +108,14 @@ def _function_shapes(operator: Any) -> None:
 
 
 def _function(scope: Any, operator: Any, container: Any) -> None:
-    """A function of NumPy over all columns; skl2onnx knows none."""
+    """Write a NumPy function over all columns; skl2onnx has none."""
     function = operator.raw_operator.func
     if function not in FUNCTIONS:
         convert_sklearn_function_transformer(scope, operator, container)
         return
     node = _Writer(scope, container, operator.outputs[0].type)
-    made = FUNCTIONS[function](operator.inputs[0].full_name, node)
-    apply_identity(scope, made, operator.outputs[0].full_name, container)
+    result = FUNCTIONS[function](operator.inputs[0].full_name, node)
+    apply_identity(scope, result, operator.outputs[0].full_name, container)
 
 
 def _quadratic_shapes(operator: Any) -> None:
@@ -124,7 +124,7 @@ def _quadratic_shapes(operator: Any) -> None:
 
 
 def _quadratic(scope: Any, operator: Any, container: Any) -> None:
-    """Labels as `[n]`, where skl2onnx's own are `[1, n]`."""
+    """Write labels as `[n]`; those of skl2onnx are `[1, n]`."""
     label, scores = operator.outputs
     row = scope.declare_local_variable("labels", type(label.type)([1, None]))
     changed = SimpleNamespace(
@@ -138,46 +138,46 @@ def _quadratic(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _threshold(scope: Any, operator: Any, container: Any) -> None:
-    """The label by the probability of the second class: skl2onnx knows no fixed threshold and minds no tuned one."""
+    """Write the label by the probability of the second class; skl2onnx ignores thresholds."""
     estimator, (label, scores) = operator.raw_operator, operator.outputs
     if not hasattr(estimator.estimator_, "predict_proba") or estimator.response_method == "decision_function":
         raise NotImplementedError("its threshold is one of scores, and only those of probabilities are converted")
     if getattr(estimator, "pos_label", None) not in (None, estimator.classes_[1]):
         raise NotImplementedError("its threshold is one of the first class")
     threshold = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", "auto"))
-    told = _inner(scope, operator, estimator.estimator_, [label, scores])[1]
+    probabilities = _inner(scope, operator, estimator.estimator_, [label, scores])[1]
     node = _Writer(scope, container, scores.type)
-    chance = node("Gather", told, np.array([1]), axis=1)
+    chance = node("Gather", probabilities, np.array([1]), axis=1)
     beyond = node("Not", node("Less", chance, 0.5 if threshold == "auto" else threshold))
     place = node("Reshape", node("Cast", beyond, to=guess_proto_type(Int64TensorType())), np.array([-1]))
     classes = scope.get_unique_variable_name("classes")
-    words = estimator.classes_.dtype.kind in "OUS"
-    values = [str(one).encode() if words else int(one) for one in estimator.classes_]
+    texts = estimator.classes_.dtype.kind in "OUS"
+    values = [str(label).encode() if texts else int(label) for label in estimator.classes_]
     container.add_initializer(classes, guess_proto_type(label.type), [len(values)], values)
     apply_identity(scope, node("Gather", classes, place), label.full_name, container)
-    apply_identity(scope, told, scores.full_name, container)
+    apply_identity(scope, probabilities, scores.full_name, container)
 
 
-def _with_turned_target(scope: Any, operator: Any, container: Any) -> None:
-    """What the regressor predicts, turned back as `inverse_func` or the `transformer` does."""
+def _inverted_target(scope: Any, operator: Any, container: Any) -> None:
+    """Write the prediction of the regressor, inverted as `inverse_func` or the `transformer` does."""
     (answer,) = operator.outputs
     (predicted,) = _inner(scope, operator, operator.raw_operator.regressor_, [answer])
     node = _Writer(scope, container, answer.type)
-    turned = _turned_back(operator.raw_operator.transformer_, predicted, node)
-    apply_identity(scope, turned, answer.full_name, container)
+    inverted = _invert(operator.raw_operator.transformer_, predicted, node)
+    apply_identity(scope, inverted, answer.full_name, container)
 
 
 def _inner(scope: Any, operator: Any, estimator: Any, outputs: list[Any]) -> list[str]:
-    """Names of what an estimator inside answers to the inputs of the one around it, of the types of these outputs."""
+    """Declare the conversion of an inner estimator; return the names of its results, of the types of these outputs."""
     inner = scope.declare_local_operator(sklearn_operator_name_map[type(estimator)], estimator)
     inner.inputs = operator.inputs
-    made = [scope.declare_local_variable(f"inner_{one.raw_name}", one.type) for one in outputs]
-    for one in made:
-        inner.outputs.append(one)
-    return [one.full_name for one in made]
+    results = [scope.declare_local_variable(f"inner_{value.raw_name}", value.type) for value in outputs]
+    for result in results:
+        inner.outputs.append(result)
+    return [result.full_name for result in results]
 
 
-def _turned_back(transformer: Any, value: str, node: Node) -> str:
+def _invert(transformer: Any, value: str, node: Node) -> str:
     if isinstance(transformer, FunctionTransformer) and transformer.inverse_func is None:
         return value
     if isinstance(transformer, FunctionTransformer) and transformer.inverse_func in FUNCTIONS:
@@ -191,6 +191,6 @@ def _turned_back(transformer: Any, value: str, node: Node) -> str:
         shift = transformer.mean_ if isinstance(transformer, StandardScaler) else transformer.center_
         scaled = value if scale is None else node("Mul", value, scale)
         return scaled if shift is None else node("Add", scaled, shift)
-    told = getattr(transformer, "inverse_func", None) or transformer
+    inverse = getattr(transformer, "inverse_func", None) or transformer
     known = ", ".join(f"np.{function.__name__}" for function in FUNCTIONS)
-    raise NotImplementedError(f"its target is turned back by {told}, which is none of {known} and plain scalers")
+    raise NotImplementedError(f"its target is turned back by {inverse}, which is none of {known} and plain scalers")

@@ -1,4 +1,4 @@
-"""A fitted scikit-learn estimator to an ONNX model, with skl2onnx."""
+"""Conversion of a fitted scikit-learn estimator to an ONNX model, with skl2onnx."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._sklearn.plain import Estimator, inside, plainly
+from orun.stages._sklearn.plain import Estimator, parts_of, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -28,8 +28,15 @@ BATCH = "batch"  # the axis of the examples
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """How to convert: operator set, whether probabilities become dictionaries, skl2onnx's options, output names."""
+class Settings:
+    """Settings of a conversion.
+
+    Attributes:
+        opset: version of the ONNX operator set.
+        zipmap: whether probabilities become dictionaries.
+        options: of skl2onnx, for the estimator.
+        outputs: names of the outputs; those of skl2onnx when empty.
+    """
 
     opset: int
     zipmap: bool
@@ -39,7 +46,7 @@ class Wishes:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What the estimator takes: for each input one array `[n, ...]`, as ONNX takes it."""
+    """Examples for the estimator: an array `[n, ...]` for each input, as ONNX takes it."""
 
     columns: Mapping[str, Array]
 
@@ -47,16 +54,19 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def feed(self, rows: slice) -> dict[str, Array]:
-        """Some rows for the ONNX model."""
+        """Return some rows for the ONNX model."""
         return {name: values[rows] for name, values in self.columns.items()}
 
     def matrix(self, estimator: Estimator, *, widened: bool = True) -> Any:
-        """All rows as scikit-learn takes them, numbers in float64 unless they are not to be `widened`."""
-        wide = {name: _wide(values) if widened else values for name, values in self.columns.items()}
+        """Return all rows as scikit-learn takes them, with floats in float64 if `widened`."""
+        wide = {
+            name: values.astype(np.float64) if widened and values.dtype.kind == "f" else values
+            for name, values in self.columns.items()
+        }
         if len(wide) == 1:
             return next(iter(wide.values()))
         if hasattr(estimator, "feature_names_in_"):
-            import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]  # it was fitted with it
+            import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]  # the estimator was fitted with it
 
             return pd.DataFrame({name: values.reshape(len(values)) for name, values in wide.items()})
         parts = [values.reshape(len(values), -1) for values in wide.values()]
@@ -64,32 +74,28 @@ class Table:
         return np.concatenate([part if same else part.astype(object) for part in parts], axis=1)
 
 
-def _wide(values: Array) -> Array:
-    return values.astype(np.float64) if values.dtype.kind == "f" else values
-
-
-def learned(estimator: Estimator) -> int:
-    """Bytes, in float32, of the arrays of numbers that an estimator has, or those that it is made of."""
+def weight_bytes(estimator: Estimator) -> int:
+    """Return the bytes, in float32, of all arrays of numbers in an estimator."""
     total, seen = 0, set[int]()
     pending: list[Any] = [estimator]
     while pending:
-        one = pending.pop()
-        if id(one) in seen:
+        value = pending.pop()
+        if id(value) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, np.ndarray):
-            total += 4 * one.size if one.dtype.kind in "iuf" else 0
-        elif isinstance(one, Mapping):
-            pending.extend(one.values())
-        elif isinstance(one, (list, tuple)):
-            pending.extend(one)
-        elif hasattr(one, "get_params"):
-            pending.extend(vars(one).values())
+        seen.add(id(value))
+        if isinstance(value, np.ndarray):
+            total += 4 * value.size if value.dtype.kind in "iuf" else 0
+        elif isinstance(value, Mapping):
+            pending.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            pending.extend(value)
+        elif hasattr(value, "get_params"):
+            pending.extend(vars(value).values())
     return total
 
 
 def table(context: Context, dataset: Dataset, precision: str) -> Table:
-    """The inputs of a dataset, numbers with a fraction in that precision; one of several inputs is a column `[n, 1]`.
+    """Return the inputs of a dataset, with floats in that precision; one of several inputs is a column `[n, 1]`.
 
     Raises:
         StageFailed: when the examples differ in shape.
@@ -104,8 +110,8 @@ def table(context: Context, dataset: Dataset, precision: str) -> Table:
     return Table(columns)
 
 
-def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) -> ModelProto:
-    """The ONNX model, each operator set named once, its first axis `batch`.
+def export(context: Context, estimator: Estimator, data: Table, settings: Settings) -> ModelProto:
+    """Convert the estimator; name each operator set once, and the first axis `batch`.
 
     Raises:
         StageFailed: when skl2onnx cannot convert the estimator.
@@ -113,28 +119,34 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
     from skl2onnx import to_onnx
 
     from orun.stages._graph.domains import tidy_domains
+    from orun.stages._sklearn.compat import booleans_as_integers
     from orun.stages._sklearn.converters import register
 
     register()
-    plain = plainly(estimator)
-    _require_zipmap(context, plain, wishes)
+    plain = without_wrappers(estimator)
+    _require_zipmap(context, plain, settings)
     hint = "skl2onnx.supported_converters() lists what can be converted"
     if len({values.dtype.kind for values in data.columns.values()} & set("iuf")) > 1:
         hint += "; it may want numbers of one type: `types: {NAME: float32}` beside the path of the data"
-    if not _is_fitted(estimator):  # of one without a state this need not be true, so that it refuses nothing
+    if not _is_fitted(estimator):  # a hint only, as an estimator without a state needs no fitting
         hint = "it does not look fitted: return model.fit(X, y)"
-    what = f"skl2onnx cannot convert the {type(estimator).__name__}"
-    with failing(context, what, hint), warnings_to(context.log), _integers_as_flags(), _lacking(context, what):
+    problem = f"skl2onnx cannot convert the {type(estimator).__name__}"
+    with (
+        failing(context, problem, hint),
+        warnings_to(context.log),
+        booleans_as_integers(),
+        _naming_missing_converter(context, problem),
+    ):
         model: ModelProto = to_onnx(
             plain,
             initial_types=[(name, _type(name, values, context)) for name, values in data.columns.items()],
-            options=_options(plain, wishes) or None,
-            target_opset={"": wishes.opset, "ai.onnx.ml": ML_OPSET},
+            options=_options(plain, settings) or None,
+            target_opset={"": settings.opset, "ai.onnx.ml": ML_OPSET},
         )
     if _only_labels(plain):
         del model.graph.output[1:]
     tidy_domains(model)
-    _name(context, model, wishes.outputs)
+    _name(context, model, settings.outputs)
     return model
 
 
@@ -146,31 +158,32 @@ def _is_fitted(estimator: Estimator) -> bool:
         check_is_fitted(estimator)
     except NotFittedError:
         return False
-    except TypeError:  # a class of the user's
+    except TypeError:  # a class of the user
         return True
     return True
 
 
-def _options(estimator: Estimator, wishes: Wishes) -> dict[int, dict[str, Any]]:
-    """Options as skl2onnx knows them: dictionaries are the pipeline's matter, each other its last step's.
+def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, Any]]:
+    """Return options by the estimator that they are for.
 
-    One that the last step does not know is for what is inside the estimator, such as the vectorizers of a pipeline.
+    `zipmap` is for the whole pipeline. Each other option is for its last step, or for the parts that know it, such as
+    the vectorizers of a pipeline.
     """
     from sklearn.pipeline import Pipeline
 
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     options: dict[int, dict[str, Any]] = {}
-    for name, value in {**_scores(last), **wishes.options}.items():
-        knowing = [one for one in inside(estimator) if name in _known(one)]
-        for one in [last] if last in knowing or not knowing else knowing:
-            options.setdefault(id(one), {})[name] = value
-    if "zipmap" in _known(last):
-        options.setdefault(id(estimator), {})["zipmap"] = wishes.zipmap
+    for name, value in {**_score_options(last), **settings.options}.items():
+        knowing = [part for part in parts_of(estimator) if name in _known_options(part)]
+        for part in [last] if last in knowing or not knowing else knowing:
+            options.setdefault(id(part), {})[name] = value
+    if "zipmap" in _known_options(last):
+        options.setdefault(id(estimator), {})["zipmap"] = settings.zipmap
     return options
 
 
-def _known(estimator: Estimator) -> Collection[str]:
-    """Names of the options that skl2onnx has for an estimator."""
+def _known_options(estimator: Estimator) -> Collection[str]:
+    """Return the names of the options that skl2onnx has for an estimator."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
     from skl2onnx.common._registration import get_converter
 
@@ -178,19 +191,19 @@ def _known(estimator: Estimator) -> Collection[str]:
     return (get_converter(kind).get_allowed_options() or ()) if kind else ()
 
 
-def _require_zipmap(context: Context, estimator: Estimator, wishes: Wishes) -> None:
+def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) -> None:
     from sklearn.pipeline import Pipeline
 
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    if "zipmap" in wishes.options:
+    if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
         raise StageFailed(context.stage, "`zipmap` is a parameter of its own, not one of `options`", hint=hint)
-    if wishes.zipmap and "zipmap" not in _known(last):
+    if settings.zipmap and "zipmap" not in _known_options(last):
         raise StageFailed(context.stage, f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
 
 
-def _scores(estimator: Estimator) -> dict[str, Any]:
-    """Without this skl2onnx turns the sign of a machine's scores of two classes, and norms those against the rest."""
+def _score_options(estimator: Estimator) -> dict[str, Any]:
+    """Return options that keep raw scores: skl2onnx negates those of an SVC of two classes and normalizes others."""
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.svm import SVC, NuSVC
 
@@ -200,7 +213,7 @@ def _scores(estimator: Estimator) -> dict[str, Any]:
 
 
 def _only_labels(estimator: Estimator) -> bool:
-    """Whether scikit-learn tells no probabilities where skl2onnx yields such: shares of a vote by heads."""
+    """Return whether skl2onnx yields probabilities that scikit-learn lacks: the shares of a hard vote."""
     from sklearn.ensemble import VotingClassifier
     from sklearn.pipeline import Pipeline
 
@@ -225,8 +238,8 @@ def _type(name: str, values: Array, context: Context) -> Any:
 
 
 @contextmanager
-def _lacking(context: Context, what: str) -> Iterator[None]:
-    """Name the estimator, or the one inside, that has no converter, in place of skl2onnx's general advice."""
+def _naming_missing_converter(context: Context, problem: str) -> Iterator[None]:
+    """Turn skl2onnx's general advice into an error that names the estimator without a converter."""
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 
     try:
@@ -234,41 +247,18 @@ def _lacking(context: Context, what: str) -> Iterator[None]:
     except (MissingConverter, MissingShapeCalculator) as error:
         named = re.search(r"<class '(?:\w+\.)*(\w+)'>", str(error))
         why = f"it has no converter for {named[1]}" if named else str(error)
-        raise StageFailed(context.stage, what, why=why, hint="take another, or leave it out of the model") from error
-
-
-@contextmanager
-def _integers_as_flags() -> Iterator[None]:
-    """skl2onnx 1.20 puts truth values among the integers of a tree, and protobuf 7 takes integers alone."""
-    from skl2onnx.common import _container
-
-    given = _container.make_node
-
-    def make_node(*words: Any, **attributes: Any) -> Any:
-        plain = {
-            name: [int(one) if isinstance(one, (bool, np.bool_)) else one for one in value]
-            if isinstance(value, list)
-            else value
-            for name, value in attributes.items()
-        }
-        return given(*words, **plain)
-
-    _container.make_node = make_node
-    try:
-        yield
-    finally:
-        _container.make_node = given
+        raise StageFailed(context.stage, problem, why=why, hint="take another, or leave it out of the model") from error
 
 
 def _name(context: Context, model: ModelProto, outputs: Sequence[str]) -> None:
     from orun.stages._graph.names import name_values
 
-    found = [value.name for value in model.graph.output]
-    if outputs and len(outputs) != len(found):
+    names = [value.name for value in model.graph.output]
+    if outputs and len(outputs) != len(names):
         raise StageFailed(
             context.stage,
-            f"the converted model has {len(found)} outputs, and `outputs` names {len(outputs)}",
-            why=f"skl2onnx calls them {', '.join(found)}",
+            f"the converted model has {len(names)} outputs, and `outputs` names {len(outputs)}",
+            why=f"skl2onnx calls them {', '.join(names)}",
         )
     inputs = [value.name for value in model.graph.input]
     if "" in outputs:
@@ -276,7 +266,7 @@ def _name(context: Context, model: ModelProto, outputs: Sequence[str]) -> None:
     if len({*outputs, *inputs}) < len(outputs) + len(inputs):
         why = f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}"
         raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="change `outputs`")
-    name_values(model, inputs, outputs or found)
+    name_values(model, inputs, outputs or names)
     for value in (*model.graph.input, *model.graph.output):
         axes = value.type.tensor_type.shape.dim
         if len(axes) and not axes[0].HasField("dim_value"):

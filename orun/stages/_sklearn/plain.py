@@ -1,4 +1,4 @@
-"""A fitted estimator as skl2onnx takes it: what computes the same and that it has no converter for is replaced."""
+"""Fitted estimators in the form that skl2onnx takes, with equivalents for those without a converter."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ import numpy as np
 Estimator: TypeAlias = Any  # whatever has `predict` or `transform`
 
 
-def plainly(estimator: Estimator) -> Estimator:
-    """A copy in which searches and frozen estimators are what they found and hold, wherever they are."""
-    held = [deepcopy(estimator)]
-    _replace(held, {})
-    return held[0]
+def without_wrappers(estimator: Estimator) -> Estimator:
+    """Return a copy in which the estimators inside replace searches and frozen estimators, at any depth."""
+    holder = [deepcopy(estimator)]
+    _replace(holder, {})
+    return holder[0]
 
 
-def inside(estimator: Estimator) -> Iterator[Estimator]:
-    """The estimator and all that it is made of, each once."""
+def parts_of(estimator: Estimator) -> Iterator[Estimator]:
+    """Yield the estimator and all estimators inside, each once."""
     pending, seen = [estimator], set[int]()
     while pending:
-        one = pending.pop()
-        if id(one) in seen:
+        part = pending.pop()
+        if id(part) in seen:
             continue
-        seen.add(id(one))
-        if hasattr(one, "get_params"):
-            yield one
-        pending.extend(value for _, value in _parts(one))
+        seen.add(id(part))
+        if hasattr(part, "get_params"):
+            yield part
+        pending.extend(value for _, value in _members(part))
 
 
 def _replace(holder: Any, seen: dict[int, Any]) -> None:
     if id(holder) in seen:
         return
-    seen[id(holder)] = holder  # which must not go, or another one may have its number
-    for name, value in list(_parts(holder)):
-        plain = _plain(value)
+    seen[id(holder)] = holder  # kept alive, as a new object could reuse its id
+    for name, value in list(_members(holder)):
+        plain = _equivalent(value)
         if isinstance(plain, tuple):  # a step with its name
-            parts = [*plain]
-            _replace(parts, seen)
-            if any(part is not before for part, before in zip(parts, plain, strict=True)):
-                plain = tuple(parts)
+            items = [*plain]
+            _replace(items, seen)
+            if any(item is not before for item, before in zip(items, plain, strict=True)):
+                plain = tuple(items)
         else:
             _replace(plain, seen)
         if plain is not value:
             _put(holder, name, plain)
 
 
-def _plain(value: Any) -> Any:
-    """What stands for a value; settings that matter for `transform` alone are as skl2onnx takes them."""
+def _equivalent(value: Any) -> Any:
+    """Return the replacement of a value, with settings of `transform` as skl2onnx takes them."""
     from sklearn.ensemble import VotingClassifier
     from sklearn.frozen import FrozenEstimator
     from sklearn.model_selection._search import BaseSearchCV
@@ -70,22 +70,24 @@ def _plain(value: Any) -> Any:
     elif isinstance(value, KBinsDiscretizer) and value.encode == "onehot":
         value.encode = "onehot-dense"  # ONNX has no sparse matrices
     elif isinstance(value, OneVsRestClassifier):
-        value.estimators_ = [_line(one) if isinstance(one, LinearSVC) else one for one in value.estimators_]
+        value.estimators_ = [
+            _as_perceptron(part) if isinstance(part, LinearSVC) else part for part in value.estimators_
+        ]
     return value
 
 
-def _line(machine: Estimator) -> Estimator:
-    """A linear machine of two classes as a perceptron of the same scores: skl2onnx takes its two columns for one."""
+def _as_perceptron(machine: Estimator) -> Estimator:
+    """Return a perceptron with the scores of a linear SVC of two classes: skl2onnx confuses the columns of an SVC."""
     from sklearn.linear_model import Perceptron
 
-    made = Perceptron()
+    perceptron = Perceptron()
     for name in ("coef_", "intercept_", "classes_", "n_features_in_"):
-        setattr(made, name, getattr(machine, name))
-    return made
+        setattr(perceptron, name, getattr(machine, name))
+    return perceptron
 
 
-def _parts(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """What an estimator, list, tuple or mapping holds, by name or place."""
+def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the members of an estimator, list, tuple or mapping, by name or place."""
     if isinstance(holder, Mapping):
         yield from holder.items()
     elif isinstance(holder, (list, tuple)):

@@ -1,4 +1,4 @@
-"""A TensorFlow model to an ONNX model that says the same in every process."""
+"""Conversion of a TensorFlow model to an ONNX model with equal bytes in every process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GRAPH_LIMIT = 2**31 - 1  # bytes of one protobuf message, which a graph is
 
 
 def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) -> ModelProto:
-    """The ONNX model, in canonical form, with the inputs of the source in order.
+    """Convert the model to canonical form, with the inputs of the source in order.
 
     Args:
         context: of the stage.
         source: the model.
         opset: version of the ONNX operator set.
-        outputs: names for its outputs; the source's own when empty.
+        outputs: names of its outputs; those of the source when empty.
 
     Raises:
         StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
@@ -53,7 +53,7 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
 
 
 def _require_small(context: Context, source: Model) -> None:
-    """Refuse a model that no graph of TensorFlow can hold, before the long way to finding out."""
+    """Refuse a model that is too large for a graph of TensorFlow before its long conversion."""
     if source.weights > GRAPH_LIMIT:
         raise StageFailed(
             context.stage,
@@ -82,7 +82,7 @@ def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> li
 
 
 def _arrange(model: ModelProto, source: Model, inside: Sequence[str]) -> None:
-    """Bring the graph's inputs into the order of the source; one that nothing takes is an input all the same."""
+    """Bring the graph's inputs into the order of the source, and add those that no node reads."""
     import numpy as np
     from onnx import helper
 

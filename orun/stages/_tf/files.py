@@ -2,72 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from orun.errors import UnknownName, UsageError
-from orun.stages._graph.feeds import Input
 from orun.stages._tf.function import Function
-from orun.stages._tf.model import axes
-from orun.stages._tf.wrap import signed
-
-if TYPE_CHECKING:
-    from orun.stages.convert.tensorflow import Params
+from orun.stages._tf.model import Declared
+from orun.stages._tf.wrap import tensor_input, wrap_signature
 
 
 def keras_model(path: Path) -> keras.Model:
-    """A model that Keras saved. Code that is in the file, such as a lambda, is not run: Keras refuses it."""
+    """Load a model that Keras saved. Keras refuses code in the file, such as a lambda."""
     return keras.saving.load_model(path, compile=False, safe_mode=True)
 
 
-def saved_model(folder: Path, params: Params) -> Function:
-    """One signature of a SavedModel.
+def saved_model(folder: Path, declared: Declared, signature: str) -> Function:
+    """Load one signature of a SavedModel.
 
     Raises:
-        UnknownName: when it has none of that name.
+        UnknownName: when it has no signature of that name.
     """
     loaded = tf.saved_model.load(str(folder))
-    if params.signature not in loaded.signatures:
+    if signature not in loaded.signatures:
         known = list(loaded.signatures)
-        what = f"the SavedModel has no signature {params.signature!r}"
-        raise UnknownName(what, params.signature, known, why=f"it has {', '.join(known) or 'none'}")
-    return signed(loaded.signatures[params.signature], params.inputs, keep=loaded)
+        problem = f"the SavedModel has no signature {signature!r}"
+        raise UnknownName(problem, signature, known, why=f"it has {', '.join(known) or 'none'}")
+    return wrap_signature(loaded.signatures[signature], declared, keep=loaded)
 
 
-def frozen_graph(path: Path, params: Params) -> Function:
-    """A graph whose variables are constants: placeholders are its inputs.
+def frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) -> Function:
+    """Load a graph whose variables are constants and whose placeholders are its inputs.
 
     Raises:
-        UsageError: when there is nothing to take or to yield, or a tensor is not there.
+        UsageError: when it has no placeholders or outputs, or a tensor is missing.
     """
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     placeholders = [node.name for node in graph.node if node.op == "Placeholder"]
-    wanted = list(params.tensors) or [f"{name}:0" for name in _ends(graph)]
+    wanted = list(tensors) or [f"{name}:0" for name in _unread_nodes(graph)]
     if not placeholders or not wanted:
         raise UsageError("the graph has no placeholders to feed" if wanted else "the graph has nothing to yield")
     wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
     try:
-        tensors = [wrapped.graph.as_graph_element(name) for name in wanted]
+        outputs = [wrapped.graph.as_graph_element(name) for name in wanted]
     except (KeyError, ValueError) as error:
         raise UsageError("the graph has no such tensor", why=str(error.args[0])) from error
     feeds = [wrapped.graph.as_graph_element(f"{name}:0") for name in placeholders]
-    pruned = wrapped.prune(feeds, tensors)
-    inputs = [_input(name, tensor, params) for name, tensor in zip(placeholders, feeds, strict=True)]
+    pruned = wrapped.prune(feeds, outputs)
+    inputs = [tensor_input(name, tensor, declared) for name, tensor in zip(placeholders, feeds, strict=True)]
     names = [name.removesuffix(":0") for name in wanted]
-    return Function(lambda *given: dict(zip(names, tf.nest.flatten(pruned(*given)), strict=True)), inputs, wrapped)
+    return Function(lambda *values: dict(zip(names, tf.nest.flatten(pruned(*values)), strict=True)), inputs, wrapped)
 
 
-def _input(name: str, tensor: Any, params: Params) -> Input:
-    shape = None if tensor.shape.rank is None else tensor.shape.as_list()
-    dtype = "object" if tensor.dtype == tf.string else tensor.dtype.name
-    return Input(name, dtype, axes(name, shape, params.inputs[name].shape if name in params.inputs else None))
-
-
-def _ends(graph: Any) -> list[str]:
-    """Names of the nodes that yield something which no other node takes."""
-    taken = {name.lstrip("^").partition(":")[0] for node in graph.node for name in node.input}
-    idle = {"Const", "NoOp", "Placeholder", "Assert"}
-    return [node.name for node in graph.node if node.name not in taken and node.op not in idle]
+def _unread_nodes(graph: Any) -> list[str]:
+    """Return the names of nodes whose result no other node reads."""
+    read = {name.lstrip("^").partition(":")[0] for node in graph.node for name in node.input}
+    without_result = {"Const", "NoOp", "Placeholder", "Assert"}
+    return [node.name for node in graph.node if node.name not in read and node.op not in without_result]

@@ -12,40 +12,35 @@ import tensorflow as tf
 
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
-from orun.stages._tf.model import axes
+from orun.stages._tf.model import Declared, axes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from orun.stages._tf.model import Array
-    from orun.stages.convert.tensorflow import InputSpec
 
 
 class Lite:
-    """A TFLite file; its inputs and outputs go by the names of its first signature where it has one."""
+    """TFLite file. Inputs and outputs have the names of its first signature where it has one."""
 
-    def __init__(self, path: Path, said: Mapping[str, InputSpec]) -> None:
+    def __init__(self, path: Path, declared: Declared) -> None:
         self._path = path
         self._interpreter = tf.lite.Interpreter(str(path), num_threads=1)
-        self._inputs = _named(self._interpreter, "inputs")
-        self._outputs = _named(self._interpreter, "outputs")
+        self._inputs = _details_by_name(self._interpreter, "inputs")
+        self._outputs = _details_by_name(self._interpreter, "outputs")
         self.inputs = tuple(
-            Input(
-                name,
-                np.dtype(detail["dtype"]).name,
-                axes(name, _shape(detail), said[name].shape if name in said else None),
-            )
+            Input(name, np.dtype(detail["dtype"]).name, axes(name, _shape(detail), declared))
             for name, detail in self._inputs.items()
         )
         self.outputs = tuple(self._outputs)
 
     @property
     def weights(self) -> int:
-        """Bytes of the file, which holds little else."""
+        """Bytes of the file, which holds little but weights."""
         return self._path.stat().st_size
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
-        """What the interpreter makes of the inputs."""
+        """Run the interpreter."""
         for name, detail in self._inputs.items():
             self._interpreter.resize_tensor_input(detail["index"], feed[name].shape)
         self._interpreter.allocate_tensors()
@@ -55,12 +50,12 @@ class Lite:
         return [self._interpreter.get_tensor(detail["index"]) for detail in self._outputs.values()]
 
     def nudged_weights(self, seed: int) -> AbstractContextManager[None]:
-        """Nothing: the weights of a TFLite file are constants."""
+        """Change nothing: the weights of a TFLite file are constants."""
         del seed
         return nullcontext()
 
     def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
-        """What tf2onnx makes of it."""
+        """Convert the file with tf2onnx."""
         import tf2onnx
 
         model, _ = tf2onnx.convert.from_tflite(str(self._path), opset=opset)
@@ -71,8 +66,8 @@ class Lite:
         )
 
 
-def _named(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
-    """Details of the tensors by name: that of the first signature, otherwise that of the tensor."""
+def _details_by_name(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
+    """Return details of tensors by their names in the first signature, or by their own without a signature."""
     details = interpreter.get_input_details() if part == "inputs" else interpreter.get_output_details()
     signatures = interpreter.get_signature_list()
     if not signatures:
@@ -83,5 +78,5 @@ def _named(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
 
 
 def _shape(detail: Mapping[str, Any]) -> list[int]:
-    """Sizes, -1 where an axis is open."""
+    """Return sizes, -1 where an axis is open."""
     return [int(size) for size in (detail["shape_signature"] if len(detail["shape_signature"]) else detail["shape"])]

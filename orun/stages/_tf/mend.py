@@ -1,4 +1,4 @@
-"""Repair of operators that tf2onnx leaves in a model and ONNX does not have."""
+"""Replacement of operators of TensorFlow that tf2onnx leaves in a model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto, NodeProto
 
-ONES = frozenset({"Erfc", "Expm1", "Log1p"})  # with a one in them
+WITH_ONE = frozenset({"Erfc", "Expm1", "Log1p"})  # operators whose replacement reads the constant 1
 
 
 def mend(context: Context, model: ModelProto) -> None:
-    """Write such operators with those of ONNX.
+    """Replace these operators with those of ONNX, in place.
 
     Raises:
-        StageFailed: when there are others; tf2onnx, as of 1.17, only notes them in its log.
+        StageFailed: when others are left; tf2onnx 1.17 only logs them.
     """
     from onnx import GraphProto
 
@@ -29,7 +29,7 @@ def mend(context: Context, model: ModelProto) -> None:
         if isinstance(graph, GraphProto):
             values = (*graph.value_info, *graph.input)
             types = {value.name: value.type.tensor_type.elem_type for value in values}
-            nodes = [made for node in graph.node for made in _written(node, types)]
+            nodes = [part for node in graph.node for part in _replacement(node, types)]
             del graph.node[:]
             graph.node.extend(nodes)
     if unknown := sorted(set(_unknown(model))):
@@ -41,37 +41,37 @@ def mend(context: Context, model: ModelProto) -> None:
         )
 
 
-def _written(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProto]:
-    """A node of one of those operators by others: `1 - erf(x)`, `exp(x) - 1`, `log(1 + x)`; else itself."""
+def _replacement(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProto]:
+    """Yield the nodes in place of a node: `1 - erf(x)`, `exp(x) - 1`, `log(1 + x)`, or the node itself."""
     from onnx import TensorProto, helper
 
     if node.op_type == "Bucketize":
         yield from _buckets(node, types.get(node.input[0], TensorProto.FLOAT))
         return
-    if node.op_type not in ONES:
+    if node.op_type not in WITH_ONE:
         yield node
         return
     (source,), (result,) = node.input, node.output
-    one, inner = f"{result}/one", f"{result}/inner"
-    value = helper.make_tensor(one, types.get(result, TensorProto.FLOAT), [], [1.0])
-    yield helper.make_node("Constant", [], [one], value=value)
+    unit, inner = f"{result}/one", f"{result}/inner"
+    value = helper.make_tensor(unit, types.get(result, TensorProto.FLOAT), [], [1.0])
+    yield helper.make_node("Constant", [], [unit], value=value)
     if node.op_type == "Erfc":  # in Keras's exact GELU
         yield helper.make_node("Erf", [source], [inner])
-        yield helper.make_node("Sub", [one, inner], [result], name=node.name)
+        yield helper.make_node("Sub", [unit, inner], [result], name=node.name)
     elif node.op_type == "Expm1":
         yield helper.make_node("Exp", [source], [inner])
-        yield helper.make_node("Sub", [inner, one], [result], name=node.name)
+        yield helper.make_node("Sub", [inner, unit], [result], name=node.name)
     else:
-        yield helper.make_node("Add", [source, one], [inner])
+        yield helper.make_node("Add", [source, unit], [inner])
         yield helper.make_node("Log", [inner], [result], name=node.name)
 
 
 def _buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
-    """How many of the boundaries, which rise, each value reaches: in Keras's Discretization."""
+    """Yield nodes that count the boundaries, in rising order, that each value reaches: Keras's Discretization."""
     from onnx import TensorProto, helper
 
     (source,), (result,) = node.input, node.output
-    (bounds,) = (list(one.floats) for one in node.attribute if one.name == "boundaries")
+    (bounds,) = (list(item.floats) for item in node.attribute if item.name == "boundaries")
     constants = {
         "axis": helper.make_tensor(f"{result}/axis", TensorProto.INT64, [1], [-1]),
         "bounds": helper.make_tensor(f"{result}/bounds", kind, [len(bounds)], bounds),
@@ -85,6 +85,7 @@ def _buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
 
 
 def _unknown(model: ModelProto) -> Iterator[str]:
+    """Yield the types of operators that are not in the standard."""
     from onnx import defs
 
     from orun.stages._graph.domains import STANDARD

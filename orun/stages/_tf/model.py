@@ -1,9 +1,10 @@
-"""Model contract of `convert/tensorflow`, and the names of open axes."""
+"""Protocol of the models that `convert/tensorflow` takes, and the axes of their inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from orun.errors import UsageError
@@ -18,58 +19,70 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[Any]
 
 
+@dataclass(frozen=True)
+class DeclaredInput:
+    """Axes and type that a pipeline declares for an input; None where the model has them."""
+
+    shape: Sequence[int | str] | None
+    dtype: str | None
+
+
+Declared: TypeAlias = Mapping[str, DeclaredInput]
+
+
 class Model(Protocol):
-    """A model as a function of named arrays."""
+    """Model as a function of named arrays."""
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What it takes, open axes named."""
+        """Inputs of the model, their open axes named."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of what it yields, in order."""
+        """Names of the outputs, in order."""
 
     @property
     def weights(self) -> int:
-        """Bytes of what it has learned."""
+        """Bytes of the weights."""
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
-        """What TensorFlow makes of the inputs."""
+        """Run the model in TensorFlow."""
 
     def nudged_weights(self, seed: int) -> AbstractContextManager[None]:
-        """Within it weights are changed by at most one unit in the last place, where they can be changed."""
+        """Change weights by at most one unit in the last place within a block, where they can be changed."""
 
     def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
-        """What tf2onnx makes of it, with the names in it of the inputs and of the outputs, in order."""
+        """Convert the model with tf2onnx; return it with its names of the inputs and outputs, in order."""
 
 
-def axes(name: str, shape: Sequence[int | None] | None, said: Sequence[int | str] | None) -> tuple[int | str, ...]:
-    """The axes of an input: those that the pipeline says, otherwise its own with names for the open ones.
+def axes(name: str, shape: Sequence[int | None] | None, declared: Declared) -> tuple[int | str, ...]:
+    """Return the axes of an input: as the pipeline declares them, otherwise the model's, with names for open ones.
 
     Args:
         name: of the input.
         shape: as the model has it; None where it leaves the number of axes open.
-        said: what the pipeline says.
+        declared: what the pipeline declares of inputs.
 
     Raises:
-        UsageError: when the pipeline says other axes than the model has.
+        UsageError: when the pipeline declares other axes than the model has.
     """
-    if said is not None:
-        if shape is not None and not _fits(shape, said):
-            open_as = ", ".join("?" if size is None or size < 0 else str(size) for size in shape)
-            raise UsageError(
-                f"inputs: the shape of {name!r} cannot be {list(said)}",
-                why=f"the model has [{open_as}]",
-                hint="name or fix the axes that it leaves open, and repeat the others",
-            )
-        return tuple(said)
-    return tuple(
-        size if size is not None and size >= 0 else made_up(name, place)
-        for place, size in enumerate([None] if shape is None else shape)
-    )
+    wanted = declared[name].shape if name in declared else None
+    if wanted is None:
+        return tuple(
+            made_up(name, place) if size is None or size < 0 else size
+            for place, size in enumerate([None] if shape is None else shape)
+        )
+    if shape is not None and not _fits(shape, wanted):
+        open_as = ", ".join("?" if size is None or size < 0 else str(size) for size in shape)
+        raise UsageError(
+            f"inputs: the shape of {name!r} cannot be {list(wanted)}",
+            why=f"the model has [{open_as}]",
+            hint="name or fix the axes that it leaves open, and repeat the others",
+        )
+    return tuple(wanted)
 
 
-def _fits(shape: Sequence[int | None], said: Sequence[int | str]) -> bool:
-    return len(shape) == len(said) and all(
-        size is None or size < 0 or size == other for size, other in zip(shape, said, strict=True)
+def _fits(shape: Sequence[int | None], wanted: Sequence[int | str]) -> bool:
+    return len(shape) == len(wanted) and all(
+        size is None or size < 0 or size == axis for size, axis in zip(shape, wanted, strict=True)
     )

@@ -1,1 +1,1 @@
-"""PyTorch models: where they come from, how they are exported."""
+"""PyTorch models: sources, export, limits of their precision."""

@@ -1,4 +1,4 @@
-"""A PyTorch module to an ONNX model that says the same on every machine."""
+"""PyTorch modules with their inputs bound to `forward`, and their export."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-TAKEN = "name what forward takes and has no default for"
-PACKED = (
+MISSING_HINT = "name what forward takes and has no default for"
+PACKED_HINT = (
     "a forward that takes them all in one: let the function of `model` return a module around it, "
     "whose forward has a parameter for each of `inputs`"
 )
@@ -33,14 +33,14 @@ PACKED = (
 
 @dataclass(frozen=True)
 class Bound:
-    """A module and how its inputs reach `forward`.
+    """Module with the way in which its inputs reach `forward`.
 
     Attributes:
         module: in evaluation mode.
-        inputs: what it takes, in the order in which `forward` takes them.
-        by_name: whether every input is a parameter of `forward`; they go by position otherwise.
-        program: the ExportedProgram that the module was made of, if any; it has its own dynamic axes.
-        renamed: parameters of `forward` that get inputs of other names, in the order given -> those.
+        inputs: in the order in which `forward` takes them.
+        by_name: whether every input is a parameter of `forward`; otherwise they are passed by position.
+        program: the ExportedProgram of the module, if any, which has its own dynamic axes.
+        renamed: parameters of `forward` that get an input of another name, with that name.
     """
 
     module: torch.nn.Module
@@ -50,14 +50,14 @@ class Bound:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, feed: Feed) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-        """Positional and named arguments for `forward`; copies, so that a module may change them."""
+        """Return positional and named arguments for `forward`, as copies that a module may change."""
         import torch
 
         tensors = {item.name: torch.tensor(feed[item.name]) for item in self.inputs}
         return ((), tensors) if self.by_name else (tuple(tensors.values()), {})
 
     def __call__(self, feed: Feed) -> list[Array]:
-        """What the module returns, flattened to arrays."""
+        """Run the module; return its tensors as a flat list of arrays."""
         import torch
 
         positional, named = self.arguments(feed)
@@ -66,47 +66,59 @@ class Bound:
 
 
 def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
-    """Match the inputs with the parameters of the module's `forward`."""
+    """Match the inputs with the parameters of the module's `forward`.
+
+    Raises:
+        UsageError: when `forward` does not take them.
+    """
     import torch
 
-    from orun.stages._torch.quantized import at_rest
+    from orun.stages._torch.quantized import stop_training
 
     scripted = isinstance(module, torch.jit.ScriptModule)
-    if scripted:
-        parameters = [argument.name for argument in module.forward.schema.arguments[1:]]  # all but `self`
-    else:
-        parameters = list(signature_of(module.forward).parameters)
+    parameters = _parameters(module)
     known = all(item.name in parameters for item in inputs)
     if not known:
-        _require_in_place(parameters, [item.name for item in inputs])
+        _require_unmixed(parameters, [item.name for item in inputs])
     if not scripted:
-        _require_taken(signature_of(module.forward), [item.name for item in inputs], known)
+        _require_callable(signature_of(module.forward), [item.name for item in inputs], known)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
-    strict = scripted or isinstance(module, torch.fx.GraphModule)  # what `torch.export` made takes no names
+    strict = scripted or isinstance(module, torch.fx.GraphModule)  # the module of an ExportedProgram takes no names
     return Bound(
-        at_rest(module), tuple(order), by_name=known and not strict, renamed={} if known else _renamed(module, inputs)
+        stop_training(module),
+        tuple(order),
+        by_name=known and not strict,
+        renamed={} if known else _renamed(module, inputs),
     )
 
 
-def _renamed(module: torch.nn.Module, inputs: Sequence[Input]) -> dict[str, str]:
-    """The parameters of a module's forward, before those that it takes as a list, with the inputs of other names."""
+def _parameters(module: torch.nn.Module) -> list[str]:
+    """Return the names of the parameters of a module's `forward`."""
     import torch
 
     if isinstance(module, torch.jit.ScriptModule):
-        names = [argument.name for argument in module.forward.schema.arguments[1:]]
-    else:
+        return [argument.name for argument in module.forward.schema.arguments[1:]]  # all but `self`
+    return list(signature_of(module.forward).parameters)
+
+
+def _renamed(module: torch.nn.Module, inputs: Sequence[Input]) -> dict[str, str]:
+    """Return the parameters of `forward` before `*parameters` that get an input of another name, with that name."""
+    import torch
+
+    names = _parameters(module)
+    if not isinstance(module, torch.jit.ScriptModule):
         parameters = signature_of(module.forward).parameters.values()
-        names = [one.name for one in takewhile(lambda one: one.kind is not one.VAR_POSITIONAL, parameters)]
+        names = [item.name for item in takewhile(lambda item: item.kind is not item.VAR_POSITIONAL, parameters)]
     return {name: item.name for name, item in zip(names, inputs, strict=False) if name != item.name}
 
 
-def _require_in_place(parameters: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse names of which some are parameters in other places: by position another value would be taken for them."""
-    taken = dict(zip(parameters, names, strict=False))
-    swapped = [(place, name) for place, name in taken.items() if name != place and name in parameters]
+def _require_unmixed(parameters: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse inputs that would be passed by position to another parameter than the one of their name."""
+    passed = dict(zip(parameters, names, strict=False))
+    swapped = [(place, name) for place, name in passed.items() if name != place and name in parameters]
     if swapped:
         place, name = swapped[0]
-        unknown = ", ".join(one for one in names if one not in parameters)
+        unknown = ", ".join(item for item in names if item not in parameters)
         raise UsageError(
             f"`inputs` would give {name!r} to {place!r} of the module's forward",
             why=f"it has no parameter {unknown}, so that they go in the order given: {', '.join(names)}\n"
@@ -115,7 +127,7 @@ def _require_in_place(parameters: Sequence[str], names: Sequence[str]) -> None:
         )
 
 
-def _require_taken(forward: Signature, names: Sequence[str], known: bool) -> None:
+def _require_callable(forward: Signature, names: Sequence[str], known: bool) -> None:
     """Refuse inputs with which the module cannot be called."""
     try:
         forward.bind(**dict.fromkeys(names)) if known else forward.bind(*names)
@@ -123,14 +135,14 @@ def _require_taken(forward: Signature, names: Sequence[str], known: bool) -> Non
         raise UsageError(
             "the module does not take these `inputs`",
             why=f"{', '.join(names)}: {error}\nits forward is {forward}",
-            hint=PACKED if len(forward.parameters) == 1 < len(names) else TAKEN,
+            hint=PACKED_HINT if len(forward.parameters) == 1 < len(names) else MISSING_HINT,
         ) from None
 
 
 def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
-    """Match the inputs with what an ExportedProgram was exported with: by name where it was, by position otherwise."""
+    """Match the inputs with those of an ExportedProgram: by name where it was exported so, otherwise by position."""
     module = program.module()
-    parameters = list(signature_of(module.forward).parameters)
+    parameters = _parameters(module)
     known = all(item.name in parameters for item in inputs)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     named = bool(program.example_inputs and program.example_inputs[1])
@@ -139,7 +151,11 @@ def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
 
 
 def flatten(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in what a module returned: a tensor, or mappings and sequences of them; None is left out."""
+    """Yield the tensors in a tensor, or in mappings and sequences of them; skip None.
+
+    Raises:
+        UsageError: when there is an object of another type.
+    """
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -159,7 +175,7 @@ def flatten(value: Any) -> Iterator[torch.Tensor]:
 
 
 def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:
-    """A model of transformers as a module that takes these inputs in order and returns tensors alone."""
+    """Wrap a model of transformers in a module that takes these inputs in order and returns tensors alone."""
     import torch
 
     class Plain(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
@@ -173,20 +189,15 @@ def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:
     return Plain()
 
 
-def _positional(module: torch.nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Dynamic axes of inputs that go by position: those of `*tensors` are one parameter's."""
-    return tuple(signature_of(module.forward).bind(*shapes).arguments.values())
-
-
 def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
-    """Export the module with PyTorch's own exporter, into the working folder; its warnings go to the log.
+    """Export the module with PyTorch's exporter into the working folder; its warnings go to the log.
 
-    The inputs of the graph are those of `bound`, in order, under whichever names. Modules that round while they are
-    trained are replaced in it.
+    The inputs of the graph are those of `bound`, in order, under any names. Modules of fake quantization are replaced
+    in it.
     """
     import torch
 
-    from orun.stages._torch.quantized import frozen
+    from orun.stages._torch.quantized import freeze
 
     path = Path("export.onnx")
     positional, named = bound.arguments(example)
@@ -199,16 +210,18 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
         options = {"dynamo": True, "verbose": False}
     elif exporter == "torchscript":
         options = {"dynamo": False, "dynamic_axes": axes, "input_names": list(axes)}
-        if isinstance(bound.module, torch.fx.GraphModule):  # else its graph is taken for TorchScript's
-            options["output_names"] = ["first"]  # of the first; `name_values` names them all
+        if isinstance(bound.module, torch.fx.GraphModule):  # or the exporter takes its graph for TorchScript
+            options["output_names"] = ["first"]  # a name for the first; `name_values` names them all
     else:
-        shapes = axes if bound.by_name else _positional(bound.module, tuple(axes.values()))
+        shapes: Any = axes
+        if not bound.by_name:  # the axes of all `*tensors` belong to one parameter
+            shapes = tuple(signature_of(bound.module.forward).bind(*axes.values()).arguments.values())
         options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
     with warnings_to(log), torch.inference_mode():
         torch.onnx.export(
-            frozen(bound.module, exporter) if bound.program is None else bound.program,
+            freeze(bound.module, exporter) if bound.program is None else bound.program,
             positional,
-            str(path),  # TorchScript writes external data only beside a path that is text
+            str(path),  # TorchScript writes external data only for a path of type str
             kwargs=named,
             opset_version=opset,
             **options,

@@ -1,4 +1,4 @@
-"""Limits of a PyTorch module: its arbitrary values, and how far its float32 is from its float64."""
+"""Limits of a PyTorch module: its arbitrary values, and the difference of its float32 and float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orun.core.serialization import replace
-from orun.stages._graph.limits import Limit, Limits, find_arbitrary, merge, nudge
+from orun.stages._graph.limits import Limit, Limits, arbitrary, merge, nudged
 from orun.stages._graph.masked_rows import HIDDEN
 
 if TYPE_CHECKING:
@@ -29,23 +29,23 @@ SPREAD = "differs in float32 and float64"
 
 
 class _Fill(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked
-    """Within it attention rows that see nothing yield a number."""
+    """Mode in which attention rows that see nothing yield a number."""
 
     def __init__(self, number: float) -> None:
         super().__init__()
         self._number = number
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = function(*args, **(kwargs or {}))
+        result = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
         if name in SOFTMAX:
-            return found.masked_fill(_hidden(args[0]).all(args[1], keepdim=True), self._number)
+            return result.masked_fill(_hidden(args[0]).all(args[1], keepdim=True), self._number)
         blind = _blind(function, args, kwargs or {}) if FUSED in name else None
         if blind is None:
-            return found
-        if isinstance(found, torch.Tensor):
-            return found.masked_fill(blind, self._number)
-        return (found[0].masked_fill(blind, self._number), *found[1:])
+            return result
+        if isinstance(result, torch.Tensor):
+            return result.masked_fill(blind, self._number)
+        return (result[0].masked_fill(blind, self._number), *result[1:])
 
 
 def _hidden(scores: torch.Tensor) -> torch.Tensor:
@@ -53,53 +53,39 @@ def _hidden(scores: torch.Tensor) -> torch.Tensor:
 
 
 def _blind(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
-    """Which rows of a fused attention see nothing, `[..., queries, 1]`; None without a mask."""
+    """Return which rows of a fused attention see nothing, `[..., queries, 1]`; None without a mask."""
     names = [argument.name for argument in function._schema.arguments]  # noqa: SLF001 - torch has no other way to tell
-    given = dict(zip(names, args, strict=False)) | dict(kwargs)
-    mask = next((given[name] for name in ("attn_mask", "attn_bias") if given.get(name) is not None), None)
+    arguments = dict(zip(names, args, strict=False)) | dict(kwargs)
+    mask = next((arguments[name] for name in ("attn_mask", "attn_bias") if arguments.get(name) is not None), None)
     if mask is None:
         return None
     hidden = _hidden(mask)
-    if given.get("is_causal"):
+    if arguments.get("is_causal"):
         later = torch.ones(hidden.shape[-2:], dtype=torch.bool).triu(1)
         hidden = hidden | later
     return hidden.all(-1, keepdim=True)
 
 
 def limits_of(context: Context, bound: Bound) -> Limits:
-    """Return the limits of a module; nothing is computed before they are asked for."""
+    """Return the limits of a module; nothing is computed until a check needs them."""
+
+    def filled(feed: Feed, number: float) -> list[Array]:
+        with _Fill(number):
+            return bound(feed)
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
         answers = list(_answers(context, bound, case.feed)) or [(right, right)]
-        return merge(answers, find_arbitrary(lambda feed, number: _filled(bound, feed, number), case.feed))
+        return merge(answers, arbitrary(filled, case.feed))
 
     return Limits(find, SPREAD)
 
 
-def _filled(bound: Bound, feed: Feed, number: float) -> list[Array]:
-    with _Fill(number):
-        return bound(feed)
-
-
 def _answers(context: Context, bound: Bound, feed: Feed) -> list[tuple[Sequence[Array], Sequence[Array]]]:
-    """What the module answers in its own precision and in float64; nothing where it cannot compute in float64."""
-    import numpy as np
-
+    """Return the answers in the module's own precision and in float64; none where it cannot compute in float64."""
     try:
         double = replace(bound, module=copy.deepcopy(bound.module).double())
-        return [
-            (
-                bound(one),
-                double(
-                    {
-                        name: value.astype(np.float64) if value.dtype.kind == "f" else value
-                        for name, value in one.items()
-                    }
-                ),
-            )
-            for one in nudge(feed, context.seed)
-        ]
-    except Exception as error:  # noqa: BLE001 - a module may raise anything where it makes tensors of a type of its own
+        return [(bound(nudge), double(_widened(nudge))) for nudge in nudged(feed, context.seed)]
+    except Exception as error:  # noqa: BLE001 - a module that makes tensors of a fixed type may raise anything
         context.log.warning("the PyTorch model cannot be computed in float64, so its own spread is unknown: %s", error)
         return []
 

@@ -1,4 +1,4 @@
-"""Repair of what PyTorch's exporters write against the standard."""
+"""Repair of nodes that PyTorch's exporters write against the standard."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto, NodeProto
 
-ANGLES = (1, 2)  # places of the cosines and sines among the inputs of RotaryEmbedding
-POSITIONS = 3  # place of the positions, without which there are angles for each text
+ANGLES = (1, 2)  # inputs of RotaryEmbedding: cosines and sines
+POSITIONS = 3  # input of RotaryEmbedding; without it, each text has angles of its own
 
 
 def mend(model: ModelProto) -> None:
@@ -23,19 +23,19 @@ def mend(model: ModelProto) -> None:
     The rewriting rules of PyTorch's new exporter (as of onnxscript 0.7.2, operator set 23) put the operator where one
     row of angles serves all texts; the standard has `[batch, sequence, half]`, and no runtime takes `[1, ...]`.
     """
-    nodes = [one for node in model.graph.node for one in (*_angles(node), node)]
+    nodes = [part for node in model.graph.node for part in (*_expand_angles(node), node)]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
 
 
-def _angles(node: NodeProto) -> Iterator[NodeProto]:
-    """Nodes that must come before a RotaryEmbedding, which then takes what they yield."""
+def _expand_angles(node: NodeProto) -> Iterator[NodeProto]:
+    """Yield the nodes before a RotaryEmbedding that expand its angles, and let it read their results."""
     if node.op_type != "RotaryEmbedding" or node.domain not in STANDARD or any(node.input[POSITIONS:]):
         return
-    batch, ones, shape = (f"{node.output[0]}_{name}" for name in ("batch", "ones", "shape"))
+    batch, units, shape = (f"{node.output[0]}_{name}" for name in ("batch", "units", "shape"))
     yield helper.make_node("Shape", [node.input[0]], [batch], start=0, end=1)
-    yield helper.make_node("Constant", [], [ones], value_ints=[1, 1])
-    yield helper.make_node("Concat", [batch, ones], [shape], axis=0)
+    yield helper.make_node("Constant", [], [units], value_ints=[1, 1])
+    yield helper.make_node("Concat", [batch, units], [shape], axis=0)
     for place in ANGLES:
         name = f"{node.output[0]}_angles_{place}"
         yield helper.make_node("Expand", [node.input[place], shape], [name])

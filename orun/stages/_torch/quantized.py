@@ -1,6 +1,7 @@
-"""PyTorch modules that round while they are trained: put to rest to be asked, and frozen to be exported.
+"""Modules of fake quantization: stopped before inference, frozen before export.
 
-What a module is made of is imported already: nothing here imports `torch.ao`, which PyTorch means to give up, unasked.
+The classes of a module's parts are imported already. So nothing here imports `torch.ao`, which PyTorch will remove, of
+its own accord.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from torch import nn
 from torch.nn.utils import fuse_conv_bn_weights
 
 FAKES = ("torch.ao.quantization.fake_quantize", "torchao.quantization.pt2e.fake_quantize")  # each has its own base
-WHOLE = {torch.uint8: (0, 255), torch.int8: (-128, 127)}  # the first that holds a range is its type
-TRACED = (*WHOLE.values(), (0, 127))  # ranges that the TorchScript exporter knows
+TYPE_RANGES = {torch.uint8: (0, 255), torch.int8: (-128, 127)}  # the first that includes a range is its type
+TRACED = (*TYPE_RANGES.values(), (0, 127))  # ranges that the TorchScript exporter knows
 
 
 class Rounding(nn.Module):  # type: ignore[misc]  # torch is not checked
-    """What a FakeQuantize computes once its scales are known.
+    """FakeQuantize with fixed scales.
 
     Attributes:
         axis: of the channels that have scales of their own; None for one scale.
-        scale, zero: a number each, or a tensor of one for each channel.
+        scale, zero: a number each, or a tensor of a number per channel.
         low, high: least and largest integer.
         dtype: the type of the integers.
     """
@@ -33,7 +34,7 @@ class Rounding(nn.Module):  # type: ignore[misc]  # torch is not checked
         super().__init__()
         self.axis = fake.ch_axis if fake.is_per_channel else None
         self.low, self.high = fake.activation_post_process.quant_min, fake.activation_post_process.quant_max
-        fits = [name for name, (low, high) in WHOLE.items() if low <= self.low and self.high <= high]
+        fits = [name for name, (low, high) in TYPE_RANGES.items() if low <= self.low and self.high <= high]
         if not fits:
             raise ValueError(f"fake quantization from {self.low} to {self.high} does not fit into 8 bits")
         self.dtype = fits[0]
@@ -45,7 +46,7 @@ class Rounding(nn.Module):  # type: ignore[misc]  # torch is not checked
 
 
 class Decomposed(Rounding):
-    """In operators that PyTorch's new exporter knows; FakeQuantize's own it cannot follow."""
+    """Rounding in operators that PyTorch's new exporter knows; it cannot export those of FakeQuantize."""
 
     def __init__(self, fake: Any) -> None:
         from torch.ao.quantization.fx import _decomposed  # noqa: F401 - it registers torch.ops.quantized_decomposed
@@ -53,61 +54,63 @@ class Decomposed(Rounding):
         super().__init__(fake)
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, rounded to steps of the scale."""
-        known = torch.ops.quantized_decomposed
-        how: tuple[Any, ...] = (self.low, self.high, self.dtype)
+        """Round a value to steps of the scale."""
+        operators = torch.ops.quantized_decomposed
+        grid: tuple[Any, ...] = (self.low, self.high, self.dtype)
         if self.axis is not None:
-            how = (self.scale, self.zero, self.axis, *how)
-            return known.dequantize_per_channel(known.quantize_per_channel(value, *how), *how)
-        how = (self.scale, self.zero, *how)
-        integers = known.quantize_per_tensor(value, *how)
-        if (self.low, self.high) != WHOLE[self.dtype]:  # which gets lost on the way to ONNX
+            grid = (self.scale, self.zero, self.axis, *grid)
+            return operators.dequantize_per_channel(operators.quantize_per_channel(value, *grid), *grid)
+        grid = (self.scale, self.zero, *grid)
+        integers = operators.quantize_per_tensor(value, *grid)
+        if (self.low, self.high) != TYPE_RANGES[self.dtype]:  # the exporter drops the range
             integers = integers.clamp(self.low, self.high)
-        return known.dequantize_per_tensor(integers, *how)
+        return operators.dequantize_per_tensor(integers, *grid)
 
 
 class Traced(Rounding):
-    """In the operators of FakeQuantize, which the TorchScript exporter knows for some ranges."""
+    """Rounding in the operators of FakeQuantize, which the TorchScript exporter knows for some ranges."""
 
     def __init__(self, fake: Any) -> None:
         super().__init__(fake)
         self.narrow = (self.low, self.high) not in TRACED
-        if self.narrow:  # values are cut off before they are rounded
+        if self.narrow:  # clamp values before they are rounded
             for name, bound in (("least", self.low), ("most", self.high)):
                 self.register_buffer(name, torch.as_tensor((bound - self.zero) * self.scale))
-            self.low, self.high = WHOLE[self.dtype]
+            self.low, self.high = TYPE_RANGES[self.dtype]
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """The value, rounded to steps of the scale."""
+        """Round a value to steps of the scale."""
         if self.narrow:
-            value = torch.minimum(torch.maximum(value, self._along(self.least, value)), self._along(self.most, value))
+            value = torch.minimum(
+                torch.maximum(value, self._per_channel(self.least, value)), self._per_channel(self.most, value)
+            )
         if self.axis is None:
             return torch.fake_quantize_per_tensor_affine(value, self.scale, self.zero, self.low, self.high)
         return torch.fake_quantize_per_channel_affine(value, self.scale, self.zero, self.axis, self.low, self.high)
 
-    def _along(self, bound: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """The bound of each channel, to be compared with a value."""
+    def _per_channel(self, bound: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Return the bound of each channel in a shape that broadcasts with a value."""
         shape = [1] * value.dim()
         if self.axis is not None:
             shape[self.axis] = -1
         return bound.reshape(shape)
 
 
-def at_rest(module: nn.Module) -> nn.Module:
-    """The module in evaluation mode, its ranges as training left them: observers would learn from any input."""
+def stop_training(module: nn.Module) -> nn.Module:
+    """Put the module into evaluation mode, and stop its observers, which would learn from any input."""
     for _, fake in fakes(module):
         fake.disable_observer()
-    with suppress(NotImplementedError):  # what `torch.export` made stays in the mode that it was exported in
+    with suppress(NotImplementedError):  # an ExportedProgram keeps the mode that it was exported in
         module.eval()
     return module
 
 
-def frozen(module: nn.Module, exporter: str) -> nn.Module:
-    """The module, changed in place, with fixed rounding where it learned ranges, and its batch normalisations folded.
+def freeze(module: nn.Module, exporter: str) -> nn.Module:
+    """Fix the learned ranges of rounding and fold batch normalisations, in place; return the module.
 
-    `FusedMovingAvgObsFakeQuantize`, which PyTorch's defaults use, has no counterpart in ONNX; and a convolution that is
-    trained with its batch normalisation (`ConvBn2d` and such of `torch.ao`) divides its result by what it has
-    multiplied its weights with, so that no runtime could compute it in integers.
+    ONNX has no counterpart of `FusedMovingAvgObsFakeQuantize`, which PyTorch's defaults use. A convolution trained with
+    its batch normalisation (`ConvBn2d` of `torch.ao`) scales its weights and divides its result by that scale, so that
+    no runtime could compute it in integers.
     """
     plain = _without_norm()
     for part in [*module.modules()]:
@@ -121,13 +124,13 @@ def frozen(module: nn.Module, exporter: str) -> nn.Module:
 
 
 def fakes(module: nn.Module) -> list[tuple[str, Any]]:
-    """The modules of fake quantization by name, of PyTorch and of torchao."""
+    """Return the modules of fake quantization by name, of PyTorch and of torchao."""
     kinds = tuple(sys.modules[name].FakeQuantizeBase for name in FAKES if name in sys.modules)
     return [(name, part) for name, part in module.named_modules(remove_duplicate=False) if isinstance(part, kinds)]
 
 
 def _without_norm() -> Mapping[type, type]:
-    """For each convolution that is trained with its batch normalisation the same one without."""
+    """Return, for each class of convolution with a batch normalisation, the class without."""
     fused, single = (sys.modules.get(name) for name in ("torch.ao.nn.intrinsic.qat", "torch.ao.nn.qat"))
     if fused is None or single is None:
         return {}
@@ -139,10 +142,10 @@ def _without_norm() -> Mapping[type, type]:
 
 
 def _fold(trained: Any, plain: type) -> None:
-    """Put a convolution's batch normalisation into its weights, which are rounded then."""
+    """Fold a convolution's batch normalisation into its weights before they are rounded."""
     norm = trained.bn
     trained.weight, trained.bias = fuse_conv_bn_weights(
         trained.weight, trained.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
     )
     del trained.bn
-    trained.__class__ = plain  # in place: a hook on it rounds its result
+    trained.__class__ = plain  # in place, as a hook on it rounds its result

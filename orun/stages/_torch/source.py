@@ -1,4 +1,4 @@
-"""Sources of a PyTorch model: a function of the user's, a PyTorch file, a folder or hub id of transformers."""
+"""Sources of a PyTorch model: a function of the user, a PyTorch file, a folder or hub id of transformers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import importlib
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orun.environment.env_vars import variable
 from orun.errors import StageFailed
@@ -20,9 +21,6 @@ from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.stages.params import Code
 
-if TYPE_CHECKING:
-    from orun.stages.convert.torch import Params, Transformers
-
 COMMIT = re.compile(r".+@[0-9a-f]{40}")
 SAFETENSORS = ".safetensors"
 WEIGHTS = (SAFETENSORS, ".pt", ".pth")
@@ -31,103 +29,99 @@ FUNCTION = (
 )
 
 
-def open_model(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
-    """The model that the parameters name, with its inputs matched.
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from.
+
+    Attributes:
+        hub: `owner/name@commit` on the Hugging Face hub; empty for `name`.
+        name: of a function, or of a file or folder relative to the project.
+        weights: file of the weights for the function's module; None when it has them.
+        weights_name: of that file, for messages.
+        model_class: class of a model of transformers; empty for that of its configuration.
+        attention: how a model of transformers computes attention.
+    """
+
+    hub: str
+    name: str
+    weights: Path | None
+    weights_name: str
+    model_class: str
+    attention: str
+
+
+def open_model(context: Context, source: Source, inputs: Sequence[Input]) -> Bound:
+    """Open the model and match its inputs.
 
     Raises:
         StageFailed: when it cannot be read.
     """
     import torch
 
-    _require_used(context, params)
-    torch.manual_seed(context.seed)  # the function may make weights up
+    torch.manual_seed(context.seed)  # a function may initialize weights at random
     names = [item.name for item in inputs]
     with warnings_to(context.log):
-        if params.hub is not None:
-            return bind(plain(_hub(context, params.hub, params.transformers), names), inputs)
-        if CODE.fullmatch(str(params.model)):
-            return bind(_made(context, params), inputs)
-        path = context.root / str(params.model)
+        if source.hub:
+            return bind(plain(_from_hub(context, source), names), inputs)
+        if CODE.fullmatch(source.name):
+            return bind(_from_function(context, source), inputs)
+        path = context.root / source.name
         if path.is_dir():
-            model = _pretrained(context, str(path), params.transformers, str(params.model))
+            model = _from_transformers(context, str(path), source, source.name)
             return bind(plain(model, names), inputs)
-        return _file(context, path, params, inputs)
+        return _from_file(context, path, source.name, inputs)
 
 
-def _require_used(context: Context, params: Params) -> None:
-    """Refuse what the source of the model would leave unread."""
-    made = params.hub is None and CODE.fullmatch(str(params.model)) is not None
-    connected = "weights" in context.inputs
-    if made and params.transformers != type(params.transformers)():
-        raise StageFailed(
-            context.stage,
-            f"`transformers` is of no use, as {params.model} makes the model itself",
-            hint="leave it out, and choose class and attention in that function",
-        )
-    if (params.weights is not None or connected) and not made:
-        source = params.hub or params.model
-        given = "the input `weights`" if connected else "`weights`"
-        raise StageFailed(
-            context.stage, f"{given} is of no use, as {source} brings its own", hint=f"leave it out, or {FUNCTION}"
-        )
-    if params.weights is not None and connected:
-        raise StageFailed(
-            context.stage,
-            "weights come from a stage and from a file",
-            hint="leave one of them out: `needs` or `weights`",
-        )
+def trained_weights(context: Context) -> Path:
+    """Return the only file of weights in the output of the stage before.
 
-
-def _made(context: Context, params: Params) -> Any:
-    """What the user's function returns, with the weights of a file where one is named."""
-    import torch
-
-    load = context.load(Code(str(params.model)), ())
-    if isinstance(load, torch.nn.Module):
-        name = str(params.model).rpartition(":")[2]
-        raise StageFailed(
-            context.stage,
-            f"{params.model} is of type {type(load).__name__}, not a function that returns one",
-            hint=f"def load(): return {name}",
-        )
-    module = load()
-    if not isinstance(module, torch.nn.Module):
-        raise StageFailed(
-            context.stage, f"{params.model} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
-        )
-    path = _trained(context) if "weights" in context.inputs else None
-    if params.weights is not None:
-        path = context.root / params.weights
-    if path is not None:
-        name = params.weights or path.name
-        state = _weights(context, path, str(name))
-        try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
-            raise StageFailed(
-                context.stage,
-                f"{name} does not fit the module that {params.model} returns",
-                why="\n".join(line.strip() for line in str(error).splitlines()[1:6]),
-            ) from error
-    return module
-
-
-def _trained(context: Context) -> Path:
-    """The one file of weights among what the stage before this one left."""
+    Raises:
+        StageFailed: when there is not exactly one.
+    """
     folder = context.inputs["weights"]
-    found = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHTS)
-    if len(found) != 1:
-        names = ", ".join(str(path.relative_to(folder)) for path in found) or "none"
+    files = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHTS)
+    if len(files) != 1:
+        names = ", ".join(str(path.relative_to(folder)) for path in files) or "none"
         raise StageFailed(
             context.stage,
             f"the input `weights` must hold one file of weights: {', '.join(WEIGHTS)}",
             why=f"found {names}",
         )
-    return found[0]
+    return files[0]
 
 
-def _weights(context: Context, path: Path, name: str) -> Any:
-    """The tensors of a `state_dict`; nothing that is in the file is run."""
+def _from_function(context: Context, source: Source) -> Any:
+    """Call the user's function, and load weights into its module where a file is named."""
+    import torch
+
+    load = context.load(Code(source.name), ())
+    if isinstance(load, torch.nn.Module):
+        name = source.name.rpartition(":")[2]
+        raise StageFailed(
+            context.stage,
+            f"{source.name} is of type {type(load).__name__}, not a function that returns one",
+            hint=f"def load(): return {name}",
+        )
+    module = load()
+    if not isinstance(module, torch.nn.Module):
+        raise StageFailed(
+            context.stage, f"{source.name} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
+        )
+    if source.weights is not None:
+        state = _read_weights(context, source.weights, source.weights_name)
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise StageFailed(
+                context.stage,
+                f"{source.weights_name} does not fit the module that {source.name} returns",
+                why="\n".join(line.strip() for line in str(error).splitlines()[1:6]),
+            ) from error
+    return module
+
+
+def _read_weights(context: Context, path: Path, name: str) -> Any:
+    """Return the tensors of a `state_dict`. No code in the file is run."""
     import torch
 
     hint = "save them so: torch.save(model.state_dict(), ...); or as safetensors"
@@ -140,38 +134,38 @@ def _weights(context: Context, path: Path, name: str) -> Any:
         return load_file(path)
 
 
-def _file(context: Context, path: Path, params: Params, inputs: Sequence[Input]) -> Bound:
-    """A model that PyTorch saved whole: an ExportedProgram, or TorchScript."""
+def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input]) -> Bound:
+    """Read an ExportedProgram or TorchScript."""
     import torch
 
-    what = f"{params.model} is neither TorchScript nor an ExportedProgram that is safe to read"
-    with failing(context, what, FUNCTION), only_weights():
+    problem = f"{name} is neither TorchScript nor an ExportedProgram that is safe to read"
+    with failing(context, problem, FUNCTION), only_weights():
         if path.suffix == ".pt2":
-            with suppress(ImportError):  # a program that `convert_pt2e` made has operators that this registers
+            with suppress(ImportError):  # it registers the operators of programs that `convert_pt2e` made
                 importlib.import_module("torch.ao.quantization.fx._decomposed")
             return bind_program(torch.export.load(path), inputs)
         return bind(torch.jit.load(path, map_location="cpu"), inputs)
 
 
 def only_weights() -> AbstractContextManager[None]:
-    """Within it `torch.load` takes weights alone; `torch.export.load` would fall back to a pickle that can run code."""
+    """Let `torch.load` read weights alone: `torch.export.load` would fall back to a pickle, which can run code."""
     return variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
 
 
-def _hub(context: Context, hub: str, how: Transformers) -> Any:
-    if not COMMIT.fullmatch(hub):
+def _from_hub(context: Context, source: Source) -> Any:
+    if not COMMIT.fullmatch(source.hub):
         raise StageFailed(
             context.stage,
-            f"{hub} does not say which revision of the model",
+            f"{source.hub} does not say which revision of the model",
             why="what a name alone stands for can change, and then the result would",
             hint="give the whole commit: hub: owner/name@0123456789abcdef0123456789abcdef01234567",
         )
-    name, _, revision = hub.rpartition("@")
-    return _pretrained(context, name, how, hub, revision=revision)
+    name, _, revision = source.hub.rpartition("@")
+    return _from_transformers(context, name, source, source.hub, revision=revision)
 
 
-def _pretrained(context: Context, path: str, how: Transformers, name: str, **options: Any) -> Any:
-    """A model of transformers in its own class, or the one asked for; no code that comes with it is run."""
+def _from_transformers(context: Context, path: str, source: Source, name: str, **options: Any) -> Any:
+    """Load a model of transformers in its own class, or the one of the source. No code that comes with it is run."""
     need("transformers", f"the model {name}", "transformers")
     import transformers
 
@@ -183,13 +177,13 @@ def _pretrained(context: Context, path: str, how: Transformers, name: str, **opt
     )
     with failing(context, f"transformers cannot load {name}", hint):
         config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, **options, **local)
-        title = how.model_class or (config.architectures or ["AutoModel"])[0]
+        title = source.model_class or (config.architectures or ["AutoModel"])[0]
         kind = getattr(transformers, title, None)
         if kind is None:
             raise StageFailed(
                 context.stage, f"transformers has no class {title!r}", hint="set `transformers: {model_class: ...}`"
             )
-        config.use_cache = False  # what is kept between calls is no output
+        config.use_cache = False  # the cache of keys and values is no output
         return kind.from_pretrained(
-            path, config=config, attn_implementation=how.attention, trust_remote_code=False, **options, **local
+            path, config=config, attn_implementation=source.attention, trust_remote_code=False, **options, **local
         )

@@ -1,16 +1,18 @@
-"""Take an ONNX model that exists, with its external data, from a file or from the web.
+"""Import an existing ONNX model with its external data, from a file or from the web.
 
-The model is read whole and written anew, so that files around it change nothing. External data must lie in the
-model's own folder; it is gathered into one file. Weights that are inputs too, as models before IR version 4 must have
-them, are inputs no more: runtimes and converters would leave them alone. Nodes are put in order, and outputs without a
-shape get the one that is inferred, as ONNX's checker asks for; sparse weights are stored in full, and nodes of one name
-get names of their own, as runtimes and tools ask for. What comes from the web has its SHA-256 in the pipeline
-file, and so does each file of external data, which is looked for beside the model's address.
+The model is read and written anew, so that the result holds everything it needs:
 
-A model is tried at several sizes of each dynamic axis that has a name of its own, wherever a stage makes inputs up.
-`axes` renames them, and says which of them follow from others: that of a decoder's mask is `past + sequence`. `inputs`
-says which values the inputs take, and `dims` which sizes the axes take: the model's input domain, which it carries
-along. A domain that the file carries already is kept where these say nothing.
+- External data must lie in the model's folder; it is gathered into one file.
+- Weights that are also inputs, as before IR version 4, are weights alone: runtimes do not optimize them otherwise.
+- Nodes are sorted, and nodes of equal names renamed. Outputs without a shape get the inferred one. Sparse weights are
+  stored in full.
+
+For a download the pipeline must name the SHA-256 of the model, and of each file of external data, which is looked for
+next to the model's address.
+
+Stages that make up inputs try several sizes of each named dynamic axis. `axes` renames axes and declares formulas, such
+as `past + sequence` for the mask of a decoder. `inputs` declares the values of inputs and `dims` the sizes of axes. The
+model carries them as its input domain; a domain in the file is kept where these declare nothing.
 """
 
 from __future__ import annotations
@@ -36,21 +38,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Params:
-    """Which model."""
+    """Parameters of `convert/onnx`."""
 
     path: Annotated[FilePath | None, Doc("The model's .onnx file.")] = None
-    url: Annotated[str | None, Doc("Instead of `path`: its address, http or https.")] = None
-    digest: Annotated[str | None, Doc("SHA-256 that the .onnx file must have, in hexadecimal; with `url` always.")] = (
-        None
-    )
+    url: Annotated[str | None, Doc("Instead of `path`: the http or https address of the model.")] = None
+    digest: Annotated[str | None, Doc("SHA-256 of the .onnx file, in hexadecimal; required with `url`.")] = None
     data: Annotated[
         dict[str, str],
-        Doc("SHA-256 of each file of external data, by its name as the model has it; with `url` all of them."),
+        Doc("SHA-256 of files of external data, by their names in the model; with `url` all are required."),
     ] = field(default_factory=dict)
     axes: Annotated[
         dict[str, str],
         Doc(
-            "Other names of dynamic axes, by their name, or by input and place (`mask.1`): "
+            "New names of dynamic axes, by old name, or by input and place (`mask.1`): "
             "`{total_length: past_length + length}`."
         ),
     ] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.order import sort_nodes
     from orun.stages._graph.plain import complete_outputs, fill, part_weights, tell_apart
 
-    path = _fetched(context, params) if params.path is None else context.root / params.path
+    path = _download(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:
         _check_digest(context, path, params.digest)
     named = external_files(load_graph(path))
@@ -91,7 +91,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         context.log.info("%d nodes have got names of their own: ONNX Runtime takes no two of one name", renamed)
     _require_shapes(context, model)
     light = load_graph(path)
-    with suppress(ValueError):  # of a circle the checker tells which nodes are in it
+    with suppress(ValueError):  # the checker names the nodes of a cycle
         sort_nodes(model.graph)
         sort_nodes(light.graph)
     complete_outputs(model, light)
@@ -102,7 +102,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_shapes(context: Context, model: ModelProto) -> None:
-    """Refuse inputs of which not even the number of axes is known: nothing can be made up for them."""
+    """Refuse inputs without a shape, for which no values can be made up."""
     for value in model.graph.input:
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             raise StageFailed(
@@ -113,7 +113,7 @@ def _require_shapes(context: Context, model: ModelProto) -> None:
 
 
 def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:
-    """Give dynamic axes other names."""
+    """Rename dynamic axes."""
     from orun.stages._graph.signature import axis_names
 
     inputs = {value.name: axis_names(value) for value in model.graph.input}
@@ -126,27 +126,27 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
             if isinstance(name, str) and name in names:
                 axis.dim_param = names[name]
     if names:
-        del model.graph.value_info[:]  # they are for the axes as they were called
+        del model.graph.value_info[:]  # it has the old names
 
 
 def _declare(model: ModelProto, params: Params) -> None:
-    """Lay the declared input domain over the one that the file carries; refuse one that no input can be within."""
-    from orun.stages._graph.feeds import assign_sizes
+    """Add the declared input domain to the one in the file; refuse a domain that no input can satisfy."""
+    from orun.stages._graph.feeds import assignments
     from orun.stages._graph.input_domain import InputDomain, declared, read_domain, write_domain
     from orun.stages._graph.io import input_names
     from orun.stages._graph.signature import inputs_of, sizes_of
 
     carried = read_domain(model)
     require_known("inputs", params.inputs, input_names(model))
-    sizes = {axis: tuple(one) for axis, one in params.dims.items()}
+    sizes = {axis: tuple(values) for axis, values in params.dims.items()}
     domain = InputDomain({**carried.inputs, **declared(params.inputs)}, {**carried.sizes, **sizes})
     write_domain(model, domain)
     if domain != InputDomain():
-        assign_sizes(inputs_of(model), {**sizes_of(model), **sizes})
+        assignments(inputs_of(model), {**sizes_of(model), **sizes})
 
 
-def _fetched(context: Context, params: Params) -> Path:
-    """The model in the working folder, with its external data beside it."""
+def _download(context: Context, params: Params) -> Path:
+    """Download the model and its external data into the working folder; return the model's path."""
     from urllib.parse import urljoin, urlsplit
 
     from orun.stages.download import download
@@ -173,11 +173,11 @@ def _check_digest(context: Context, path: Path, digest: str) -> None:
     import hashlib
 
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != digest.lower():
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != digest.lower():
         raise StageFailed(
             context.stage,
             f"{os.path.relpath(path, context.root)} is not the file that its digest names",
-            why=f"SHA-256 is {found}\nexpected {digest}",
+            why=f"SHA-256 is {actual}\nexpected {digest}",
             hint="check where the file comes from; write the new digest into the pipeline if it is right",
         )

@@ -18,9 +18,9 @@ from orun.stages.params import Doc, Range
 
 @dataclass(frozen=True)
 class Params:
-    """Which version, and how it is checked."""
+    """Parameters of `convert/opset`."""
 
-    version: Annotated[int, Doc("Version of the operator set that the result uses."), Range(7)]
+    version: Annotated[int, Doc("Version of the operator set of the result."), Range(7)]
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-5
@@ -45,11 +45,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import external_files, load_graph, save, store_freely, weigh
 
-    before = load_graph(context.model())  # without external data, so that any size goes through the converter
-    other = "export the model at that version: `opset` of `convert/torch`"
-    with failing(context, f"ONNX cannot convert the model to operator set {params.version}", other):
-        whole = onnx.inliner.inline_local_functions(before) if before.functions else before  # it would drop them
-        model = onnx.version_converter.convert_version(whole, params.version)
+    before = load_graph(context.model())  # without external data, as the converter has a size limit
+    hint = "export the model at that version: `opset` of `convert/torch`"
+    with failing(context, f"ONNX cannot convert the model to operator set {params.version}", hint):
+        inlined = onnx.inliner.inline_local_functions(before) if before.functions else before  # it drops functions
+        model = onnx.version_converter.convert_version(inlined, params.version)
     store_freely(model)
     onnx.load_external_data_for_model(model, str(context.model().parent))
     save(model, context.result, external=bool(external_files(before)))
@@ -58,7 +58,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "the converted model",
         Trial(params.dims, params.inputs),
         Tolerance(params.atol, params.rtol),
-        hint=other,
+        hint=hint,
     )
     nodes_before = weigh(context.model())["nodes"]
     return {**weigh(context.result), "nodes_before": nodes_before, "max_abs_error": error}

@@ -1,21 +1,19 @@
 """Convert a fitted scikit-learn estimator or pipeline to ONNX with skl2onnx and check it against scikit-learn.
 
-`model` names a function of yours that returns the fitted estimator, or a file that joblib or pickle wrote. Such a file
-can run any code when it is read, so that `trust_pickle: true` has to say that yours may.
+`model` names a function of yours that returns the fitted estimator, or a joblib or pickle file. Reading such a file can
+run any code, so you must allow it: `trust_pickle: true`.
 
-`data` gives the types of the inputs and what both are fed. A dataset of one input is the matrix `X` (or texts); of
-several, each is a column: they reach scikit-learn as a data frame where the estimator was fitted on one, otherwise side
-by side. Numbers go through ONNX in `precision`, and scikit-learn computes with the same, rounded, values in float64.
+`data` gives the input types and the examples for the check. A dataset of one input is the matrix `X` (or texts). With
+several inputs, each is a column: scikit-learn gets them as a data frame if the estimator was fitted on a data frame,
+otherwise side by side. ONNX takes floats in `precision`; scikit-learn computes with the same rounded values in float64.
 
-Labels must be equal and scores within the tolerance, for every example, or for `min_agreement` of them: a value that
-lies on the threshold of a tree may fall to either side in float32. What is compared is `predict`, and with it
-`predict_proba`, `decision_function` or `transform`, whichever the model's second output is. In float32, where
-scikit-learn's own answers change when what it learned is rounded to float32, ten times that change is allowed; a note
-says so.
+The check compares `predict`, and the second output of the model with `predict_proba`, `decision_function` or
+`transform`. Labels must be equal and scores within the tolerance for every example, or for `min_agreement` of them: in
+float32 a value on the threshold of a tree may fall to either side. Where scikit-learn's own answers change when what it
+learned is rounded to float32, ten times that change is allowed; a note says so.
 
-Some estimators skl2onnx 1.20 converts wrongly, and they are refused: isotonic calibration (`sigmoid` is right), bags
-of an SVC without probabilities (`SVC(probability=True)` is right), and votes by label among linear machines of two
-classes.
+skl2onnx 1.20 converts some estimators wrongly, and orun refuses them: isotonic calibration (use `sigmoid`), bags of SVC
+without probabilities (use `SVC(probability=True)`), and hard votes among linear SVCs of two classes.
 """
 
 from __future__ import annotations
@@ -35,29 +33,29 @@ from orun.stages.params import Code, Doc, FilePath, Range, Ratio
 if TYPE_CHECKING:
     from orun.stages._sklearn.plain import Estimator
 
-ROOM = 14  # times the numbers of the estimator is held at once: skl2onnx makes Python's own of them
+MEMORY_FACTOR = 14  # peak memory over the estimator's numbers: skl2onnx makes Python objects of them
 
 
 @dataclass(frozen=True)
 class Params:
-    """What is converted, and how it is checked."""
+    """Parameters of `convert/sklearn`."""
 
     model: Annotated[Code | FilePath, Doc("Function that returns the fitted estimator, or its joblib or pickle file.")]
-    data: Annotated[Examples, Doc("What the estimator takes, in any form that `measure/accuracy` takes.")]
-    trust_pickle: Annotated[bool, Doc("Whether a file may be unpickled, which runs the code that is in it.")] = False
-    precision: Annotated[Literal["float32", "float64"], Doc("Type of numbers with a fraction in ONNX.")] = "float32"
+    data: Annotated[Examples, Doc("Examples for the estimator, in any form that `measure/accuracy` takes.")]
+    trust_pickle: Annotated[bool, Doc("Whether a file may be unpickled, which runs code in it.")] = False
+    precision: Annotated[Literal["float32", "float64"], Doc("Type of floats in the ONNX model.")] = "float32"
     opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(9, 25)] = 20
-    outputs: Annotated[list[str], Doc("Names for the outputs, in order; those of skl2onnx when left out.")] = field(
+    outputs: Annotated[list[str], Doc("Names of the outputs, in order; by default those of skl2onnx.")] = field(
         default_factory=list
     )
     zipmap: Annotated[
-        bool, Doc("Yield the probabilities as one dictionary an example, which few other stages understand.")
+        bool, Doc("Yield probabilities as a dictionary per example, which few other stages understand.")
     ] = False
     options: Annotated[dict[str, Any], Doc("Options of skl2onnx for the estimator, such as `raw_scores: true`.")] = (
         field(default_factory=dict)
     )
-    samples: Annotated[int | None, Doc("Compare on the first so many examples only."), Range(1)] = None
-    min_agreement: Annotated[Ratio, Doc("Examples whose label and scores must agree."), Range(0, 1)] = Ratio(1)
+    samples: Annotated[int | None, Doc("Compare on the first examples only."), Range(1)] = None
+    min_agreement: Annotated[Ratio, Doc("Share of examples that must agree."), Range(0, 1)] = Ratio(1)
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3
 
@@ -74,33 +72,33 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.agreement import Tolerance
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
-    from orun.stages._sklearn.export import Wishes, export, learned, table
+    from orun.stages._sklearn.export import Settings, export, table, weight_bytes
     from orun.stages.datasets import load_dataset
-    from orun.stages.memory_headroom import require_memory
+    from orun.stages.memory_headroom import require_room
 
     estimator = _estimator(context, params)
-    require_memory(context, ROOM, learned(estimator))
+    require_room(context, MEMORY_FACTOR, weight_bytes(estimator))
     dataset = load_dataset(context, params.data)
     data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
-    wishes = Wishes(params.opset, params.zipmap, params.options, params.outputs)
-    save(export(context, estimator, data, wishes), context.result)
-    found = compare(
+    settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
+    save(export(context, estimator, data, settings), context.result)
+    comparison = compare(
         context, estimator, data, Tolerance(params.atol, params.rtol), raw=bool(params.options.get("raw_scores"))
     )
-    if found.agreement < params.min_agreement:
+    if comparison.agreement < params.min_agreement:
         raise StageFailed(
             context.stage,
-            f"the converted model disagrees with scikit-learn in output {found.output!r}",
-            why=found.why,
+            f"the converted model disagrees with scikit-learn in output {comparison.output!r}",
+            why=comparison.why,
             hint="try `precision: float64`; where a few rounded values may differ, say so: `min_agreement: 99%`",
         )
     return {
         **weigh(context.result),
-        "max_abs_error": Metric(found.largest, better="lower"),
-        "agreement": Metric(found.agreement, "ratio", "higher"),
+        "max_abs_error": Metric(comparison.largest, better="lower"),
+        "agreement": Metric(comparison.agreement, "ratio", "higher"),
     }
 
 
@@ -108,17 +106,18 @@ def _estimator(context: Context, params: Params) -> Estimator:
     from orun.stages.library_warnings import warnings_to
 
     with warnings_to(context.log):  # a file of another version of scikit-learn warns
-        made = context.load(Code(params.model), ())() if CODE.fullmatch(params.model) else _unpickled(context, params)
-    if not (hasattr(made, "predict") or hasattr(made, "transform")):
+        by_function = CODE.fullmatch(params.model) is not None
+        estimator = context.load(Code(params.model), ())() if by_function else _unpickle(context, params)
+    if not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
         raise StageFailed(
             context.stage,
             f"{params.model} must be a fitted estimator of scikit-learn",
-            why=f"a {type(made).__name__} has neither `predict` nor `transform`",
+            why=f"a {type(estimator).__name__} has neither `predict` nor `transform`",
         )
-    return made
+    return estimator
 
 
-def _unpickled(context: Context, params: Params) -> Any:
+def _unpickle(context: Context, params: Params) -> Any:
     import joblib
 
     if (context.root / params.model).is_dir():
@@ -136,7 +135,7 @@ def _unpickled(context: Context, params: Params) -> Any:
         )
     try:
         return joblib.load(context.root / params.model)
-    except Exception as error:  # whatever unpickling runs into
+    except Exception as error:  # unpickling may raise anything
         raise StageFailed(
             context.stage, f"{params.model} cannot be unpickled", why=f"{type(error).__name__}: {error}"
         ) from error

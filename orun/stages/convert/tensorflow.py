@@ -1,28 +1,33 @@
 """Convert a TensorFlow or Keras model to ONNX with tf2onnx and check it against TensorFlow.
 
-`model` names a function of yours that returns a Keras model (functional, sequential or subclassed), a `tf.function`, a
-`tf.Module` or another callable; or a file: a SavedModel's folder, a `.keras`, `.h5` or `.tflite` file, or a frozen
-graph in a `.pb` file. Keras files are read in its safe mode, which runs no code that is in them. A stage of your own
-that trains may hand over the model in place of `model`: `needs: train`, which leaves one `.keras`, `.h5` or `.tflite`
-file. SavedModels and frozen graphs are not taken so: they are programs, which can write files, and what a stage left
-may come from a store that others share.
+`model` names the source:
 
-What the model takes is read from it. `inputs` says it where it cannot be: for subclassed models and functions without a
-signature, by name when each is a parameter of the call, otherwise as a dictionary in the first. It also says which
-values an input takes, and fixes or names its axes. Axes that TensorFlow leaves open are dynamic: `batch` is the first.
+- a function of yours that returns a Keras model (functional, sequential or subclassed), a `tf.function`, a `tf.Module`
+  or another callable;
+- a file: `.keras`, `.h5`, `.tflite`, a frozen graph (`.pb`), or the folder of a SavedModel. Keras files are read in
+  safe mode, which runs no code in them.
+
+Instead of `model`, a stage of your own that trains may provide one `.keras`, `.h5` or `.tflite` file: `needs: train`.
+SavedModels and frozen graphs are refused there. They are programs that can write files, and the output of a stage may
+come from a shared store.
+
+orun reads the inputs from the model. Declare them in `inputs` where the model has none: for subclassed models and for
+functions without a signature. They are passed by name if each is a parameter of the call, otherwise as one dictionary.
+`inputs` also bounds the values of an input and names or fixes its axes. Axes that TensorFlow leaves open are dynamic;
+the first is `batch`.
 
 The result and TensorFlow are compared on random and boundary inputs at several sizes of each dynamic axis. Where
 TensorFlow's own results change with the last bit of inputs and weights, as those of a speech model do for a constant
-waveform, ten times that change is allowed; a note says so. Nodes are put in the order in which they are needed and
-named anew, since tf2onnx counts them otherwise in each process; those with a matrix of weights keep the name of their
-layer. The model carries its input domain: the values that its inputs take and the sizes that `dims` declares. Later
-stages make up inputs within it.
+waveform, ten times that change is allowed; a note says so. Nodes get a canonical order and new names, since tf2onnx
+numbers them differently in each process; nodes with a weight matrix keep the name of their layer. The model carries its
+input domain (input values, and sizes from `dims`), within which later stages make up inputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
@@ -30,6 +35,7 @@ from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Rtol
 from orun.stages.common_parameters import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
@@ -37,8 +43,10 @@ if TYPE_CHECKING:
 
     from orun.stages._graph.feeds import Input
     from orun.stages._tf.model import Model
+    from orun.stages._tf.source import Source
 
-SIGNATURE = "serving_default"  # the name of what a SavedModel is served by
+SIGNATURE = "serving_default"  # TensorFlow's default signature of a SavedModel
+DATA_FILES = (".keras", ".h5", ".tflite")  # formats that can neither run code nor write files
 UNFIT = (
     "say in `inputs` which values the model takes, `low`, `high`, `fill`, and give axes that must be equal one name, "
     "`shape: [batch, length]`; which sizes it takes, `dims: {length: [16, 32]}`"
@@ -47,16 +55,16 @@ UNFIT = (
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of the model."""
+    """Input of the model."""
 
     shape: Annotated[
         list[int | str] | None,
         Doc(
-            "Its axes: a size, the name of a dynamic axis, or what it follows from (`past + sequence`, `32 * rows`); "
-            "as the model has it when left out."
+            "Axes: a size, the name of a dynamic axis, or a formula of other axes (`past + sequence`, `32 * rows`); "
+            "by default those of the model."
         ),
     ] = None
-    dtype: Annotated[DType | None, Doc("Type of its values, where the model does not say.")] = None
+    dtype: Annotated[DType | None, Doc("Type of its values, where the model has none.")] = None
     low: Low = None
     high: High = None
     fill: Fill = "random"
@@ -64,19 +72,19 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Params:
-    """What is converted, and how it is checked."""
+    """Parameters of `convert/tensorflow`."""
 
     model: Annotated[Code | FilePath | None, Doc("Function that returns the model, or its file or folder.")] = None
-    inputs: Annotated[dict[str, InputSpec], Doc("What the model takes, by name, where more is to be said.")] = field(
+    inputs: Annotated[dict[str, InputSpec], Doc("Inputs by name, where the model leaves something open.")] = field(
         default_factory=dict
     )
     outputs: Annotated[
-        list[str], Doc("Names for what the model returns, in order; keys of a dictionary or `output` when left out.")
+        list[str], Doc("Names of the outputs, in order; by default the keys of a dictionary, or `output`.")
     ] = field(default_factory=list)
-    signature: Annotated[str, Doc("Of a SavedModel: the function to convert.")] = SIGNATURE
+    signature: Annotated[str, Doc("SavedModel only: the function to convert.")] = SIGNATURE
     tensors: Annotated[
         list[str],
-        Doc("Of a frozen graph: the tensors that it yields, as `name:0`; those that none reads when left out."),
+        Doc("Frozen graph only: its outputs, as `name:0`; by default the tensors that no node reads."),
     ] = field(default_factory=list)
     opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(13, 18)] = 18
     external_data: ExternalData = "auto"
@@ -89,7 +97,7 @@ SPEC = Spec(
     inputs={
         "trained": Port(
             ("files",),
-            "Instead of `model`: what a stage that trains left, one .keras, .h5 or .tflite file.",
+            "Instead of `model`: the output of a stage that trains, one .keras, .h5 or .tflite file.",
             optional=True,
         )
     },
@@ -116,7 +124,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._tf.limits import limits_of
     from orun.stages._tf.source import open_model
 
-    source = open_model(context, params)
+    source = open_model(context, _source(context, params))
     model = export(context, source, params.opset, params.outputs)
     inputs = _inputs(context, params, source, model)
     tries = tuple(make_cases(inputs, params.dims, context.seed))
@@ -137,8 +145,42 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {**weigh(context.result), "max_abs_error": error}
 
 
+def _source(context: Context, params: Params) -> Source:
+    """Return the source of the model.
+
+    Raises:
+        StageFailed: when a parameter is for another form of model.
+    """
+    from orun.stages._tf.model import DeclaredInput
+    from orun.stages._tf.source import Source
+
+    path = _trained_model(context) if params.model is None else context.root / params.model
+    name = str(params.model or path.name)
+    form = "function" if CODE.fullmatch(name) else "folder" if path.is_dir() else path.suffix.lower()
+    for parameter, used, wanted in (
+        ("signature", params.signature == SIGNATURE or form == "folder", "the folder of a SavedModel"),
+        ("tensors", not params.tensors or form == ".pb", "a frozen graph, .pb"),
+    ):
+        if not used:
+            raise StageFailed(context.stage, f"`{parameter}` is for {wanted}, and {name} is another form of model")
+    declared = {item: DeclaredInput(spec.shape, spec.dtype) for item, spec in params.inputs.items()}
+    return Source(name, path, declared, params.signature, params.tensors)
+
+
+def _trained_model(context: Context) -> Path:
+    """Return the only model file in the output of the stage before."""
+    folder = context.inputs["trained"]
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in DATA_FILES and path.is_file())
+    if len(files) != 1:
+        names = ", ".join(str(path.relative_to(folder)) for path in files) or "none"
+        raise StageFailed(
+            context.stage, f"the input `trained` must hold one model: {', '.join(DATA_FILES)}", why=f"found {names}"
+        )
+    return files[0]
+
+
 def _inputs(context: Context, params: Params, source: Model, model: ModelProto) -> list[Input]:
-    """What the model takes, with the bounds that its graph has for indices, unless the pipeline says others."""
+    """Return the model's inputs, with the bounds that its graph has for indices unless the pipeline declares others."""
     from dataclasses import replace
 
     from orun.stages._graph.signature import inputs_of
@@ -151,15 +193,15 @@ def _inputs(context: Context, params: Params, source: Model, model: ModelProto) 
             f"the model has no input {', '.join(unknown)}",
             why=f"it takes {', '.join(item.name for item in source.inputs)}",
         )
-    found = []
+    inputs = []
     for item in source.inputs:
-        said = params.inputs.get(item.name, InputSpec())
-        if said.dtype not in (None, item.dtype):
-            what = f"inputs: {item.name!r} cannot be of {said.dtype}"
-            raise StageFailed(context.stage, what, why=f"the model takes {item.dtype}")
+        declared = params.inputs.get(item.name, InputSpec())
+        if declared.dtype not in (None, item.dtype):
+            problem = f"inputs: {item.name!r} cannot be of {declared.dtype}"
+            raise StageFailed(context.stage, problem, why=f"the model takes {item.dtype}")
         bounded = replace(item, low=known[item.name].low, high=known[item.name].high, mask=known[item.name].mask)
-        if said.low is not None or said.high is not None or said.fill != "random":
-            mask, padded = said.fill != "random", said.fill == PADDED
-            bounded = replace(item, low=said.low, high=said.high, mask=mask, padded=padded)
-        found.append(bounded)
-    return found
+        if declared.low is not None or declared.high is not None or declared.fill != "random":
+            mask, padded = declared.fill != "random", declared.fill == PADDED
+            bounded = replace(item, low=declared.low, high=declared.high, mask=mask, padded=padded)
+        inputs.append(bounded)
+    return inputs

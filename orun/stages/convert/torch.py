@@ -1,23 +1,26 @@
 """Export a PyTorch module to ONNX and check it against PyTorch.
 
-`model` names a function of yours that takes nothing and returns the module, whose weights may come from a file; or a
-file that PyTorch wrote, TorchScript or an ExportedProgram (`.pt2`); or a folder of `transformers`; `hub` names a model
-on the Hugging Face hub. A stage of your own that trains may hand over the weights for the function's module:
-`needs: train`. Nothing but weights is unpickled, and no Python that comes with a model is run. TorchScript takes
-`exporter: torchscript`, and an ExportedProgram has the dynamic axes that it was exported with. `inputs` says what its
-`forward` takes: by name when each of them is a parameter of `forward`, otherwise in the order given. An axis that has a
-name instead of a size is dynamic; axes of one name have the same size. An axis may follow from others, as that of a
-decoder's mask does (`past + sequence`), or that of an image which must be a multiple of something (`32 * rows`). What
-`forward` takes as a list, such as a cache of keys and values, is named tensor by tensor and arrives as `*past`. Where
-one name is no parameter, none of the others may stand in the place of another parameter, as when one is misspelt. A
-`forward` that takes a mapping, or returns an object of a class of yours, needs a module around it that takes and
-returns tensors.
+`model` names the source:
+
+- a function of yours that takes no arguments and returns the module. `weights` may name a file of its weights; or a
+  stage of your own that trains provides them: `needs: train`.
+- a file that PyTorch wrote: TorchScript (needs `exporter: torchscript`) or an ExportedProgram (`.pt2`), which keeps the
+  dynamic axes that it was exported with.
+- a folder of `transformers`. `hub` names a model on the Hugging Face hub instead.
+
+orun unpickles weights only, and runs no Python that comes with a model.
+
+`inputs` declares what `forward` takes: by name if each is a parameter of `forward`, otherwise in the order given. When
+passed in order, no input may have the name of another parameter, as a misspelt name would be mixed up. An axis with a
+name instead of a size is dynamic; axes of one name have equal sizes. An axis may be a formula of others, such as the
+mask of a decoder (`past + sequence`) or an image size that must be a multiple (`32 * rows`). A list of tensors, such as
+a cache of keys and values, is declared tensor by tensor and arrives as `*past`. If `forward` takes a mapping, or
+returns an object of your own class, return a module around it that takes and returns tensors.
 
 The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis. Where
 PyTorch's own results in float32 and float64 differ, as those of a speech model do for a constant waveform, ten times
-that difference is allowed; rows of attention that see nothing are left out. A note says so.
-The model carries its input domain: the values that `inputs` declares and the sizes that `dims` declares. Later stages
-make up inputs within it.
+that difference is allowed. Rows of attention that see nothing are not compared. A note says so. The model carries its
+input domain (values from `inputs`, sizes from `dims`), within which later stages make up inputs.
 """
 
 from __future__ import annotations
@@ -32,33 +35,35 @@ from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Rtol
 from orun.stages.common_parameters import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.stages._graph.feeds import Case, Input
+    from orun.stages._graph.feeds import Case
     from orun.stages._torch.export import Bound
+    from orun.stages._torch.source import Source
 
     Array = NDArray[Any]
 
 
-CONVERTED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")  # modules that hold integers of PyTorch's own
+QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")  # modules that hold PyTorch's integers
 UNFIT = (
     "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
 )
-OTHERWISE = "try the other `exporter`, or another `opset`"
-MASKED = "; where padding is only behind the text, say so: `fill: right-padded`"
+HINT = "try the other `exporter`, or another `opset`"
+PADDING_HINT = "; where padding is only behind the text, say so: `fill: right-padded`"
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of the model."""
+    """Input of the model."""
 
     shape: Annotated[
         list[int | str],
-        Doc("Its axes: a size, the name of a dynamic axis, or what it follows from (`past + sequence`, `32 * rows`)."),
+        Doc("Axes: a size, the name of a dynamic axis, or a formula of other axes (`past + sequence`, `32 * rows`)."),
     ]
     dtype: Annotated[DType, Doc("Type of its values.")] = "float32"
     low: Low = None
@@ -68,10 +73,10 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Transformers:
-    """How a model of transformers is loaded."""
+    """How to load a model of transformers."""
 
     model_class: Annotated[
-        str, Doc("Its class, such as `BertForSequenceClassification`; that of its configuration when left out.")
+        str, Doc("Class, such as `BertForSequenceClassification`; by default that of its configuration.")
     ] = ""
     attention: Annotated[
         Literal["eager", "sdpa"], Doc("How attention is computed: `eager` is what `optimize/transformer` recognises.")
@@ -80,28 +85,28 @@ class Transformers:
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """What is exported, and how it is checked."""
+    """Parameters of `convert/torch`."""
 
     model: Annotated[
         Code | FilePath | None,
-        Doc("Function that returns the module; or a TorchScript or .pt2 file, or a folder of transformers."),
+        Doc("Function that returns the module, a TorchScript or .pt2 file, or a folder of transformers."),
     ] = None
     weights: Annotated[
-        FilePath | None, Doc("With a function: the `state_dict` or .safetensors file of its module.")
+        FilePath | None, Doc("With a function: file of its module's weights, a `state_dict` or .safetensors.")
     ] = None
-    hub: Annotated[
-        str | None, Doc("Instead of `model`: `owner/name@commit` on the Hugging Face hub, which is then downloaded.")
-    ] = None
-    transformers: Annotated[Transformers, Doc("For a model of transformers: how it is loaded.")] = field(
+    hub: Annotated[str | None, Doc("Instead of `model`: `owner/name@commit` on the Hugging Face hub, to download.")] = (
+        None
+    )
+    transformers: Annotated[Transformers, Doc("How to load a model of transformers.")] = field(
         default_factory=Transformers
     )
-    inputs: Annotated[dict[str, InputSpec], Doc("What the model takes, by name.")]
-    outputs: Annotated[list[str], Doc("Names for what the model returns, in order.")]
+    inputs: Annotated[dict[str, InputSpec], Doc("Inputs of the model, by name.")]
+    outputs: Annotated[list[str], Doc("Names of the outputs, in order.")]
     exporter: Annotated[
         Literal["dynamo", "torchscript"],
         Doc(
-            "`dynamo` is PyTorch's new exporter; `torchscript`, the older, traces one run and is faster. "
-            "`optimize/transformer` fuses the attention of either."
+            "`dynamo` is PyTorch's new exporter; `torchscript` is the older one, which traces one run and is faster. "
+            "`optimize/transformer` fuses attention from both."
         ),
     ] = "dynamo"
     opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(13, 25)] = 20
@@ -115,8 +120,8 @@ SPEC = Spec(
     inputs={
         "weights": Port(
             ("files",),
-            "With a function: what a stage that trains left, the `state_dict` of its module, as a file of PyTorch's or "
-            ".safetensors.",
+            "With a function: the output of a stage that trains, the `state_dict` of its module as a .pt, .pth or "
+            ".safetensors file.",
             optional=True,
         )
     },
@@ -131,26 +136,26 @@ SPEC = Spec(
 
 
 def packages(params: Params, root: Path) -> Mapping[str, str]:
-    """What a model, or a file of its weights, asks for."""
-    found: dict[str, str] = {}
+    """Return the packages that the model or its file of weights needs, each with what needs it."""
+    needed: dict[str, str] = {}
     if params.weights is not None and params.weights.endswith(".safetensors"):
-        found["safetensors"] = str(params.weights)
+        needed["safetensors"] = str(params.weights)
     if params.hub is not None or (params.model is not None and (root / params.model).is_dir()):
-        found["transformers"] = str(params.hub or params.model)
-    return found
+        needed["transformers"] = str(params.hub or params.model)
+    return needed
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
-    from orun.stages._graph.agreement import Agreement, run_cases
-    from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.feeds import Input, make_cases
+    from orun.stages._graph.agreement import Agreement, Tolerance, answers
+    from orun.stages._graph.feeds import Input, cases
     from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
     from orun.stages._torch.limits import limits_of
     from orun.stages._torch.mend import mend
+    from orun.stages._torch.source import open_model
 
     inputs = [
         Input(
@@ -164,12 +169,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
         for name, spec in params.inputs.items()
     ]
-    bound = _bind(context, params, inputs)
-    if len(bound.renamed) > 1:  # one alone is nothing to be mistaken for
-        taken = ", ".join(f"{name} = {given}" for name, given in bound.renamed.items())
-        context.note(f"`inputs` went to the module's forward in the order given, not by name: {taken}")
-    tries = tuple(make_cases(inputs, params.dims, context.seed))
-    expected = run_cases(context, "the PyTorch model", bound, tries, UNFIT)
+    _require_names(context, params)
+    bound = open_model(context, _source(context, params), inputs)
+    if len(bound.renamed) > 1:  # a single input cannot be confused with another
+        pairs = ", ".join(f"{parameter} = {name}" for parameter, name in bound.renamed.items())
+        context.note(f"`inputs` went to the module's forward in the order given, not by name: {pairs}")
+    tries = tuple(cases(inputs, params.dims, context.seed))
+    expected = answers(context, "the PyTorch model", bound, tries, UNFIT)
     _check_answers(context, params.outputs, tries, expected)
     model = load(_export(context, params, bound, tries))
     mend(model)
@@ -185,28 +191,63 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "the PyTorch model",
         params.outputs,
         Tolerance(params.atol, params.rtol),
-        hint=OTHERWISE + (MASKED if any(one.mask and not one.padded for one in inputs) else ""),
+        hint=HINT + (PADDING_HINT if any(item.mask and not item.padded for item in inputs) else ""),
     )
     error = check_result(context, agreement, tries, expected, limits_of(context, bound))
     return {**weigh(context.result), "max_abs_error": error}
 
 
-def _bind(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
-    from orun.stages._torch.source import open_model
-
+def _require_names(context: Context, params: Params) -> None:
+    """Refuse inputs and outputs of one name, or without a name."""
     clash = sorted(set(params.outputs) & set(params.inputs))
     if clash or len(set(params.outputs)) < len(params.outputs):
         names = ", ".join(clash) or ", ".join(params.outputs)
         raise StageFailed(context.stage, "inputs and outputs need names that differ", why=names)
     if "" in {*params.outputs, *params.inputs}:
         raise StageFailed(context.stage, "inputs and outputs need names", why="one is empty")
-    return open_model(context, params, inputs)
+
+
+def _source(context: Context, params: Params) -> Source:
+    """Return the source of the model.
+
+    Raises:
+        StageFailed: when a parameter is not used by this form of source.
+    """
+    from orun.stages._torch.source import FUNCTION, Source, trained_weights
+
+    by_function = params.hub is None and CODE.fullmatch(str(params.model)) is not None
+    connected = "weights" in context.inputs
+    if by_function and params.transformers != Transformers():
+        raise StageFailed(
+            context.stage,
+            f"`transformers` is of no use, as {params.model} makes the model itself",
+            hint="leave it out, and choose class and attention in that function",
+        )
+    if (params.weights is not None or connected) and not by_function:
+        parameter = "the input `weights`" if connected else "`weights`"
+        raise StageFailed(
+            context.stage,
+            f"{parameter} is of no use, as {params.hub or params.model} brings its own",
+            hint=f"leave it out, or {FUNCTION}",
+        )
+    if params.weights is not None and connected:
+        raise StageFailed(
+            context.stage,
+            "weights come from a stage and from a file",
+            hint="leave one of them out: `needs` or `weights`",
+        )
+    weights = trained_weights(context) if connected else None
+    if params.weights is not None:
+        weights = context.root / params.weights
+    name = str(params.weights or (weights.name if weights else ""))
+    how = params.transformers
+    return Source(params.hub or "", str(params.model), weights, name, how.model_class, how.attention)
 
 
 def _check_answers(
     context: Context, outputs: Sequence[str], tries: Sequence[Case], expected: Sequence[Sequence[Array]]
 ) -> None:
-    """Refuse what PyTorch itself answers when `outputs` does not name it, or it is not finite."""
+    """Refuse answers of PyTorch that `outputs` does not name, or that are not finite."""
     from orun.stages._graph.agreement import require_finite
 
     if len(expected[0]) != len(outputs):
@@ -220,15 +261,15 @@ def _check_answers(
 
 
 def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:
-    """Export with the example whose dynamic axes are plainest: all above 1 and each of another size."""
+    """Export with an example whose dynamic axes are above 1 and differ in size, so that no size becomes a constant."""
     from orun.stages._torch.export import export
 
     example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
     other = "torchscript" if params.exporter == "dynamo" else "dynamo"
-    converted = any(type(part).__module__.startswith(CONVERTED) for part in bound.module.modules())
+    quantized = any(type(part).__module__.startswith(QUANTIZED) for part in bound.module.modules())
     hint = (
         "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
-        if converted
+        if quantized
         else f"try `exporter: {other}`, or another `opset`"
     )
     with failing(context, f"PyTorch's {params.exporter} exporter cannot export the model", hint):

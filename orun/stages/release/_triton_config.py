@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx import TensorProto
@@ -19,8 +20,6 @@ from orun.stages._graph.io import input_names
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
-
-    from orun.stages.release.triton import Params
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 LONGEST = 255  # bytes of a folder's name
@@ -45,7 +44,7 @@ RENAMED: Mapping[str, str] = {
     "trt_int8_use_native_calibration_table": "int8_use_native_calibration_table",
 }
 TRUE = ("1", "true")
-LEVELS: Mapping[str, int] = {"disable": 2, "basic": -1, "extended": 1}  # all optimizations without a word
+LEVELS: Mapping[str, int] = {"disable": 2, "basic": -1, "extended": 1}  # `all` is the default
 SESSION: Mapping[str, str] = {  # session options and the parameters of the back end
     "intra_op_num_threads": "intra_op_thread_count",
     "inter_op_num_threads": "inter_op_thread_count",
@@ -53,60 +52,83 @@ SESSION: Mapping[str, str] = {  # session options and the parameters of the back
 WARM_UP_AXIS = 1  # size of a dynamic axis while the server warms up
 
 
-def config(model: ModelProto, params: Params, target: Target | None) -> str:
-    """The text of the configuration.
+@dataclass(frozen=True)
+class Settings:
+    """Settings of the server for a model.
+
+    Attributes:
+        name: of the model on the server.
+        max_batch_size: largest batch that the server forms; 0 for none.
+        preferred_batch_sizes: sizes that dynamic batching aims at.
+        max_queue_delay: microseconds that a request may wait for a batch.
+        instances: copies of the model.
+        device: `auto`, `cpu` or `gpu`.
+        warm_up: whether the server runs the model before it is ready.
+    """
+
+    name: str
+    max_batch_size: int
+    preferred_batch_sizes: Sequence[int]
+    max_queue_delay: int
+    instances: int
+    device: str
+    warm_up: bool
+
+
+def render_config(model: ModelProto, settings: Settings, target: Target | None) -> str:
+    """Return the text of the configuration.
 
     Raises:
-        UsageError: when the model or a parameter does not suit Triton.
+        UsageError: when the model or a setting does not suit Triton.
     """
-    if not NAME.fullmatch(params.name) or len(params.name) > LONGEST:
+    if not NAME.fullmatch(settings.name) or len(settings.name) > LONGEST:
         why = f"letters, digits, `_`, `.` and `-` are, {LONGEST} at most"
-        raise UsageError(f"{params.name!r:.80} is no name for a folder", why=why)
+        raise UsageError(f"{settings.name!r:.80} is no name for a folder", why=why)
     if target:
-        _require_told(params, target)
-    taken = set(input_names(model))
-    inputs = [value for value in model.graph.input if value.name in taken]
+        _require_supported(settings, target)
+    names = set(input_names(model))
+    inputs = [value for value in model.graph.input if value.name in names]
     outputs = list(model.graph.output)
-    if params.max_batch_size:
+    if settings.max_batch_size:
         for value in (*inputs, *outputs):
             _check_batch(value)
     lines = [
-        f"name: {json.dumps(params.name)}",
+        f"name: {json.dumps(settings.name)}",
         'backend: "onnxruntime"',
         'default_model_filename: "model.onnx"',
-        f"max_batch_size: {params.max_batch_size}",
-        *(line for value in inputs for line in _port("input", value, params)),
-        *(line for value in outputs for line in _port("output", value, params)),
-        *_batching(params),
-        *_instances(params, target),
+        f"max_batch_size: {settings.max_batch_size}",
+        *(line for value in inputs for line in _port("input", value, settings)),
+        *(line for value in outputs for line in _port("output", value, settings)),
+        *_batching(settings),
+        *_instances(settings, target),
         *_optimization(target),
         *_session(target),
-        *(_warm_up(inputs, params) if params.warm_up else ()),
+        *(_warm_up(inputs, settings) if settings.warm_up else ()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _require_told(params: Params, target: Target) -> None:
-    """Refuse what the target says and the configuration has no word for."""
+def _require_supported(settings: Settings, target: Target) -> None:
+    """Refuse a target that the configuration cannot express."""
     wanted = {provider.name for provider in target.providers}
     if unknown := sorted(wanted - ACCELERATORS.keys() - {CPU}):
         raise UsageError(
             f"Triton's ONNX Runtime back end has no {', '.join(unknown)}, which target {target.name!r} names",
             hint=f"name a target of {', '.join(ACCELERATORS)} or {CPU}",
         )
-    if params.device == "gpu" and not wanted & GPU:
+    if settings.device == "gpu" and not wanted & GPU:
         raise UsageError(f"`device: gpu`, and target {target.name!r} has no provider that computes on one")
-    if params.device == "cpu" and wanted & GPU:
+    if settings.device == "cpu" and wanted & GPU:
         raise UsageError(f"`device: cpu`, and target {target.name!r} names {', '.join(sorted(wanted & GPU))}")
     if target.session.get("custom_op_libraries"):
         raise UsageError(
-            f"target {target.name!r} names libraries of custom operators, of whose place on a server nothing is known",
+            f"target {target.name!r} names libraries of custom operators, whose place on the server is unknown",
             hint="use a target without them, and add `model_operations` to config.pbtxt where the server has them",
         )
 
 
-def untold(target: Target) -> list[str]:
-    """Session options of the target that Triton's back end has no parameter for."""
+def unsupported_options(target: Target) -> list[str]:
+    """Return the session options of the target that Triton's back end has no parameter for."""
     level = target.session.get("graph_optimization_level")
     known = {*SESSION, "execution_mode", *(["graph_optimization_level"] if level in (*LEVELS, "all") else [])}
     return sorted(set(target.session) - known)
@@ -130,63 +152,63 @@ def _type(value: ValueInfoProto) -> str:
     return TYPES[code]
 
 
-def _dims(value: ValueInfoProto, params: Params) -> list[int]:
+def _dims(value: ValueInfoProto, settings: Settings) -> list[int]:
     axes = value.type.tensor_type.shape.dim
     sizes = [axis.dim_value if axis.HasField("dim_value") else -1 for axis in axes]
-    return sizes[1:] if params.max_batch_size else sizes
+    return sizes[1:] if settings.max_batch_size else sizes
 
 
-def _port(way: str, value: ValueInfoProto, params: Params) -> Iterator[str]:
-    dims = _dims(value, params)
-    yield f"{way} ["
+def _port(direction: str, value: ValueInfoProto, settings: Settings) -> Iterator[str]:
+    dims = _dims(value, settings)
+    yield f"{direction} ["
     yield "  {"
     yield f"    name: {json.dumps(value.name)}"
     yield f"    data_type: {_type(value)}"
     if dims:
         yield f"    dims: {dims}"
-    else:  # Triton has no word for a scalar: it is one value that is given without an axis
+    else:  # Triton has no scalars: one value, reshaped to no axes
         yield "    dims: [1]"
         yield "    reshape { shape: [] }"
     yield "  }"
     yield "]"
 
 
-def _batching(params: Params) -> Iterator[str]:
-    if not params.max_batch_size:
-        if params.preferred_batch_sizes or params.max_queue_delay:
+def _batching(settings: Settings) -> Iterator[str]:
+    if not settings.max_batch_size:
+        if settings.preferred_batch_sizes or settings.max_queue_delay:
             raise UsageError("`preferred_batch_sizes` and `max_queue_delay` need a `max_batch_size`")
         return
     yield "dynamic_batching {"
-    if params.preferred_batch_sizes:
-        if min(params.preferred_batch_sizes) < 1:
-            raise UsageError(f"a preferred batch of {min(params.preferred_batch_sizes)} has no examples")
-        if max(params.preferred_batch_sizes) > params.max_batch_size:
+    if settings.preferred_batch_sizes:
+        if min(settings.preferred_batch_sizes) < 1:
+            raise UsageError(f"a preferred batch of {min(settings.preferred_batch_sizes)} has no examples")
+        if max(settings.preferred_batch_sizes) > settings.max_batch_size:
             raise UsageError(
-                f"a preferred batch of {max(params.preferred_batch_sizes)} is over `max_batch_size`, "
-                f"{params.max_batch_size}"
+                f"a preferred batch of {max(settings.preferred_batch_sizes)} is over `max_batch_size`, "
+                f"{settings.max_batch_size}"
             )
-        yield f"  preferred_batch_size: {sorted(set(params.preferred_batch_sizes))}"
-    yield f"  max_queue_delay_microseconds: {params.max_queue_delay}"
+        yield f"  preferred_batch_size: {sorted(set(settings.preferred_batch_sizes))}"
+    yield f"  max_queue_delay_microseconds: {settings.max_queue_delay}"
     yield "}"
 
 
-def _instances(params: Params, target: Target | None) -> Sequence[str]:
+def _instances(settings: Settings, target: Target | None) -> Sequence[str]:
     wanted = {provider.name for provider in target.providers} if target else set()
-    on_gpu = params.device == "gpu" or (params.device == "auto" and bool(wanted & GPU))
-    return [f"instance_group [ {{ count: {params.instances} kind: {'KIND_GPU' if on_gpu else 'KIND_CPU'} }} ]"]
+    on_gpu = settings.device == "gpu" or (settings.device == "auto" and bool(wanted & GPU))
+    return [f"instance_group [ {{ count: {settings.instances} kind: {'KIND_GPU' if on_gpu else 'KIND_CPU'} }} ]"]
 
 
 def _optimization(target: Target | None) -> Iterator[str]:
     level = LEVELS.get(str(target.session.get("graph_optimization_level"))) if target else None
-    found = [provider for provider in (target.providers if target else ()) if provider.name in ACCELERATORS]
-    if level is None and not found:
+    accelerated = [provider for provider in (target.providers if target else ()) if provider.name in ACCELERATORS]
+    if level is None and not accelerated:
         return
     yield "optimization {"
     if level is not None:
         yield f"  graph {{ level: {level} }}"
-    if found:
+    if accelerated:
         yield "  execution_accelerators {"
-        for provider in found:
+        for provider in accelerated:
             kind, name = ACCELERATORS[provider.name]
             yield f"    {kind} [ {{"
             yield f"      name: {json.dumps(name)}"
@@ -198,14 +220,14 @@ def _optimization(target: Target | None) -> Iterator[str]:
 
 
 def _accelerator_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Provider options by the names that the back end has for them."""
-    found: dict[str, str] = {}
+    """Return provider options by their names in the back end."""
+    renamed: dict[str, str] = {}
     for name, value in sorted(options.items()):
         if name not in PRECISIONS:
-            found[RENAMED.get(name, name)] = value
+            renamed[RENAMED.get(name, name)] = value
         elif value.lower() in TRUE:
-            found["precision_mode"] = PRECISIONS[name]  # INT8 comes last and lets TensorRT use FP16 too
-    return found
+            renamed["precision_mode"] = PRECISIONS[name]  # INT8 comes last, and allows FP16 too
+    return renamed
 
 
 def _session(target: Target | None) -> Iterator[str]:
@@ -217,15 +239,15 @@ def _session(target: Target | None) -> Iterator[str]:
         yield f"parameters {{ key: {json.dumps(name)} value: {{ string_value: {json.dumps(value)} }} }}"
 
 
-def _warm_up(inputs: Sequence[ValueInfoProto], params: Params) -> Iterator[str]:
+def _warm_up(inputs: Sequence[ValueInfoProto], settings: Settings) -> Iterator[str]:
     if any(_type(value) == "TYPE_STRING" for value in inputs):
-        return  # zeros of text are nothing that a model expects
+        return  # models expect no empty texts
     yield "model_warmup ["
     yield "  {"
     yield '    name: "zeros"'
-    yield f"    batch_size: {1 if params.max_batch_size else 0}"
+    yield f"    batch_size: {1 if settings.max_batch_size else 0}"
     for value in inputs:
-        dims = [WARM_UP_AXIS if size < 0 else size for size in _dims(value, params)] or [1]
+        dims = [WARM_UP_AXIS if size < 0 else size for size in _dims(value, settings)] or [1]
         zeros = f"{{ data_type: {_type(value)} dims: {dims} zero_data: true }}"
         yield f"    inputs {{ key: {json.dumps(value.name)} value: {zeros} }}"
     yield "  }"

@@ -1,13 +1,13 @@
-"""Lay a model out for NVIDIA's Triton Inference Server: a model repository with its `config.pbtxt`.
+"""Write a model repository for NVIDIA's Triton Inference Server, with its `config.pbtxt`.
 
     <name>/config.pbtxt
     <name>/<version>/model.onnx     with its external data beside it
 
-Names, types and shapes of inputs and outputs come from the model. `max_batch_size` above 0 asks for models whose first
-axis is the batch everywhere, and leaves that axis out of the configuration, as Triton wants it; with it comes dynamic
+Names, types and shapes of inputs and outputs come from the model. `max_batch_size` above 0 needs a model whose first
+axis is always the batch. It leaves that axis out of the configuration, as Triton requires, and enables dynamic
 batching. The session options of a target (threads, optimization level) and its accelerator (TensorRT, OpenVINO) become
-the parameters of Triton's ONNX Runtime back end; the log names the options that it has none for. Start the server on
-the artifact: `tritonserver --model-repository=FOLDER`. It waits for the gates on the model.
+parameters of Triton's ONNX Runtime back end; the log names the options that it lacks. The stage waits for the gates on
+the model. Start the server with `tritonserver --model-repository=FOLDER`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orun.core.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
 
-INT32 = 2**31 - 1  # the largest number of these fields in config.pbtxt
+INT32 = 2**31 - 1  # largest value of these fields in config.pbtxt
 
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to serve.")},
@@ -37,30 +37,37 @@ SPEC = Spec(
 
 @dataclass(frozen=True)
 class Params:
-    """How the server is to run the model."""
+    """Parameters of `release/triton`."""
 
     name: Annotated[str, Doc("Name of the model on the server.")]
-    version: Annotated[int, Doc("Its version: Triton serves the highest."), Range(1)] = 1
-    target: Annotated[TargetName | None, Doc("Where it will run; the CPU when left out.")] = None
+    version: Annotated[int, Doc("Version of the model; Triton serves the highest."), Range(1)] = 1
+    target: Annotated[TargetName | None, Doc("Target that the model will run on; by default the CPU.")] = None
     max_batch_size: Annotated[int, Doc("Largest batch that the server forms; 0 for none."), Range(0, INT32)] = 0
     preferred_batch_sizes: Annotated[list[int], Doc("Batch sizes that dynamic batching aims at.")] = field(
         default_factory=list
     )
     max_queue_delay: Annotated[int, Doc("Microseconds that a request may wait for a batch."), Range(0, 2**63 - 1)] = 0
-    instances: Annotated[int, Doc("Copies of the model that run side by side."), Range(1, INT32)] = 1
-    device: Annotated[Literal["auto", "cpu", "gpu"], Doc("Where the copies live; by the target when `auto`.")] = "auto"
-    warm_up: Annotated[
-        bool, Doc("Whether the server runs the model once with zeros before it says that it is ready.")
-    ] = True
+    instances: Annotated[int, Doc("Copies of the model that run in parallel."), Range(1, INT32)] = 1
+    device: Annotated[Literal["auto", "cpu", "gpu"], Doc("Device of the copies; `auto` follows the target.")] = "auto"
+    warm_up: Annotated[bool, Doc("Run the model once with zeros before the server is ready.")] = True
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the repository."""
     from orun.stages._graph.io import load_graph
-    from orun.stages.release._triton_config import config, untold
+    from orun.stages.release._triton_config import Settings, render_config, unsupported_options
 
-    text = config(load_graph(context.model()), params, context.target)
-    if context.target and (options := untold(context.target)):
+    settings = Settings(
+        params.name,
+        params.max_batch_size,
+        params.preferred_batch_sizes,
+        params.max_queue_delay,
+        params.instances,
+        params.device,
+        params.warm_up,
+    )
+    text = render_config(load_graph(context.model()), settings, context.target)
+    if context.target and (options := unsupported_options(context.target)):
         context.log.warning("Triton has no parameter for %s of target %r", ", ".join(options), context.target.name)
     home = context.output / params.name
     shutil.copytree(context.model().parent, home / str(params.version), copy_function=shutil.copyfile)

@@ -21,7 +21,7 @@ from orun.errors import OrunError
 from orun.stages import memory_headroom
 from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
-from orun.stages._sklearn.export import learned
+from orun.stages._sklearn.export import weight_bytes
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 
@@ -247,8 +247,8 @@ def test_several_answers_of_each_example(tmp_path: Path) -> None:
 def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = estimators.pipeline()[-1]
     arrays = [value for value in vars(classifier).values() if isinstance(value, np.ndarray)]
-    assert learned(classifier) == 4 * sum(array.size for array in arrays) > 4 * 640
-    assert learned(estimators.pipeline()) > learned(classifier)
+    assert weight_bytes(classifier) == 4 * sum(array.size for array in arrays) > 4 * 640
+    assert weight_bytes(estimators.pipeline()) > weight_bytes(classifier)
     monkeypatch.setattr(memory_headroom, "LARGE", 0)
     monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
     said = refusal(tmp_path, "pipeline", "digits")
@@ -297,8 +297,8 @@ def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path
 def test_tuples_in_tuples_are_as_they_were() -> None:
     from sklearn.linear_model import Ridge
 
-    from orun.stages._sklearn.plain import plainly
+    from orun.stages._sklearn.plain import without_wrappers
 
     ridge = Ridge()
     ridge.held = (("a", (1, 2)), 3)
-    assert plainly(ridge).held == (("a", (1, 2)), 3)
+    assert without_wrappers(ridge).held == (("a", (1, 2)), 3)

@@ -15,7 +15,7 @@ from torch import nn
 from torch.ao.quantization import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
 
 from orun.errors import StageFailed
-from orun.stages._torch.quantized import at_rest, frozen
+from orun.stages._torch.quantized import freeze, stop_training
 from tests.stages.modules import rounding
 from tests.stages.support import StageRun, run_stage
 
@@ -97,8 +97,8 @@ def test_frozen_it_computes_the_same(low: int, high: int, exporter: str, *, per_
     module = nn.Sequential(FakeQuantize(observer, low, high, dtype=dtype, qscheme=scheme)).train()
     values = torch.linspace(-2, 3, 40).reshape(10, 4).T
     module(values)
-    at_rest(module)
+    stop_training(module)
     beyond = values * 3  # at rest it does not learn from these
     right = module(beyond)
     assert torch.unique(right).numel() > 10
-    np.testing.assert_array_equal(frozen(module, exporter)(beyond), right)
+    np.testing.assert_array_equal(freeze(module, exporter)(beyond), right)

@@ -180,7 +180,7 @@ def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, 
             {},
             Target("own", session={"custom_op_libraries": ["own.so"]}),
             (
-                "target 'own' names libraries of custom operators, of whose place on a server nothing is known\n"
+                "target 'own' names libraries of custom operators, whose place on the server is unknown\n"
                 "  hint: use a target without them, and add `model_operations` to config.pbtxt where the server has "
                 "them"
             ),
