@@ -28,7 +28,6 @@ ROOMS = (
 # Circles that are left, each of a kind and helpers that take its parameters. None may join them.
 KNOWN_CIRCLES = {
     "orun.stages.optimize.transformer",
-    "orun.stages.quantize.static",
 }
 
 

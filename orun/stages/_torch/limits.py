@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orun.core.serialization import replace
-from orun.stages._graph.limits import Limit, Limits, arbitrary, merge, nudged
+from orun.stages._graph.limits import Limit, Limits, find_arbitrary, merge, nudge
 from orun.stages._graph.masked_rows import HIDDEN
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def limits_of(context: Context, bound: Bound) -> Limits:
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
         answers = list(_answers(context, bound, case.feed)) or [(right, right)]
-        return merge(answers, arbitrary(filled, case.feed))
+        return merge(answers, find_arbitrary(filled, case.feed))
 
     return Limits(find, SPREAD)
 
@@ -84,7 +84,7 @@ def _answers(context: Context, bound: Bound, feed: Feed) -> list[tuple[Sequence[
     """Return the answers in the module's own precision and in float64; none where it cannot compute in float64."""
     try:
         double = replace(bound, module=copy.deepcopy(bound.module).double())
-        return [(bound(nudge), double(_widened(nudge))) for nudge in nudged(feed, context.seed)]
+        return [(bound(nudged), double(_widened(nudged))) for nudged in nudge(feed, context.seed)]
     except Exception as error:  # noqa: BLE001 - a module that makes tensors of a fixed type may raise anything
         context.log.warning("the PyTorch model cannot be computed in float64, so its own spread is unknown: %s", error)
         return []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages.contract import Context
-from orun.stages.library_errors import said
+from orun.stages.library_errors import describe_error
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -89,8 +89,8 @@ def usability(context: Context) -> dict[str, Metric]:
                 "nodes_with_dynamic_input": dynamic.nodes_unsupported_due_to_dynamic_input,
             }
         except Exception as error:  # noqa: BLE001 - the checker raises errors of any type
-            document[name] = {"verdict": "UNKNOWN", "why": said(error)}
-            context.log.warning("the suitability of %s for this model is unknown: %s", name, said(error))
+            document[name] = {"verdict": "UNKNOWN", "why": describe_error(error)}
+            context.log.warning("the suitability of %s for this model is unknown: %s", name, describe_error(error))
             continue
         metrics[f"share.{name}"] = Metric(_share(dynamic), "ratio", "higher")
         metrics[f"partitions.{name}"] = Metric(dynamic.num_partitions, better="lower")

@@ -68,7 +68,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the compiled model and `engine.json`."""
-    from orun.stages._graph.agreement import Tolerance
+    from orun.stages._graph.differences import Tolerance
     from orun.stages.compile._check import load_back
     from orun.stages.compile._compiling import chosen_form, compile_model, tries
 

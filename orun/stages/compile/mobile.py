@@ -68,7 +68,8 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
+    from orun.stages._graph.agreement import Agreement, Trial, check, run_cases, tries_for
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.limits import limits_of
     from orun.stages._graph.sessions import session
@@ -95,7 +96,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         MODEL, "the model before it", outputs, Tolerance(params.atol, params.rtol), "try `optimization: runtime`"
     )
     tries = tries_for(context, model, Trial(params.dims, params.inputs))
-    expected = answers(context, agreement.reference, session(context.model(), outputs), tries)
+    expected = run_cases(context, agreement.reference, session(context.model(), outputs), tries)
     limits = limits_of(context, context.model(), outputs, None)
     error = check(context, agreement, tries, expected, session(context.output / MODEL, outputs), limits)
     return {

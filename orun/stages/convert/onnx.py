@@ -131,7 +131,7 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
 
 def _declare(model: ModelProto, params: Params) -> None:
     """Add the declared input domain to the one in the file; refuse a domain that no input can satisfy."""
-    from orun.stages._graph.feeds import assignments
+    from orun.stages._graph.feeds import assign_sizes
     from orun.stages._graph.input_domain import InputDomain, declared, read_domain, write_domain
     from orun.stages._graph.io import input_names
     from orun.stages._graph.signature import inputs_of, sizes_of
@@ -142,7 +142,7 @@ def _declare(model: ModelProto, params: Params) -> None:
     domain = InputDomain({**carried.inputs, **declared(params.inputs)}, {**carried.sizes, **sizes})
     write_domain(model, domain)
     if domain != InputDomain():
-        assignments(inputs_of(model), {**sizes_of(model), **sizes})
+        assign_sizes(inputs_of(model), {**sizes_of(model), **sizes})
 
 
 def _download(context: Context, params: Params) -> Path:

@@ -72,15 +72,15 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages._graph.agreement import Tolerance
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.export import Settings, export, table, weight_bytes
     from orun.stages.datasets import load_dataset
-    from orun.stages.memory_headroom import require_room
+    from orun.stages.memory_headroom import require_memory
 
     estimator = _estimator(context, params)
-    require_room(context, MEMORY_FACTOR, weight_bytes(estimator))
+    require_memory(context, MEMORY_FACTOR, weight_bytes(estimator))
     dataset = load_dataset(context, params.data)
     data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)

@@ -147,8 +147,9 @@ def packages(params: Params, root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
-    from orun.stages._graph.agreement import Agreement, Tolerance, answers
-    from orun.stages._graph.feeds import Input, cases
+    from orun.stages._graph.agreement import Agreement, run_cases
+    from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.feeds import Input, make_cases
     from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
@@ -174,8 +175,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if len(bound.renamed) > 1:  # a single input cannot be confused with another
         pairs = ", ".join(f"{parameter} = {name}" for parameter, name in bound.renamed.items())
         context.note(f"`inputs` went to the module's forward in the order given, not by name: {pairs}")
-    tries = tuple(cases(inputs, params.dims, context.seed))
-    expected = answers(context, "the PyTorch model", bound, tries, UNFIT)
+    tries = tuple(make_cases(inputs, params.dims, context.seed))
+    expected = run_cases(context, "the PyTorch model", bound, tries, UNFIT)
     _check_answers(context, params.outputs, tries, expected)
     model = load(_export(context, params, bound, tries))
     mend(model)
