@@ -96,7 +96,7 @@ def _store(folder: Path) -> dict[str, Any]:
 
 def _trace() -> dict[str, str]:
     """How much of what stages read is seen here, and why no more."""
-    from orun.executors.tracing.probe import why_untraced
+    from orun.executors.tracing.availability import why_untraced
 
     why = why_untraced()
     return {"level": "python" if why else "full", "why": why}

@@ -1,7 +1,7 @@
-"""Executors: where the process of a stage runs.
+"""Executors: run each stage in a process of its own.
 
-`Executor` is the contract; `LocalExecutor` keeps it on this machine. Each stage gets a process of its own, forked from
-a server (`zygote.py`) that has imported, but not used, the libraries that the stage will need.
+`Executor` is the protocol, `LocalExecutor` its implementation on this machine: a fork server (`local/zygote.py`)
+imports the libraries that a stage needs, and forks the stage's process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Error messages of stages that failed: what, where, why, and the command that runs the stage alone."""
+"""Errors of stages that failed: what, where, why, and the command that runs the stage alone."""
 
 from __future__ import annotations
 
@@ -17,101 +17,96 @@ from orun.executors.tracing.scope import Scope
 from orun.text import units
 from orun.text.suggestions import closest, near, settings
 
-TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are looked for
+TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are searched
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)
 FATAL = b"Fatal Python error:"
 KINDS = str(PACKAGE / "stages")
 
 
 def from_trouble(job: Job, trouble: Trouble) -> StageError:
-    """The error of a stage that could say itself what went wrong."""
+    """Return the error of a stage that reported its own failure."""
     error = OutputRefused if trouble.error == "OutputRefused" else StageFailed
     close = closest(trouble.name, trouble.known) if trouble.name else ""
     why = [f"did you mean {close!r}?"] if close else [trouble.why] if trouble.why else []
     if trouble.file:
         inside = f" in {trouble.function}" if trouble.function else ""
         why.append(f"at {near(trouble.file)}:{trouble.line}{inside}")
-    return error(job.stage, trouble.what, why="\n".join(why), hint=_hint(job, trouble.hint), log=job.log)
+    return error(job.stage, trouble.message, why="\n".join(why), hint=_hint(job, trouble.hint), log=job.log)
 
 
 def from_end(job: Job, ended: Ended) -> StageError:
-    """The error of a stage whose process ended without a word."""
+    """Return the error of a stage whose process ended without a report."""
     if ended.stopped == "cancelled":
         return StageFailed(job.stage, f"{job.stage} was stopped", why="the run was interrupted", log=job.log)
     if ended.stopped == "timeout":
-        return _timeout(job)
+        limit, advice = (
+            units.show(job.timeout or 0.0, "s"),
+            f"Give it longer (timeout: in {near(job.file)}), or find in ",
+        )
+        return StageTimeout(
+            job.stage,
+            f"{job.stage} ran past its time limit of {limit} and was stopped",
+            hint=_hint(job, f"{advice}its log what it was doing"),
+            log=job.log,
+        )
     if ended.stopped == "memory":
-        return _too_large(job)
+        limit = units.show(job.memory or 0, "B")
+        return StageCrashed(
+            job.stage,
+            f"{job.stage} held more than its memory limit of {limit} and was stopped",
+            hint=_hint(job, f"Give it more (memory: in {near(job.file)}), or less to do at a time"),
+            log=job.log,
+        )
     if os.WIFSIGNALED(ended.status):
         return _crash(job, ended, os.WTERMSIG(ended.status))
     status = os.waitstatus_to_exitcode(ended.status)
-    what = f"{job.stage} ended its process with exit status {status} before its function returned"
+    message = f"{job.stage} ended its process with exit status {status} before its function returned"
     why = "something in it called os._exit, or the like in native code"
-    return StageFailed(job.stage, what, why=why, hint=_hint(job), log=job.log)
+    return StageFailed(job.stage, message, why=why, hint=_hint(job), log=job.log)
 
 
-def lost(job: Job, log: str) -> StageError:
-    """The error of a stage whose supervisor died; `log` is the end of what that printed."""
+def supervisor_lost(job: Job, log: str) -> StageError:
+    """Return the error of a stage whose supervisor died.
+
+    Args:
+        job: the stage.
+        log: the end of what the supervisor printed.
+    """
     why = f"it was killed from outside, or a library that it imports crashed it\n{log}".strip()
-    what = f"the process that supervises {job.stage} died"
-    return StageCrashed(job.stage, what, why=why, hint=_hint(job), log=job.log)
-
-
-def _timeout(job: Job) -> StageError:
-    limit = units.show(job.timeout or 0.0, "s")
-    return StageTimeout(
-        job.stage,
-        f"{job.stage} ran past its time limit of {limit} and was stopped",
-        hint=_hint(job, f"Give it longer (timeout: in {near(job.file)}), or find in its log what it was doing"),
-        log=job.log,
-    )
-
-
-def _too_large(job: Job) -> StageError:
-    limit = units.show(job.memory or 0, "B")
-    return StageCrashed(
-        job.stage,
-        f"{job.stage} held more than its memory limit of {limit} and was stopped",
-        hint=_hint(job, f"Give it more (memory: in {near(job.file)}), or less to do at a time"),
-        log=job.log,
-    )
+    message = f"the process that supervises {job.stage} died"
+    return StageCrashed(job.stage, message, why=why, hint=_hint(job), log=job.log)
 
 
 def _crash(job: Job, ended: Ended, number: int) -> StageError:
-    name = _signal(number)
+    try:
+        name = signal.Signals(number).name
+    except ValueError:  # real-time signals have no name
+        name = f"signal {number}"
+    name = f"{name} ({signal.strsignal(number)})"
     if number == signal.SIGKILL:
         return _killed(job, ended, name)
-    place = _crash_place(job)
-    why = f"in native code, called {place}" if place else ""
+    location = _crash_location(job)
+    why = f"in native code, called {location}" if location else ""
     return StageCrashed(job.stage, f"{job.stage} crashed: {name}", why=why, hint=_hint(job), log=job.log)
 
 
 def _killed(job: Job, ended: Ended, name: str) -> StageError:
     sizes = f"{units.show(ended.peak_memory, 'B')} of the {units.show(memory_here(), 'B')} here"
     if ended.out_of_memory:
-        why = f"the kernel ended it for want of memory: its largest process had {sizes}"
+        why = f"the kernel ended it because memory ran out: its largest process had {sizes}"
     else:
-        why = f"from outside, or for want of memory: its largest process had {sizes}"
+        why = f"from outside, or because memory ran out: its largest process had {sizes}"
     advice = "If memory is short, run fewer stages side by side (-j 1), or give this one less to do at a time"
     return StageCrashed(job.stage, f"{job.stage} was killed: {name}", why=why, hint=_hint(job, advice), log=job.log)
 
 
-def _signal(number: int) -> str:
-    """`SIGSEGV (Segmentation fault)`; real-time signals have a number only."""
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    return f"{name} ({signal.strsignal(number)})"
-
-
-def _crash_place(job: Job) -> str:
-    """The line of the user's or the kind's that the process crashed below, as its fault handler wrote it in the log."""
+def _crash_location(job: Job) -> str:
+    """Return the last line of the user's or the kind's code, as the fault handler wrote it to the log."""
     try:
         with Path(job.log).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             _, _, frames = file.read().rpartition(FATAL)
-    except OSError:  # the log went with a folder that was removed: the crash is told without a place
+    except OSError:  # the log's folder was removed
         return ""
     scope = Scope([job.project])
     for name, line, function in FRAME.findall(frames):
@@ -123,15 +118,15 @@ def _crash_place(job: Job) -> str:
 
 def _hint(job: Job, advice: str = "") -> str:
     log = f"Its log: {near(job.log)}"
-    options = settings(job.overrides) + _elsewhere(job)
+    options = settings(job.overrides) + _store_option(job)
     command = f"Run it alone: orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}{options}"
     return "\n".join(line for line in (advice, log, command) if line)
 
 
-def _elsewhere(job: Job) -> str:
-    """The option that names the store of the run, where it is not that of the project."""
+def _store_option(job: Job) -> str:
+    """Return the option that names the run's store, unless it is the default one."""
     store = Path(job.log).parents[2].parent  # .../runs/ID/logs/STAGE.log
-    usual = Path(os.environ.get("ORUN_STORE") or Path(job.project, "artifacts")).absolute()
-    if Path(job.log).parents[2].name != "runs" or store == usual:
+    default = Path(os.environ.get("ORUN_STORE") or Path(job.project, "artifacts")).absolute()
+    if Path(job.log).parents[2].name != "runs" or store == default:
         return ""
     return f" --store {shlex.quote(near(str(store)))}"

@@ -13,39 +13,39 @@ from orun.errors import StageError
 from orun.stages.contract import Spec
 from orun.store.records import How
 
-# Of the interpreters of stages: they find no modules where they happen to start, and read texts as this process does.
+# Interpreter options of stages: no modules from the working folder, and the same text encoding as this process.
 OPTIONS = ("-P", "-X", f"utf8={sys.flags.utf8_mode}")
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 
 
 class Job(Record, frozen=True):
-    """A stage to be run; every path is absolute.
+    """Stage to run; every path is absolute.
 
     Attributes:
         stage: its id, unique among the jobs of an executor.
-        key: of its result, as far as it is known before it runs.
+        key: its cache key.
         origin: `built-in`, `plug-in` or `file`.
         entry: a module, or `path.py:function` relative to `root`.
-        spec: what its kind depends on and yields.
-        params: every parameter as plain values.
+        spec: declaration of its kind.
+        params: every parameter as a plain value.
         inputs: the read-only folder at each connected input port.
-        lasting: whether files keep their inode numbers there.
+        stable_inodes: whether files in the inputs keep their inode numbers.
         output: the empty folder that it fills.
         scratch: its working folder; temporary files go there too.
-        log: the file that takes everything it prints.
-        file: the pipeline file, for the command that runs the stage alone.
+        log: file that takes everything it prints.
+        file: the pipeline file, for the command in error messages.
         root: the folder that code and paths are relative to.
-        project: the top folder of the user's own code.
-        named: the folders of the files that its parameters name.
-        ignore: folders in which nothing read is a discovery (the store, but for what it leaves for people).
+        project: top folder of the user's code.
+        named_folders: folders of the files that its parameters name.
+        ignore: folders whose files are no implicit dependencies (the store, except output checkouts).
         target: the target that its parameters name.
-        extra_targets: targets that other parameters name, by the parameter.
+        extra_targets: targets that other parameters name, by parameter.
         seed: seed of every random choice.
-        timeout: seconds that it may run, or None.
-        memory: bytes that its processes may hold together, or None.
-        lineage: `lineage.json`, for kinds that ask for it.
-        overrides: the `--set` values of the run, for that command as well.
-        interpreter: the Python of the isolated environment that it runs in; None for orun's own.
+        timeout: time limit in seconds, or None.
+        memory: memory limit of all its processes together in bytes, or None.
+        lineage: path of `lineage.json`, for kinds that ask for it.
+        overrides: `--set` values of the run, for the command in error messages.
+        interpreter: Python of its isolated environment; None for orun's own.
     """
 
     stage: str
@@ -61,8 +61,8 @@ class Job(Record, frozen=True):
     file: str
     root: str
     project: str
-    lasting: bool = True
-    named: tuple[str, ...] = ()
+    stable_inodes: bool = True
+    named_folders: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     target: Target | None = None
     extra_targets: Mapping[str, Target] = field(default_factory=dict)
@@ -74,33 +74,29 @@ class Job(Record, frozen=True):
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def plugged(self) -> str:
-        """The top-level package of the plug-in that is its kind, whose content counts; empty where it is none."""
+    def plugin_package(self) -> str:
+        """Top-level package of the plug-in kind, whose files count as dependencies; empty for other kinds."""
         return self.entry.partition(".")[0] if self.origin == "plug-in" else ""
 
 
 class JobResult(Record, frozen=True):
-    """What a stage that ended well returned, read and took.
+    """Result of a stage that succeeded: metrics, implicit dependencies, undeclared writes, resource use.
 
-    What it read is what it did not declare: nothing of the interpreter, of installed packages, of its own folders or of
-    `Job.ignore`.
+    Files of the interpreter, of installed packages, of the stage's folders and of `Job.ignore` are left out.
 
     Attributes:
         metrics: by name, finite.
-        reads: absolute path -> signature when it was first opened, or None when it was not there.
-        listings: absolute path of a folder -> digest of its names when it was first listed, or looked for in vain (see
-            `orun.fs.observed_state.listing_digest`).
-        packages: distribution -> version of what the user's code imported, with what that needs and has loaded.
-        environment: variable -> value, or None when it was not set, as the user's code looked it up.
-        probed: absolute path -> what was there when it was first asked for, but not opened
-            (`orun.fs.observed_state.appearance`).
-        wrote: absolute path of a file of the project that it wrote and left beside its output -> how.
-        notes: what it said of its result, a sentence each.
-        untraced: why files that are opened below Python, by native code and by other programs, were not all seen; empty
-            when they were.
+        reads: absolute path -> signature when first opened, or None if the file was missing.
+        listings: absolute path of a folder -> `orun.fs.observed_state.listing_digest` when first listed.
+        packages: distribution -> version of what the process loaded or looked for.
+        environment: variable -> value that the user's code looked up, or None if it was not set.
+        probed: absolute path -> `orun.fs.observed_state.appearance` when first probed, but not opened.
+        wrote: absolute path of an undeclared write in the project -> how it was written.
+        notes: sentences of the stage about its result.
+        untraced: why reads of native code and other programs are missing; empty if they were traced.
         seconds: wall time.
-        cpu_seconds: of its process and those that it started and waited for.
-        peak_memory: resident bytes of its largest process, shared pages of preloaded libraries included.
+        cpu_seconds: CPU time of its process and of the child processes that it waited for.
+        peak_memory: resident bytes of its largest process, including shared pages of preloaded libraries.
     """
 
     metrics: Mapping[str, Metric] = field(default_factory=dict)
@@ -123,35 +119,35 @@ def partial_trace_notice(why: str) -> str:
 
 
 class Progress(Record, frozen=True):
-    """A stage says how far it is; `total` is 0 when it does not know."""
+    """Progress of a stage; `total` is 0 if unknown."""
 
     stage: str
     done: int
     total: int
-    what: str
+    text: str
 
 
 class Finished(Record, frozen=True):
-    """The process of a stage is gone, and so is everything that it had started."""
+    """End of a stage's process and of everything that it had started."""
 
     stage: str
     result: JobResult | StageError
 
 
 class Executor(Protocol):
-    """Runs jobs, each in a process of its own; driven by one thread."""
+    """Runner of jobs, each in a process of its own; used by one thread."""
 
     def start(self, job: Job) -> None:
-        """Have a job run as soon as can be; returns at once."""
+        """Start a job as soon as possible; return at once."""
 
     def wait(self, timeout: float | None = None) -> list[Progress | Finished]:
-        """What happened since the last call; waits for something to happen, and for `timeout` seconds at most.
+        """Return the messages since the last call; wait for the first, `timeout` seconds at most.
 
-        Returns at once when no job is running.
+        Return at once if no job is running.
         """
 
     def cancel(self, stage: str) -> None:
-        """Stop a job; its `Finished` comes when it is gone. Nothing happens when it is not running."""
+        """Stop a job; its `Finished` follows. Do nothing if it is not running."""
 
     def close(self) -> None:
-        """Stop what still runs and wait until it is gone."""
+        """Stop all running jobs and wait until they have ended."""

@@ -1,4 +1,4 @@
-"""Secrets taken out of what stages print and say, before any of it is kept or shown."""
+"""Masking of secrets in what stages print and report, before it is kept or shown."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from orun.executors.job import JobResult
 
 MASK = "***"
-SHORTEST = 6  # characters of a value that is masked: a shorter one would take digits and common words out of every text
+SHORTEST = 6  # characters of a masked value: shorter ones would mask digits and common words everywhere
 Error = TypeVar("Error", bound=OrunError)
 
 
 class Mask(Record, frozen=True):
-    """What replaces the values of secrets by `***`.
+    """Replacement of secret values by `***`.
 
     Attributes:
-        pattern: matches them; None if no secret is set, or none is long enough.
+        pattern: matches the values; None if no secret is set or long enough.
     """
 
     pattern: re.Pattern[str] | None
 
     @classmethod
     def of(cls, secrets: Secrets) -> Mask:
-        """Return the mask of the secrets of this process's environment."""
+        """Return the mask for the secrets in this process's environment."""
         values = (value for name, value in os.environ.items() if name in secrets)
         forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST}
         longest_first = sorted(forms, key=lambda form: (-len(form), form))
@@ -46,13 +46,13 @@ class Mask(Record, frozen=True):
         return self.pattern.sub(MASK, text) if self.pattern else text
 
     def error(self, error: Error) -> Error:
-        """Mask what an error says, in place."""
+        """Mask the text of an error, in place."""
         error.what, error.why, error.hint = map(self.text, (error.what, error.why, error.hint))
         error.args = (error.what,)
         return error
 
     def result(self, result: JobResult) -> JobResult:
-        """Return what a stage says of its result with every secret masked: the names of its metrics, and its notes."""
+        """Return a result with secrets masked in metric names and notes."""
         metrics = {self.text(name): metric for name, metric in result.metrics.items()}
         return replace(result, metrics=metrics, notes=tuple(map(self.text, result.notes)))
 
@@ -61,16 +61,16 @@ class Mask(Record, frozen=True):
         return re.sub(os.fsencode(self.pattern.pattern), MASK.encode(), data) if self.pattern else data
 
     def file(self, path: Path) -> None:
-        """Write a text file anew with every secret masked, if it holds one; OSError if it cannot be read or written."""
+        """Mask secrets in a text file, rewriting it only if it holds any; OSError if it cannot be read or written."""
         if self.pattern is None or not path.exists() or path.stat().st_size == 0:
             return
-        with path.open("rb") as file, mmap(file.fileno(), 0, prot=PROT_READ) as content:  # it may be long
+        with path.open("rb") as file, mmap(file.fileno(), 0, prot=PROT_READ) as content:  # it may be large
             if not re.search(os.fsencode(self.pattern.pattern), content):
                 return
         replace_file(str(path), self.data(path.read_bytes()), f"{path}.masked", sync=False)
 
 
 def _forms(value: str) -> Iterator[str]:
-    """A value as texts may hold it: whole, each of its lines (of a key in PEM), in a URL, in JSON, and in Python."""
+    """Yield the forms of a value in texts: whole, line by line (PEM keys), quoted for URLs, JSON and Python."""
     yield from (value, *map(str.strip, value.splitlines()), quote(value, safe="", errors="surrogateescape"))
     yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1])

@@ -1,4 +1,4 @@
-"""Outcome of a job, from the reports of its process and its supervisor."""
+"""Outcome of a job, merged from the reports of its process and of its supervisor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orun.errors import StageError
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.job import Job, JobResult, Signature
 from orun.executors.local.messages import Ended, Trouble
-from orun.executors.local.undeclared_writes import strays
+from orun.executors.local.undeclared_writes import undeclared_writes
 from orun.executors.tracing.recorder import signature_of
 from orun.executors.tracing.scope import Scope
 from orun.fs.observed_state import (
@@ -28,70 +28,73 @@ EMPTY = f"{FILE} of 0{BYTES}"
 
 
 def outcome_of(
-    job: Job, said: JobResult | Trouble | None, written: Mapping[str, bool], ended: Ended
+    job: Job, report: JobResult | Trouble | None, written: Mapping[str, bool], ended: Ended
 ) -> JobResult | StageError:
-    """The result of a job, or why there is none.
+    """Return the result of a job, or the error that explains why there is none.
 
     Args:
         job: the job.
-        said: what its process said; None when it ended without a word.
-        written: what Python has made or opened for writing in it -> whether only to add to its end.
+        report: what its process reported; None if it ended without a report.
+        written: what Python created or opened for writing in it -> whether only to append.
         ended: what its supervisor saw.
     """
-    if ended.stopped or said is None or ended.status:
+    if ended.stopped or report is None or ended.status:
         return from_end(job, ended)
-    if isinstance(said, Trouble):
-        return from_trouble(job, said)
-    reads, made = {**ended.reads, **said.reads}, {**ended.written, **written}
-    made |= {path: made[path] and adds for path, adds in ended.written.items()}
-    untouched = made.keys() - _touched(said.reads, written) - _touched(ended.reads, ended.written)
-    reads |= {path: signature_of(path)[0] for path in untouched & reads.keys()}
-    own = {path for path in made.keys() & reads.keys() if not _is_input(job, path, reads[path])}
-    sought = {path for path, seen in reads.items() if seen is None}
-    asked = {**ended.probed, **said.probed}
-    asked |= {path: what for path, what in ended.probed.items() if tells_more(what) and not tells_more(asked[path])}
-    sought |= {path for path, what in asked.items() if was_absent(what)}
-    inputs = {path: seen for path, seen in sorted(reads.items()) if path not in own}
-    probed = {
-        path: what
-        for path, what in sorted(asked.items())
-        if path not in made and (path not in reads or tells_more(what))
+    if isinstance(report, Trouble):
+        return from_trouble(job, report)
+    reads, all_written = {**ended.reads, **report.reads}, {**ended.written, **written}
+    all_written |= {path: all_written[path] and appends for path, appends in ended.written.items()}
+    unmodified = all_written.keys() - _modified(report.reads, written) - _modified(ended.reads, ended.written)
+    reads |= {path: signature_of(path)[0] for path in unmodified & reads.keys()}
+    own = {path for path in all_written.keys() & reads.keys() if not _is_input(job, path, reads[path])}
+    inputs = {path: signature for path, signature in sorted(reads.items()) if path not in own}
+    probed = {**ended.probed, **report.probed}
+    probed |= {
+        path: state for path, state in ended.probed.items() if tells_more(state) and not tells_more(probed[path])
     }
+    missing = {path for path, signature in reads.items() if signature is None}
+    missing |= {path for path, state in probed.items() if was_absent(state)}
+    still_probed = {
+        path: state
+        for path, state in sorted(probed.items())
+        if path not in all_written and (path not in reads or tells_more(state))
+    }
+    changed = {path: appends for path, appends in all_written.items() if path not in unmodified}
     return replace(
-        said,
+        report,
         reads=inputs,
-        probed={**probed, **_journals(inputs, ended.missed), **_by_name(inputs)},
-        packages={**ended.packages, **said.packages},
-        untraced=said.untraced or ended.untraced,
-        wrote=strays(job, {path: adds for path, adds in made.items() if path not in untouched}, sought),
+        probed={**still_probed, **_database_logs(inputs, ended.missed), **_found_on_path(inputs)},
+        packages={**ended.packages, **report.packages},
+        untraced=report.untraced or ended.untraced,
+        wrote=undeclared_writes(job, changed, missing),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,
     )
 
 
-def _journals(inputs: Mapping[str, Signature | None], missed: Iterable[str]) -> dict[str, str]:
-    """What a database has beside its file while it is written to, and reads as well: there was none, or nothing in it.
+def _database_logs(inputs: Mapping[str, Signature | None], missed: Iterable[str]) -> dict[str, str]:
+    """Return the state of the log beside each database that was read: missing or empty.
 
-    SQLite (`data.db-wal`) opens or makes it even to read, and removes it at the end.
+    SQLite opens or creates the log (`data.db-wal`) even to read, and removes it at the end.
     """
-    beside = [path for path in missed if any(seen and path.startswith(name) for name, seen in inputs.items())]
-    told = {path: appearance(path, size=True) for path in beside}
-    return {path: what for path, what in told.items() if what in (ABSENT, EMPTY)}
+    logs = [path for path in missed if any(seen and path.startswith(name) for name, seen in inputs.items())]
+    states = {path: appearance(path, size=True) for path in logs}
+    return {path: state for path, state in states.items() if state in (ABSENT, EMPTY)}
 
 
-def _by_name(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
-    """Those of the inputs that are programs and libraries, and that their names lead to."""
-    found = (path for path, seen in inputs.items() if seen and path.rpartition("/")[0] in search_folders(path))
-    told = ((path, place_on_path(path)) for path in found)
-    return {path: place for path, place in told if place.startswith(FIRST)}
+def _found_on_path(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
+    """Return the inputs that are programs and libraries found by their names -> their place on the search path."""
+    on_path = (path for path, seen in inputs.items() if seen and path.rpartition("/")[0] in search_folders(path))
+    places = ((path, place_on_path(path)) for path in on_path)
+    return {path: place for path, place in places if place.startswith(FIRST)}
 
 
-def _touched(reads: Mapping[str, Signature | None], written: Mapping[str, bool]) -> set[str]:
-    """Those of the files that were opened for writing that were, too, or were not read before: databases are not.
+def _modified(reads: Mapping[str, Signature | None], written: Mapping[str, bool]) -> set[str]:
+    """Return the files opened for writing that changed, or that were not read before.
 
-    Whose owner or mode alone has changed is as it was: SQLite gives the log of a database to the owner of its file,
-    whenever root opens it.
+    A database may be opened for writing and only read. A change of owner or mode alone is no modification: SQLite gives
+    a database's log to the owner of its file whenever root opens it.
     """
     return {path for path in written if not _is_as_read(path, reads.get(path))}
 
@@ -102,9 +105,9 @@ def _is_as_read(path: str, seen: Signature | None) -> bool:
 
 
 def _is_input(job: Job, path: str, seen: Signature | None) -> bool:
-    """Whether a file that a stage has both read and written is an input, and not a cache that a library keeps.
+    """Return whether a file that a stage both read and wrote is an input, and not its own or a library's cache.
 
-    One that was not there is the stage's own. One of the project is an input, so that the runner notices its change.
-    One from elsewhere is an input when it is as it was: databases are opened for writing and then only read.
+    A file that was missing is the stage's own. A file of the project is an input, so that the runner notices its
+    change. Any other file is an input if it is unchanged: databases are opened for writing and then only read.
     """
     return seen is not None and (Scope([job.project]).is_code(path) or signature_of(path)[0] == seen)

@@ -38,7 +38,7 @@ class StageReports:
 
     def pass_progress(self, message: Progress) -> None:
         """Emit the progress of a stage."""
-        self.emit(StageProgress(message.stage, message.done, message.total, self._mask.text(message.what)))
+        self.emit(StageProgress(message.stage, message.done, message.total, self._mask.text(message.text)))
 
     def filter_result(self, stage: str, result: JobResult) -> JobResult:
         """Return a result with secrets masked; warn of guessed secrets and of partial tracing, each once a run."""

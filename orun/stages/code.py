@@ -25,26 +25,12 @@ class SourceLoader(SourceFileLoader):
         path = self.get_filename(fullname)
         LOADED[path] = fullname
         text = TEXTS[path] = self.get_data(path)
-        return _COMPILED.get((path, text)) or _compile(text, path)
+        code: CodeType = compile(text, path, "exec", dont_inherit=True)
+        return code
 
 
 LOADED: dict[str, str] = {}  # file -> module, of modules loaded from source in this process
 TEXTS: dict[str, bytes] = {}  # file -> content of the same modules
-_COMPILED: dict[tuple[str, bytes], CodeType] = {}
-
-
-def compile_beforehand(path: str, text: bytes) -> None:
-    """Compile a file for processes that are forked from this one and load it with this content.
-
-    Raises:
-        SyntaxError, ValueError: when the compiler refuses it.
-    """
-    _COMPILED[path, text] = _compile(text, path)
-
-
-def _compile(text: bytes, path: str) -> CodeType:
-    code: CodeType = compile(text, path, "exec", dont_inherit=True)
-    return code
 
 
 def load_function(root: Path, reference: str, takes: Sequence[str] | None = None) -> Callable[..., Any]:

@@ -358,7 +358,7 @@ def test_numbers_of_files_count_where_they_last(executor: LocalExecutor, project
     spec = Spec(inputs={"model": Port(("files",), "a model")}, output="metrics")
     job = project.job("mine.py:renumbers", spec=spec, inputs={"model": str(model)})
     assert failure(executor, job).what == "renumbers wrote into its inputs"
-    numbered = result(executor, replace(job, lasting=False))
+    numbered = result(executor, replace(job, stable_inodes=False))
     assert {name: metric.value for name, metric in numbered.metrics.items()} == {"size": 7}
 
 
@@ -378,7 +378,7 @@ def sleep(context):
     error = outcomes(executor, 1)["sleep"]
     assert isinstance(error, StageCrashed)
     assert error.what == "sleep was killed: SIGKILL (Killed)"
-    assert error.why.startswith("from outside, or for want of memory: its largest process had ")
+    assert error.why.startswith("from outside, or because memory ran out: its largest process had ")
     assert error.hint.startswith("If memory is short, run fewer stages side by side (-j 1), or give this one less")
 
 
@@ -386,7 +386,7 @@ def test_a_kill_for_want_of_memory_says_so(project: Project) -> None:
     job = project.job("mine.py:f")
     ended = Ended(signal.SIGKILL, 1.0, 1.0, 12_300_000_000, out_of_memory=True)
     assert from_end(job, ended).why.startswith(
-        "the kernel ended it for want of memory: its largest process had 12.3 GB of"
+        "the kernel ended it because memory ran out: its largest process had 12.3 GB of"
     )
 
 

@@ -1,28 +1,27 @@
-"""Messages between the runner, its fork servers and the stages: JSON lines, and file descriptors, over a socket."""
+"""Connection between the runner, its fork servers and the stages: JSON lines and file descriptors over a socket."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
-from array import array
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from orun.core.serialization import from_json, to_json
+from orun.executors.local.compat import receive_descriptors
 
 CHUNK = 1 << 18
-INT = array("i")
-MAX_DESCRIPTORS = 8  # to one line; more than any message carries
+MAX_DESCRIPTORS = 8  # per line; more than any message carries
 
 
 class Channel:
     """One end of a connection.
 
     Attributes:
-        closed: the other end is gone.
-        descriptors: those that came with the lines so far, in their order.
+        closed: whether the other end is gone.
+        descriptors: descriptors that came with the lines so far, in their order.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -34,22 +33,22 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
-        """Two connected ends."""
-        one, other = socket.socketpair()
-        return cls(one), cls(other)
+        """Return two connected ends."""
+        left, right = socket.socketpair()
+        return cls(left), cls(right)
 
     @classmethod
     def of(cls, descriptor: int) -> Channel:
-        """The end that an inherited descriptor is; programs that this process starts do not inherit it."""
+        """Return the end of an inherited descriptor; child processes of this one do not inherit it."""
         os.set_inheritable(descriptor, False)
         return cls(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:
-        """Its descriptor, for a selector."""
+        """Return the descriptor, for a selector."""
         return self._socket.fileno()
 
     def send(self, message: Mapping[str, Any], *descriptors: int) -> None:
-        """Send a message, waiting until it is on its way; a message to an end that is gone is lost."""
+        """Send a message and wait until it is in the socket; a message to a closed end is lost."""
         line = _line(message)
         try:
             sent = socket.send_fds(self._socket, [line], descriptors) if descriptors else 0
@@ -58,21 +57,21 @@ class Channel:
             self.closed = True
 
     def post(self, line: bytes) -> None:
-        """Send a line as far as goes at once; `flush` sends the rest."""
+        """Send as much of a line as fits without waiting; `flush` sends the rest."""
         self._unsent += line
         self.flush()
 
     def post_message(self, message: Mapping[str, Any]) -> None:
-        """`post` of a message."""
+        """Send a message as `post` does."""
         self.post(_line(message))
 
     @property
     def unsent(self) -> bool:
-        """Whether there is something to `flush` when the other end has read more."""
+        """Whether `flush` has something to send once the other end has read more."""
         return bool(self._unsent) and not self.closed
 
     def flush(self) -> None:
-        """Send what was posted as far as goes without waiting."""
+        """Send as much of what was posted as fits without waiting."""
         with contextlib.suppress(BlockingIOError):
             while self.unsent:
                 try:
@@ -83,16 +82,16 @@ class Channel:
                     del self._unsent[:sent]
 
     def lines(self) -> list[bytes]:
-        """Every whole line that has arrived, with its end; does not wait."""
+        """Return every complete line that has arrived, with its end, without waiting."""
         with contextlib.suppress(BlockingIOError):
             while not self.closed:
                 self._receive(socket.MSG_DONTWAIT)
-        whole, end, rest = self._received.rpartition(b"\n")
+        complete, end, rest = self._received.rpartition(b"\n")
         self._received = rest
-        return [line + b"\n" for line in bytes(whole).split(b"\n")] if end else []
+        return [line + b"\n" for line in bytes(complete).split(b"\n")] if end else []
 
     def receive(self) -> dict[str, Any]:
-        """Wait for one message; EOFError when the other end is gone without one."""
+        """Wait for one message; EOFError if the other end is gone without one."""
         while b"\n" not in self._received:
             self._receive(0)
             if self.closed:
@@ -102,20 +101,17 @@ class Channel:
         return message
 
     def messages(self) -> list[dict[str, Any]]:
-        """Every whole message that has arrived; does not wait."""
+        """Return every complete message that has arrived, without waiting."""
         return [from_json(line) for line in self.lines()]
 
     def _receive(self, flags: int) -> None:
-        # Not socket.recv_fds, which loses its flags before Python 3.12.
-        room = socket.CMSG_LEN(MAX_DESCRIPTORS * INT.itemsize)
         try:
-            data, extras, _, _ = self._socket.recvmsg(CHUNK, room, flags)
+            data, descriptors = receive_descriptors(self._socket, CHUNK, MAX_DESCRIPTORS, flags)
         except ConnectionResetError:
-            data, extras = b"", []
-        for _, _, content in extras:
-            for descriptor in array("i", content):
-                os.set_inheritable(descriptor, False)
-                self.descriptors.append(descriptor)
+            data, descriptors = b"", []
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self.descriptors += descriptors
         self._received += data
         self.closed = not data
 

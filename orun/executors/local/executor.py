@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from orun.executors.local.messages import Trouble
 
 Modules = tuple[str, ...]
-CLOSE_PATIENCE = 3.0  # seconds that stopped stages are waited for; the servers kill them after two
-LOG_TAIL = 2000  # bytes of what a dead server had printed that are shown
+CLOSE_PATIENCE = 3.0  # seconds to wait for stopped stages; their servers kill them after two
+LOG_TAIL = 2000  # bytes at the end of a dead server's log that are shown
 
 
 class Server(Record, frozen=True):
-    """Which fork server: its Python, orun's own when that is None, and the modules that it has imported, in order."""
+    """Identity of a fork server: its Python (None for orun's own) and the modules that it has imported, in order."""
 
     interpreter: Interpreter | None
     modules: Modules
 
-    def after(self, count: int) -> Server:
-        """The server that has imported the first so many of the modules."""
+    def first(self, count: int) -> Server:
+        """Return the server that has imported the first `count` of the modules."""
         return Server(self.interpreter, self.modules[:count])
 
 
 @dataclass
 class Root:
-    """The server of a Python that has imported nothing, and what it and those grown from it print."""
+    """First server of a Python, which has imported nothing, and the log of all servers grown from it."""
 
     process: subprocess.Popen[bytes]
     log: IO[bytes]
@@ -56,11 +56,11 @@ class Root:
 
             processes.end_tree(self.process.pid, CLOSE_PATIENCE)
             self.process.wait()
-        with contextlib.suppress(OSError):  # a full disk: nobody reads it any more
+        with contextlib.suppress(OSError):  # a full disk: nobody reads the log any more
             self.log.close()
 
-    def printed(self) -> str:
-        """The end of what they have printed."""
+    def log_tail(self) -> str:
+        """Return the end of the log."""
         with contextlib.suppress(OSError):
             self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - LOG_TAIL))
             return self.log.read().decode(errors="replace").strip()
@@ -69,25 +69,25 @@ class Root:
 
 @dataclass
 class Running:
-    """A job under way.
+    """Job under way.
 
     Attributes:
         job: the job.
         server: the server that runs it.
-        cancelled: it is to be stopped.
-        said: what it said of its end.
-        written: files that it has opened for writing -> whether only to add to their end.
+        cancelled: whether it is to be stopped.
+        report: its process's report, once that has come.
+        written: files that it opened for writing -> whether only to append.
     """
 
     job: Job
     server: Server
     cancelled: bool = False
-    said: JobResult | Trouble | None = None
+    report: JobResult | Trouble | None = None
     written: Mapping[str, bool] = field(default_factory=dict)
 
 
 class LocalExecutor:
-    """The executor of this machine, a context manager that closes itself; servers start when a job needs them."""
+    """Executor of this machine, a context manager that closes itself; servers start when a job needs them."""
 
     def __init__(self) -> None:
         self._running: dict[str, Running] = {}
@@ -104,26 +104,26 @@ class LocalExecutor:
         self.close()
 
     def start(self, job: Job) -> None:
-        """Have a job run as soon as its libraries are imported; returns at once.
+        """Start a job as soon as its libraries are imported; return at once.
 
         Raises:
-            OSError: when this machine lets no more processes or connections be made.
+            OSError: if this machine allows no more processes or connections.
         """
         from orun.executors.local.preload import modules_of
 
         self._launch(job, Server(job.interpreter, modules_of(job)))
 
     def _launch(self, job: Job, server: Server) -> None:
-        for length in range(1, len(server.modules) + 1):
-            if server.after(length) in self._broken:
-                server = server.after(length - 1)
+        for count in range(1, len(server.modules) + 1):
+            if server.first(count) in self._broken:
+                server = server.first(count - 1)
                 break
         channel = self._connection(server)
         self._running[job.stage] = Running(job, server)
         channel.send({"run": encode(job)})
 
     def _connection(self, server: Server) -> Channel:
-        """The connection to a server; it is started when it does not run."""
+        """Return the connection to a server; start the server if it does not run."""
         from selectors import EVENT_READ
 
         from orun.executors.local.channel import Channel
@@ -132,15 +132,15 @@ class LocalExecutor:
             return self._servers[server]
         ours, theirs = Channel.pair()
         if server.modules:
-            self._connection(server.after(-1)).send({"grow": server.modules[-1]}, theirs.fileno())
+            self._connection(server.first(-1)).send({"grow": server.modules[-1]}, theirs.fileno())
         else:
             self._start_root(server.interpreter, theirs.fileno())
         theirs.close()
         self._servers[server] = ours
-        self._watch().register(ours, EVENT_READ, server)
+        self._open_selector().register(ours, EVENT_READ, server)
         return ours
 
-    def _watch(self) -> selectors.BaseSelector:
+    def _open_selector(self) -> selectors.BaseSelector:
         import selectors
 
         self._selector = self._selector or selectors.DefaultSelector()
@@ -152,15 +152,10 @@ class LocalExecutor:
 
         if dead := self._roots.pop(interpreter, None):
             dead.reap()
+        python = interpreter.python if interpreter else sys.executable
         log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the servers
         process = subprocess.Popen(
-            [
-                interpreter.python if interpreter else sys.executable,
-                *OPTIONS,
-                "-m",
-                "orun.executors.local.zygote",
-                str(descriptor),
-            ],
+            [python, *OPTIONS, "-m", "orun.executors.local.zygote", str(descriptor)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -171,55 +166,57 @@ class LocalExecutor:
         self._roots[interpreter] = Root(process, log)
 
     def wait(self, timeout: float | None = None) -> list[Progress | Finished]:
-        """What happened since the last call, waiting at most `timeout` seconds; at once when no job is running."""
+        """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
         until = float("inf") if timeout is None else monotonic() + timeout
-        happened: list[Progress | Finished] = []
-        while self._running and not happened:
+        messages: list[Progress | Finished] = []
+        while self._running and not messages:
             left = until - monotonic()
-            for key, _ in self._watch().select(None if left == float("inf") else max(left, 0.0)):
-                happened += self._hear(key.data)
+            for key, _ in self._open_selector().select(None if left == float("inf") else max(left, 0.0)):
+                messages += self._receive(key.data)
             if left <= 0:
                 break
-        return happened
+        return messages
 
-    def _hear(self, server: Server) -> list[Progress | Finished]:
+    def _receive(self, server: Server) -> list[Progress | Finished]:
         channel = self._servers[server]
-        happened = [event for message in channel.messages() for event in self._take(server, message)]
-        return happened + self._bury(server) if channel.closed else happened
+        messages = [message for raw in channel.messages() if (message := self._handle(server, raw))]
+        return messages + self._remove_dead(server) if channel.closed else messages
 
-    def _take(self, server: Server, message: Mapping[str, Any]) -> list[Progress | Finished]:
+    def _handle(self, server: Server, message: Mapping[str, Any]) -> Progress | Finished | None:
+        """Handle a message of a server; return what the runner must know of it."""
         from orun.executors.local.messages import Ended, Trouble
         from orun.executors.outcome import outcome_of
 
         if "serving" in message:
             self._serving.add(server)
-            return []
+            return None
         stage = message["stage"]
         running = self._running[stage]
-        if "started" in message:
-            return []
         if "progress" in message:
-            return [Progress(stage, *message["progress"])]
+            return Progress(stage, *message["progress"])
         if "result" in message:
-            running.said = decode(JobResult, message["result"])
+            running.report = decode(JobResult, message["result"])
             running.written = message["written"]
         elif "trouble" in message:
-            running.said = decode(Trouble, message["trouble"])
-        else:
+            running.report = decode(Trouble, message["trouble"])
+        elif "ended" in message:
             del self._running[stage]
             ended = decode(Ended, message["ended"])
-            return [Finished(stage, outcome_of(running.job, running.said, running.written, ended))]
-        return []
+            return Finished(stage, outcome_of(running.job, running.report, running.written, ended))
+        return None
 
-    def _bury(self, server: Server) -> list[Progress | Finished]:
-        """A server is gone. When an import ended it, its jobs are started without: they meet the import themselves."""
-        from orun.executors.failures import lost
+    def _remove_dead(self, server: Server) -> list[Progress | Finished]:
+        """Remove a server that has died, and return its jobs as failed.
 
-        self._watch().unregister(self._servers[server])
+        If an import ended it, its jobs run in a server without that module, and fail when they import it themselves.
+        """
+        from orun.executors.failures import supervisor_lost
+
+        self._open_selector().unregister(self._servers[server])
         self._servers.pop(server).close()
         imported = server in self._serving
         self._serving.discard(server)
-        happened: list[Progress | Finished] = []
+        messages: list[Progress | Finished] = []
         for stage, running in list(self._running.items()):
             if running.server != server:
                 continue
@@ -230,13 +227,9 @@ class LocalExecutor:
                     self.cancel(stage)
                 continue
             del self._running[stage]
-            happened.append(Finished(stage, lost(running.job, self._printed(server))))
-        return happened
-
-    def _printed(self, server: Server) -> str:
-        """The end of what a server and those beside it have printed."""
-        root = self._roots.get(server.interpreter)
-        return root.printed() if root else ""
+            root = self._roots.get(server.interpreter)
+            messages.append(Finished(stage, supervisor_lost(running.job, root.log_tail() if root else "")))
+        return messages
 
     def cancel(self, stage: str) -> None:
         """Stop a job: SIGTERM to its group, and SIGKILL two seconds later to what is left."""
@@ -245,7 +238,7 @@ class LocalExecutor:
             self._servers[running.server].send({"cancel": stage})
 
     def close(self) -> None:
-        """Stop what still runs, end the servers, and wait until all of it is gone."""
+        """Stop all running jobs, end the servers, and wait until everything has ended."""
         for stage in self._running:
             self.cancel(stage)
         until = monotonic() + CLOSE_PATIENCE
@@ -265,6 +258,6 @@ class LocalExecutor:
 
 
 def _environment(interpreter: Interpreter | None) -> dict[str, str]:
-    """The environment of every stage in a Python; where that is not orun's own, its modules are elsewhere."""
+    """Return the environment of every stage in a Python; another one than orun's own needs the path to its modules."""
     path = {} if interpreter is None or interpreter.path is None else {"PYTHONPATH": interpreter.path}
     return told() | path

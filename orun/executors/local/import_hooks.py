@@ -1,4 +1,4 @@
-"""Hooks that run as soon as a module has been loaded."""
+"""Import hooks: functions that run as soon as a module has been loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Action = Callable[[ModuleType], object]
 
 
 def when_loaded(actions: Mapping[str, Action]) -> None:
-    """Do something with each module of these names: now if it is loaded, else when it is."""
+    """Run an action on each module of these names: now if it is loaded, otherwise once it is."""
     for name, action in actions.items():
         if name in sys.modules:
             action(sys.modules[name])
@@ -24,27 +24,27 @@ def when_loaded(actions: Mapping[str, Action]) -> None:
 
 
 class _Finder:
-    """Finds these modules as the others do, with a loader that does more."""
+    """Finder that wraps the loaders of these modules."""
 
     def __init__(self, actions: Mapping[str, Action]) -> None:
         self._actions = actions
-        self._asking = False
+        self._searching = False
 
     def find_spec(self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
-        if name not in self._actions or self._asking:
+        if name not in self._actions or self._searching:
             return None
-        self._asking = True
+        self._searching = True
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            self._asking = False
+            self._searching = False
         if spec is not None and spec.loader is not None:
             spec.loader = cast("Loader", _Loader(spec.loader, self._actions[name]))
         return spec
 
 
 class _Loader:
-    """Loads a module as its own loader does, then does what is to be done."""
+    """Loader that runs an action after the module's own loader."""
 
     def __init__(self, loader: Loader, action: Action) -> None:
         self._loader = loader
@@ -56,6 +56,6 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         spec = module.__spec__
         if spec is not None:
-            spec.loader = module.__loader__ = self._loader  # what the module is asked about itself, it answers as ever
+            spec.loader = module.__loader__ = self._loader  # for code that asks the module for its loader
         self._loader.exec_module(module)
         self._action(module)

@@ -12,22 +12,22 @@ Stop = Literal["", "cancelled", "timeout", "memory"]
 
 
 class Trouble(Record, frozen=True):
-    """Why a stage did not deliver, in the words of its own process.
+    """Failure of a stage, reported by its own process.
 
     Attributes:
-        error: the class of `orun.errors` that says it.
-        what: one sentence.
+        error: class of `orun.errors` that says it.
+        message: one sentence.
         why: the cause.
-        hint: how to mend it; may be empty.
-        file: where it happened in the user's code or the kind's; empty when nowhere there.
-        line: the line of it.
-        function: the function that the line is in.
-        name: a name that is not among the known ones; empty when that is not the trouble.
+        hint: how to fix it; may be empty.
+        file: location in the user's code or the kind's; empty if there is none.
+        line: line of the location.
+        function: function of the location.
+        name: an unknown name that was used; empty if that is not the failure.
         known: the known names.
     """
 
     error: Literal["StageFailed", "OutputRefused"]
-    what: str
+    message: str
     why: str = ""
     hint: str = ""
     file: str = ""
@@ -38,22 +38,21 @@ class Trouble(Record, frozen=True):
 
 
 class Ended(Record, frozen=True):
-    """The process of a stage is gone.
+    """End of a stage's process, as its supervisor saw it.
 
     Attributes:
-        status: as `wait` gives it.
-        seconds: from its start to its end.
-        cpu_seconds: of it and of the processes that it waited for.
+        status: wait status.
+        seconds: wall time.
+        cpu_seconds: CPU time of the process and of the child processes that it waited for.
         peak_memory: resident bytes of the largest of these.
-        stopped: why the supervisor stopped it; empty when it did not.
-        out_of_memory: the kernel killed some process for want of memory meanwhile.
-        reads: files that were opened below Python: path -> signature when first opened, None when not there.
-        written: files that were opened for writing below Python -> whether only to add to their end.
-        missed: files that were to be opened for reading and writing, were not there, and were made.
-        packages: distribution -> version of what processes have loaded that it started.
-        probed: what was asked for below Python without being opened -> what was there, as
-            `orun.fs.observed_state.appearance` has it.
-        untraced: why some of what it opened below Python could not be seen; empty when all could, or nothing was to be.
+        stopped: why the supervisor stopped it; empty if it did not.
+        out_of_memory: whether the kernel killed some process meanwhile because memory ran out.
+        reads: files opened below Python: path -> signature when first opened, None if missing.
+        written: files opened for writing below Python -> whether only to append.
+        missed: files opened for reading and writing that were missing, and were created.
+        packages: distribution -> version of what child processes loaded.
+        probed: path probed below Python, but not opened -> `orun.fs.observed_state.appearance`.
+        untraced: why some opens below Python were not seen; empty if all were, or tracing is off.
     """
 
     status: int

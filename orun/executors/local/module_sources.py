@@ -13,11 +13,11 @@ WRITERS = frozenset({"setdefault", "update", "putenv", "pop", "clear"})
 
 
 class Source(Record, frozen=True):
-    """A file, as far as its text tells.
+    """What the text of a Python file says.
 
     Attributes:
-        imports: top-level names of the modules that it imports, anywhere but under `if TYPE_CHECKING`.
-        sets_environment: it may change environment variables, which libraries read while they are imported.
+        imports: top-level names of the modules that it imports, except under `if TYPE_CHECKING`.
+        sets_environment: whether it may change environment variables, which libraries read as they are imported.
     """
 
     imports: frozenset[str]
@@ -26,22 +26,22 @@ class Source(Record, frozen=True):
 
 @functools.lru_cache(maxsize=256)  # a pipeline names the same few files in many stages
 def read_source(text: bytes, functions: frozenset[str] | None = None) -> Source:
-    """What a file says; nothing when it is no Python.
+    """Return what a file says; nothing if it is no valid Python.
 
     Args:
         text: its content.
-        functions: leave out what other functions than these import; None for all.
+        functions: ignore the imports in all other functions; None for no limit.
     """
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # importing it will say so
+    except (SyntaxError, ValueError):  # importing it reports this
         return Source(frozenset(), sets_environment=False)
     imports = frozenset(name.partition(".")[0] for node in _nodes(tree, functions) for name in _imported(node))
     return Source(imports, any(_sets_environment(node) for node in _nodes(tree, None)))
 
 
 def _nodes(tree: ast.AST, functions: Collection[str] | None) -> Iterator[ast.AST]:
-    """The nodes that run, or may run: not what stands under `if TYPE_CHECKING`, nor in functions left out."""
+    """Yield the nodes that may run: not those under `if TYPE_CHECKING` or in ignored functions."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

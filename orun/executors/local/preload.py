@@ -1,6 +1,6 @@
-"""Modules that stage processes share, in the order of their import.
+"""Modules that the fork server imports for a stage, in order.
 
-The list follows from the job alone, never from what ran before it, and so does the state of the stage's process.
+The list depends only on the job, never on what ran before, and so does the state of the stage's process.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from orun.executors.job import Job
 from orun.executors.local.module_sources import read_source
 
-# Imported first and in this order, so that fork servers of different lists share what they can.
+# Imported first and in this order, so that servers of different lists share as much as possible.
 ORDER = ("numpy", "onnx", "onnxruntime", "torch", "transformers")
 CODE = re.compile(r"[^:\n]+\.py:[A-Za-z_]\w*")
 
 
 def _can_fork() -> bool:
-    """Whether stages are forked: not where system libraries may not be used after a fork without an exec."""
+    """Return whether stages are forked; system libraries of macOS may not be used after a fork without an exec."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):  # not Linux, or one before 5.3
@@ -33,14 +33,14 @@ FORKS = _can_fork()
 
 
 def modules_of(job: Job) -> tuple[str, ...]:
-    """The modules that are imported before a stage starts; none where stages are not forked.
+    """Return the modules that are imported before a stage starts; none if stages are not forked.
 
-    They are those that its kind declares, the libraries that the user's code imports, and onnx when its output will be
-    checked with it; but no module of the package of a plug-in that is its kind, as their content counts.
+    These are the modules that its kind declares, the libraries that the user's code imports, and onnx if its output is
+    a model to check. Modules of a plug-in kind are left out: each stage loads their current files.
     """
     if not FORKS:
         return ()
-    names = {name for name in {*job.spec.preload, *_libraries(job)} if _top(name) != job.plugged}
+    names = {name for name in {*job.spec.preload, *_libraries(job)} if _top(name) != job.plugin_package}
     if job.spec.output == "onnx":
         names.add("onnx")
     if names.intersection(ORDER):
@@ -58,7 +58,7 @@ def _top(module: str) -> str:
 
 
 def _libraries(job: Job) -> set[str]:
-    found: set[str] = set()
+    libraries: set[str] = set()
     for reference in dict.fromkeys(_references([job.params, job.entry if job.origin == "file" else ""])):
         file, _, function = reference.rpartition(":")
         path = Path(job.root, file)
@@ -66,15 +66,15 @@ def _libraries(job: Job) -> set[str]:
             continue
         source = read_source(path.read_bytes(), frozenset({function}))
         if source.sets_environment:
-            return set()  # a library may read what it sets, so that it must not be imported before
+            return set()  # a library may read the variable as it is imported, so it must come after
         folders = (path.parent, Path(job.root))
         foreign = source.imports - sys.stdlib_module_names - {"orun"}
-        found |= {name for name in foreign if not _is_own(name, folders)}
-    return found
+        libraries |= {name for name in foreign if not _is_own(name, folders)}
+    return libraries
 
 
 def _references(value: Any) -> Iterator[str]:
-    """Every `file.py:function` in a value."""
+    """Yield every `file.py:function` in a value."""
     if isinstance(value, str):
         if CODE.fullmatch(value):
             yield value

@@ -1,4 +1,4 @@
-"""The metrics that a stage returned: finite numbers under names, or a refusal."""
+"""Check of the metrics that a stage returned: named, finite numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orun.core.serialization import Record, decode, encode, replace
 from orun.errors import OutputRefused
 
 SAVE = "Save the model: onnx.save(model, context.result)"
-# Fields of a metric that take one of a few words: what such a word is, and those that are allowed.
+# Fields of a metric with a fixed set of values: what the value is called, and the allowed values.
 CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "unit": ("unit", get_args(Unit)),
     "better": ("direction", get_args(Better)),
@@ -22,22 +22,22 @@ HINT = "Return a mapping of names to finite numbers or orun.Metric"
 
 
 def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:
-    """The metrics by name.
+    """Return the metrics by name.
 
     Args:
         stage: the stage's id, for errors.
-        returned: what its function returned: a mapping of names to numbers or `Metric`, or None.
+        returned: return value of its function: a mapping of names to numbers or `Metric`, or None.
 
     Raises:
-        OutputRefused: when it is anything else, a number is not finite, or an interval does not hold its value; one may
-            be open.
+        OutputRefused: for anything else, a number that is not finite, or an interval that does not include its value.
+            An interval may be unbounded.
     """
     if returned is None:
         return {}
     if not isinstance(returned, Mapping):
         name = type(returned).__name__
-        what = f"{stage} returned {'an' if name[0] in 'aeiou' else 'a'} {name}, which holds no metrics"
-        raise OutputRefused(stage, what, hint=SAVE if hasattr(returned, "SerializeToString") else HINT)
+        message = f"{stage} returned {'an' if name[0] in 'aeiou' else 'a'} {name}, which holds no metrics"
+        raise OutputRefused(stage, message, hint=SAVE if hasattr(returned, "SerializeToString") else HINT)
     return {_name(stage, name): _metric(stage, name, value) for name, value in returned.items()}
 
 
@@ -58,12 +58,12 @@ def _metric(stage: str, name: str, value: object) -> Metric:
         why = f"it is a {type(value).__name__}"
         raise _refused(stage, f"{stage} returned a metric {name!r} that is no number", why=why)
     for field, number in _numbers(value):
-        unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound an interval
+        unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound it
         if not math.isfinite(number) and not unbounded:
             raise _refused(stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}")
     for field, (noun, allowed) in CHOICES.items():
         if (chosen := getattr(value, field)) not in allowed:
-            listed = ", ".join(one or "or empty" for one in allowed)
+            listed = ", ".join(choice or "or empty" for choice in allowed)
             raise _refused(stage, f"{_invalid(stage, name)}: unknown {noun} {chosen!r} (allowed: {listed})")
     try:
         metric = decode(Metric, encode(replace(_plain(value), value=float(value.value))))
@@ -78,24 +78,24 @@ def _invalid(stage: str, name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of any library as those of Python, which alone can be sent and kept."""
+    """Replace numbers of any library by those of Python, which can be encoded."""
     if isinstance(value, Record):
         return replace(value, **{field: _plain(getattr(value, field)) for field in value.__struct_fields__})
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
     return value
 
 
 def _require_intervals(stage: str, name: str, metric: Metric) -> None:
-    """A gate goes by the interval alone: one that lies beside its value would judge another."""
-    found = [(path, one) for path, one in _records(metric) if isinstance(one, Estimate)]
+    """Refuse an interval that does not include its value: a gate is judged by the interval alone."""
+    estimates = [(path, record) for path, record in _records(metric) if isinstance(record, Estimate)]
     if metric.interval:
-        found.append(("interval.", replace(metric.interval, value=metric.value)))
-    for path, one in found:
-        if not one.holds:
-            why = f"{path.rstrip('.')}: {one.value:g} is not between {one.low:g} and {one.high:g}"
+        estimates.append(("interval.", replace(metric.interval, value=metric.value)))
+    for path, estimate in estimates:
+        if not estimate.holds:
+            why = f"{path.rstrip('.')}: {estimate.value:g} is not between {estimate.low:g} and {estimate.high:g}"
             raise _refused(stage, f"{stage} returned a metric {name!r} whose interval does not hold it", why=why)
 
 
@@ -107,16 +107,16 @@ def _numbers(value: Record) -> Iterator[tuple[str, float]]:
 
 
 def _records(value: Record, path: str = "") -> Iterator[tuple[str, Record]]:
-    """A record and all those in it, each with the way to its fields: `reference.ratio.`."""
+    """Yield a record and all records in it, each with the path to its fields: `reference.ratio.`."""
     yield path, value
     for field in value.__struct_fields__:
         item = getattr(value, field)
         if isinstance(item, Record):
             yield from _records(item, f"{path}{field}.")
         elif isinstance(item, Mapping):
-            for key, one in item.items():
-                yield from _records(one, f"{path}{field}.{key}.")
+            for key, record in item.items():
+                yield from _records(record, f"{path}{field}.{key}.")
 
 
-def _refused(stage: str, what: str, why: str = "") -> OutputRefused:
-    return OutputRefused(stage, what, why=why, hint=HINT)
+def _refused(stage: str, message: str, why: str = "") -> OutputRefused:
+    return OutputRefused(stage, message, why=why, hint=HINT)

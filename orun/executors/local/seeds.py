@@ -1,4 +1,4 @@
-"""Seeds of every generator of random numbers that a library keeps for all, those imported later included."""
+"""Seeds of the global random generators of libraries, including libraries imported later."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SEEDERS: dict[str, Callable[[Any, int], object]] = {
 }
 
 
-def plant(seed: int) -> None:
-    """Seed what is loaded, and the rest as soon as it is."""
+def seed_all(seed: int) -> None:
+    """Seed the generators of loaded libraries now, the others as soon as they are loaded."""
     when_loaded({name: partial(_seed, seeder, seed) for name, seeder in SEEDERS.items()})
 
 

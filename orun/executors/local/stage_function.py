@@ -16,11 +16,11 @@ from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import OutputRefused
 from orun.executors.job import Job, JobResult
-from orun.executors.local import closing, failure_location, seeds
+from orun.executors.local import failure_location, lost_writes, seeds
 from orun.executors.local.channel import Channel
-from orun.executors.local.ending import end_all, give_up
+from orun.executors.local.ending import abandon_all, finish_all
 from orun.executors.local.returned_metrics import checked_metrics
-from orun.executors.tracing import modules
+from orun.executors.tracing import user_modules
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import imports_of, modules_needed, packages_of, unowned
 from orun.executors.tracing.recorder import Recorder, absolute, signature_of
@@ -37,85 +37,87 @@ if TYPE_CHECKING:
     import logging
 
 PROGRESS_INTERVAL = 0.1  # seconds between two reports of progress
-LONGEST_TEXT = 200  # characters of what one says
-MOST_NOTES, LONGEST_NOTE = 10, 1000  # of a stage, and characters of each
-State = tuple[int, int, int]
+LONGEST_TEXT = 200  # characters of its text
+MOST_NOTES, LONGEST_NOTE = 10, 1000  # notes of a stage, and characters of a note
+FileState = tuple[int, int, int]
 
 
 def perform(job: Job, scope: Scope, channel: Channel, observer: Observer, untraced: str = "") -> dict[str, Any]:
-    """Do a job in this process and note what it reads.
+    """Do a job in this process and record what it reads.
 
     Args:
         job: the job.
-        scope: tells the user's files.
-        channel: the connection to the supervisor.
-        observer: sees what it reads; installed.
-        untraced: why files that are opened below Python are not seen; empty when they are.
+        scope: which files are the user's.
+        channel: connection to the supervisor.
+        observer: records what is read; installed.
+        untraced: why opens below Python are not traced; empty if they are.
 
     Returns:
-        What is to be said of it: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
+        The report: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
     """
     process = os.getpid()
-    closing.watch()
+    lost_writes.watch()
     observer.narrow(scope)
     recorder, variables, probes = observer.recorder, observer.variables, observer.probes
     try:
-        seeds.plant(job.seed)
+        seeds.seed_all(job.seed)
         metrics, notes = _produce(job, channel)
         observer.gather()
-        packages = observer.versions.found | _packages(scope, recorder, observer.imports.asked)
+        packages = observer.versions.versions | _packages(scope, recorder, observer.searches.names)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
-        with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
+        with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only the log suffers
             failure_location.write(scope, error)
-        _end_copy(process)
-        give_up()
+        _exit_in_fork(process)
+        abandon_all()
         return {"trouble": encode(failure_location.trouble(job, scope, error))}
-    _end_copy(process)
-    read = (recorder.reads, recorder.listings, packages, variables.found, probes.found)
+    _exit_in_fork(process)
+    read = (recorder.reads, recorder.listings, packages, variables.values, probes.states)
     result = JobResult(metrics, *read, notes=notes, untraced=untraced)
     return {"result": encode(result), "written": recorder.written}
 
 
-def _end_copy(process: int) -> None:
-    """End what the function has forked, and what came back from it too: it has nothing to say for the stage."""
+def _exit_in_fork(process: int) -> None:
+    """Exit if this is a process that the function forked and that returned from it, too."""
     if os.getpid() != process:
         os._exit(1)
 
 
-def _packages(scope: Scope, recorder: Recorder, asked: Collection[str]) -> dict[str, str]:
-    """The distributions that the process has loaded or looked for, or that a kind needs for what it was told.
+def _packages(scope: Scope, recorder: Recorder, searched: Collection[str]) -> dict[str, str]:
+    """Return the distributions that the process loaded or looked for, or that its parameters ask for.
 
-    A file of the user's with the name of a module that their code imports, or that is nowhere, would be imported
-    instead. Not every one was looked for among the user's: the server has imported some before it was known.
+    Also record, as missing, the user's files that would be imported in the place of these modules. The server may have
+    imported a module before the user's folders were known, so that no search among them was seen.
 
     Args:
-        scope: tells the user's files.
-        recorder: what was read.
-        asked: modules that were looked for.
+        scope: which files are the user's.
+        recorder: records what is read.
+        searched: modules that were looked for.
     """
     code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py")]
-    if not all(map(scope.is_code, code)):  # a text that is read is not run
-        loaded = {absolute(file) for one in list(sys.modules.values()) if (file := getattr(one, "__file__", None))}
+    if not all(map(scope.is_code, code)):  # a file that was only read as text does not count
+        files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        loaded = {absolute(file) for file in files if file}
         code = [path for path in code if path in loaded or scope.is_code(path)]
     imported = imports_of(code)
-    found, absent = modules_needed({*asked, *NEEDED}, imported, scope.is_code)
-    for name in sorted(found.keys() & (imported | NEEDED) | absent):
-        for path in modules.candidates(modules.user_path(scope), name):
+    modules, absent = modules_needed({*searched, *NEEDED}, imported, scope.is_code)
+    for name in sorted(modules.keys() & (imported | NEEDED) | absent):
+        for path in user_modules.candidates(user_modules.user_path(scope), name):
             recorder.read(path)
-    for path in unowned(found):
+    for path in unowned(modules):
         recorder.reads.setdefault(path, signature_of(path)[0])
-    return packages_of(found, absent)
+    return packages_of(modules, absent)
 
 
 def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, ...]]:
-    """Call the stage's function and check what it returned, left, and must have left alone; its metrics and notes."""
+    """Call the stage's function and check its metrics, its output and its inputs; return metrics and notes."""
     inputs = {port: Path(folder) for port, folder in job.inputs.items()}
-    before = _states(inputs, lasting=job.lasting)
+    before = _file_states(inputs, stable_inodes=job.stable_inodes)
     progress = _progress(job.stage, channel)
     context = _context(job, inputs, progress)
     metrics = checked_metrics(job.stage, _call(job, context))
-    end_all(job.stage, job.output, progress)
-    if touched := _touched(before, _states(inputs, lasting=job.lasting)):
+    finish_all(job.stage, job.output, progress)
+    after = _file_states(inputs, stable_inodes=job.stable_inodes)
+    if touched := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         raise OutputRefused(
             job.stage,
             f"{job.stage} wrote into its inputs",
@@ -147,14 +149,14 @@ def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int,
 def _call(job: Job, context: Context) -> object:
     if job.origin == "file":
         return load_function(context.root, job.entry)(context, **job.params)
-    if job.plugged:
-        distrust_package(job.plugged)
+    if job.plugin_package:
+        distrust_package(job.plugin_package)
     module = importlib.import_module(job.entry)
     return module.run(context, build(module.Params, job.params))
 
 
 def _open_log(stage: str) -> logging.Logger:
-    import logging  # not for every stage: many write nothing
+    import logging  # many stages log nothing
 
     log = logging.getLogger(f"orun.stage.{stage}")
     handler = logging.StreamHandler(sys.stderr)
@@ -168,19 +170,23 @@ def _open_log(stage: str) -> logging.Logger:
 def _progress(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
     last = float("-inf")
 
-    def progress(done: int, total: int, what: str) -> None:
+    def progress(done: int, total: int, text: str) -> None:
         nonlocal last
         if monotonic() - last >= PROGRESS_INTERVAL or done == total != 0:
             last = monotonic()
-            channel.send({"stage": stage, "progress": [int(done), int(total), str(what)[:LONGEST_TEXT]]})
+            channel.send({"stage": stage, "progress": [int(done), int(total), str(text)[:LONGEST_TEXT]]})
 
     return progress
 
 
-def _states(inputs: Mapping[str, Path], *, lasting: bool) -> dict[str, State]:
-    """Inode, if it lasts, size and mtime of every file below the inputs; their ctime changes with each link to them."""
+def _file_states(inputs: Mapping[str, Path], *, stable_inodes: bool) -> dict[str, FileState]:
+    """Return inode (if stable), size and mtime of every file below the inputs; a new hard link changes the ctime."""
     return {
-        f"{port}/{entry.path[len(str(folder)) + 1 :]}": (status.st_ino * lasting, status.st_size, status.st_mtime_ns)
+        f"{port}/{entry.path[len(str(folder)) + 1 :]}": (
+            status.st_ino * stable_inodes,
+            status.st_size,
+            status.st_mtime_ns,
+        )
         for port, folder in inputs.items()
         for entry in _files(str(folder))
         if (status := entry.stat())
@@ -188,14 +194,10 @@ def _states(inputs: Mapping[str, Path], *, lasting: bool) -> dict[str, State]:
 
 
 def _files(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Every file at or below a folder."""
+    """Yield every file below a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path)
             elif entry.is_file():
                 yield entry
-
-
-def _touched(before: Mapping[str, State], after: Mapping[str, State]) -> list[str]:
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))

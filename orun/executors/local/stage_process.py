@@ -1,4 +1,4 @@
-"""The process of one stage, from its first instruction to its last."""
+"""Process of one stage, from its first instruction to its last."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from orun.environment import processes
 from orun.executors.job import OPTIONS, Job, JobResult
 from orun.executors.local import stage_function
 from orun.executors.local.channel import Channel
-from orun.executors.local.ending import let_trackers_end
+from orun.executors.local.compat import stop_resource_trackers
+from orun.executors.local.ending import PATIENCE
 from orun.executors.local.messages import Trouble
 from orun.executors.local.reentrancy import mark_process
-from orun.executors.tracing import started
-from orun.executors.tracing.native import Untraced, listen, make_ready
+from orun.executors.tracing import spawned_workers
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import stands_alone
 from orun.executors.tracing.scope import Scope, scope_of
+from orun.executors.tracing.seccomp import Untraced, listen, make_ready
 from orun.stages.bytecode import distrust, may_be_stale
 
-LONGEST_TMPDIR = 60  # the paths of sockets that libraries make in it must stay below 104 bytes
+LONGEST_TMPDIR = 60  # bytes: paths of sockets in it must stay below 104
 
 
 def prepare() -> None:
-    """Make ready what the process of a stage finds as it needs it, in the process that it is forked from."""
+    """Prepare in the server what the process of every stage needs."""
     for stream in (sys.stdout, sys.stderr):
         cast("TextIOWrapper", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     faulthandler.enable()
@@ -42,14 +43,14 @@ def prepare() -> None:
 
 
 def serve(job: Job, scope: Scope, channel: Channel, observer: Observer, parent: int) -> None:
-    """Do a job in this process, which is to end afterwards, and say what came of it.
+    """Do a job in this process and report the result; the process must end afterwards.
 
     Args:
         job: the job.
-        scope: tells the user's files.
-        channel: the connection to the supervisor.
-        observer: sees what it reads; installed.
-        parent: id of the process that this one is to die with.
+        scope: which files are the user's.
+        channel: connection to the supervisor.
+        observer: records what is read; installed.
+        parent: id of the process whose death ends this one.
     """
     processes.die_with(parent, signal.SIGKILL)
     try:
@@ -67,44 +68,44 @@ def serve(job: Job, scope: Scope, channel: Channel, observer: Observer, parent: 
     else:
         channel.send({"stage": job.stage, "started": os.getpid()}, listener)
         os.close(listener)
-    said = stage_function.perform(job, scope, channel, observer, untraced)
-    let_trackers_end()
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
+    report = stage_function.perform(job, scope, channel, observer, untraced)
+    stop_resource_trackers(PATIENCE)
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage closed
         sys.stdout.flush()
         sys.stderr.flush()
     processes.flush_native_output()
-    channel.send({"stage": job.stage, **said})
+    channel.send({"stage": job.stage, **report})
     channel.close()
 
 
 def _enter(job: Job) -> None:
-    """Give this process a group, a log, arguments, a working folder and a place for temporary files of its own."""
-    sys.argv = ["orun"]  # not those by which its server was started, which differ from run to run
+    """Give this process its own group, log, arguments, working folder and folder for temporary files."""
+    sys.argv = ["orun"]  # those of its server differ from run to run
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
-    processes.adopt_orphans()  # a daemon that it starts is found below it, and is nobody else's when it ends
+    processes.adopt_orphans()  # a daemon that it starts stays below it, and is ended with it
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     mark_process(job.stage, job.key, alone=job.spec.exclusive)
-    if job.spec.stage_class != "measurement":  # a model is measured in the memory that it would have elsewhere
+    if job.spec.stage_class != "measurement":  # a model is measured with the allocator's defaults
         processes.keep_freed_memory()
     os.chdir(job.scratch)
     if len(os.fsencode(job.scratch)) <= LONGEST_TMPDIR:
         os.environ["TMPDIR"] = job.scratch
-        if "tempfile" in sys.modules:  # it has found a folder already
+        if "tempfile" in sys.modules:  # which may have chosen a folder already
             vars(sys.modules["tempfile"])["tempdir"] = None
 
 
 def spawn(job: Job, scope: Scope, channel: Channel, descriptor: int) -> int:
-    """Start a fresh interpreter that does a job; its process id.
+    """Start an interpreter that does a job; return its process id.
 
     Args:
         job: the job.
-        scope: tells the user's files.
-        channel: the connection to it.
-        descriptor: its end of that.
+        scope: which files are the user's.
+        channel: connection to the process.
+        descriptor: the process's end of the connection.
     """
     os.set_inheritable(descriptor, True)
     arguments = [
@@ -116,15 +117,15 @@ def spawn(job: Job, scope: Scope, channel: Channel, descriptor: int) -> int:
         str(os.getpid()),
     ]
     process = os.posix_spawn(sys.executable, arguments, os.environ, setpgroup=0)
-    channel.send({"job": encode(job), "scope": scope.made_of})
+    channel.send({"job": encode(job), "scope": scope.arguments})
     return process
 
 
 def main() -> None:
-    """Be a stage in an interpreter of its own: the arguments are the connection and the id of the supervisor."""
+    """Be a stage in its own interpreter; the arguments are the connection and the id of the supervisor."""
     observer = Observer()
     observer.install()
-    started.watch(observer)
+    spawned_workers.watch(observer)
     prepare()
     channel = Channel.of(int(sys.argv[1]))
     message = channel.receive()

@@ -1,4 +1,4 @@
-"""One stage's process, seen from the server that started it: its limits, its end, and what it leaves behind."""
+"""Supervision of one stage's process by the server that started it: limits, end, and what was traced."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from orun.executors.tracing.scope import Scope
 if TYPE_CHECKING:
     from resource import struct_rusage
 
-GRACE = 2.0  # seconds between the request to end and the order
-MEMORY_POLL = 0.05  # seconds between looks at the memory of a stage that has a limit
+GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+MEMORY_POLL = 0.05  # seconds between two looks at the memory of a stage with a limit
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass
 class Supervised:
-    """A stage's process, a child that has not been waited for.
+    """Process of a stage, a child that has not been waited for.
 
     Attributes:
-        job: what it does.
-        scope: which files are the user's, for it.
-        process: its id, which is also that of its group.
-        channel: the connection to it.
+        job: its job.
+        scope: which files are the user's.
+        process: its id, also the id of its group.
+        channel: connection to it.
         stopped: why it is being stopped.
-        native: the files that it opens below Python, where the system tells.
+        native: tracer of what it opens below Python, if the system allows it.
     """
 
     job: Job
@@ -45,26 +45,26 @@ class Supervised:
     native: NativeReads | None = None
     _began: float = field(default_factory=monotonic)
     _kills: int = field(default_factory=out_of_memory_kills)
-    _order_at: float = float("inf")
+    _kill_at: float = float("inf")
 
     def watch_native_reads(self) -> NativeReads | None:
-        """Begin to watch what it opens, once it has sent the means to."""
+        """Start to trace what it opens, once it has sent the listener."""
         if self.native or not self.channel.descriptors:
             return None
-        self.native = NativeReads(self.channel.descriptors.popleft(), self.scope, self.process, self.job.plugged)
+        self.native = NativeReads(self.channel.descriptors.popleft(), self.scope, self.process, self.job.plugin_package)
         return self.native
 
     def patience(self) -> float:
-        """Seconds until `enforce` must be called again."""
-        limits = [self._order_at] if self.stopped else [self._deadline]
+        """Return the seconds until `enforce` must be called again."""
+        limits = [self._kill_at] if self.stopped else [self._deadline]
         if self.job.memory is not None and not self.stopped:
             limits.append(monotonic() + MEMORY_POLL)
         return max(0.0, min(limits) - monotonic())
 
     def enforce(self) -> None:
-        """Stop it when it is past a limit, and order it to end when it was asked in vain."""
+        """Stop the process if it is past a limit; kill it if it did not stop."""
         if self.stopped:
-            if monotonic() >= self._order_at:
+            if monotonic() >= self._kill_at:
                 self.kill()
         elif monotonic() >= self._deadline:
             self.stop("timeout")
@@ -76,27 +76,27 @@ class Supervised:
         return float("inf") if self.job.timeout is None else self._began + self.job.timeout
 
     def stop(self, why: Stop) -> None:
-        """Ask it and all that it has started to end; what does not within the grace is killed."""
+        """Send SIGTERM to its group; what has not ended after `GRACE` is killed."""
         if not self.stopped:
             self.stopped = why
-            self._order_at = monotonic() + GRACE
+            self._kill_at = monotonic() + GRACE
             processes.signal_group(self.process, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Order it and all that it has started to end."""
-        self._order_at = float("inf")
+        """Send SIGKILL to its group."""
+        self._kill_at = float("inf")
         processes.signal_group(self.process, signal.SIGKILL)
 
     def ended(self, status: int, usage: struct_rusage) -> Ended:
-        """What there is to say now that it has ended, and was waited for.
+        """Return the report of its end, after it was waited for.
 
         Args:
-            status: as `wait` gives it.
-            usage: what it took.
+            status: its wait status.
+            usage: its resource usage.
         """
         if self.native:
             self.native.answer()
-        packages = self.native.packages() if self.native else {}  # it reads a little more
+        packages = self.native.packages() if self.native else {}  # first: this adds reads
         return Ended(
             status=status,
             seconds=monotonic() - self._began,
@@ -113,7 +113,7 @@ class Supervised:
         )
 
     def release(self) -> None:
-        """Let go of the connections to it."""
+        """Close the connections to it."""
         self.channel.close()
         if self.native:
             self.native.close()

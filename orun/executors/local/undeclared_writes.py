@@ -1,4 +1,4 @@
-"""Files of the project that a stage wrote beside its output, against its contract."""
+"""Undeclared writes of a stage: files of the project that it wrote beside its output, against its contract."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CACHES = "__pycache__"
 TAG = "CACHEDIR.TAG"  # marks a folder as a cache: https://bford.info/cachedir/
 
 
-def strays(job: Job, written: Mapping[str, bool], sought: Collection[str]) -> dict[str, How]:
-    """What is left of it, and how it was written; no caches.
+def undeclared_writes(job: Job, written: Mapping[str, bool], missing: Collection[str]) -> dict[str, How]:
+    """Return the undeclared writes that are left, except caches, and how each was written.
 
     Args:
         job: the stage.
-        written: absolute path -> whether it was only ever opened to add to its end.
-        sought: what it had looked for in vain.
+        written: absolute path -> whether it was only ever opened to append.
+        missing: paths that the stage looked for and did not find.
     """
     if not written:
         return {}
@@ -27,15 +27,15 @@ def strays(job: Job, written: Mapping[str, bool], sought: Collection[str]) -> di
     tops = [Path(job.project), *code]
     scope = Scope(map(str, tops))
     return {
-        name: "added" if adds else "missed" if name in sought else "written"
-        for name, adds in sorted(written.items())
-        if scope.is_code(name) and not _is_cached(path := Path(name), tops) and path.is_file()
+        name: "added" if appends else "missed" if name in missing else "written"
+        for name, appends in sorted(written.items())
+        if scope.is_code(name) and not _is_cache(path := Path(name), tops) and path.is_file()
     }
 
 
-def _is_cached(path: Path, tops: list[Path]) -> bool:
-    """Whether a file is hidden, or in a folder that is, or in one that tells that it is a cache."""
-    top = next((one for one in tops if path.is_relative_to(one)), path.parent)
+def _is_cache(path: Path, tops: list[Path]) -> bool:
+    """Return whether a file is hidden, or in a folder that is hidden or tagged as a cache."""
+    top = next((top for top in tops if path.is_relative_to(top)), path.parent)
     parts = path.relative_to(top).parts
     folders = [top.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
-    return any(part.startswith(".") or part == CACHES for part in parts) or any((one / TAG).exists() for one in folders)
+    return any(part.startswith(".") or part == CACHES for part in parts) or any((f / TAG).exists() for f in folders)

@@ -1,4 +1,4 @@
-"""Locale variables (`LANG`, `LC_*`) that a stage takes from the environment: C looks them up, not `os.environ`."""
+"""Lookups of locale variables (`LANG`, `LC_*`), which C code reads without `os.environ`."""
 
 from __future__ import annotations
 
@@ -6,66 +6,68 @@ import functools
 from typing import Any
 
 from orun.executors.local.import_hooks import when_loaded
-from orun.executors.tracing.frames import calling
+from orun.executors.tracing.frames import calling_code
 from orun.executors.tracing.variables import HELPERS, Variables
 
-ALL, LAST = "LC_ALL", "LANG"  # goes before the variable of each category, and after it
+ALL, LAST = "LC_ALL", "LANG"  # looked up before and after the variable of each category
 CATEGORIES = (
     "LC_ADDRESS", "LC_COLLATE", "LC_CTYPE", "LC_IDENTIFICATION", "LC_MEASUREMENT", "LC_MESSAGES", "LC_MONETARY",
     "LC_NAME", "LC_NUMERIC", "LC_PAPER", "LC_TELEPHONE", "LC_TIME",
 )  # fmt: skip
-AT_START = "LC_CTYPE"  # Python takes this one when it starts
-QUESTIONS = ("getencoding", "getlocale", "nl_langinfo")
+AT_START = "LC_CTYPE"  # Python reads this category when it starts
+GETTERS = ("getencoding", "getlocale", "nl_langinfo")
 
 
 class Locales:
-    """Has the variables of each locale that is taken noted.
+    """Recorder of the variables of each locale that is set or queried.
 
     Args:
-        variables: where they are noted.
+        variables: takes the records.
     """
 
     def __init__(self, variables: Variables) -> None:
         self._variables = variables
 
     def install(self) -> None:
-        """Have functions of `locale` told to this object."""
+        """Record calls of functions of `locale` from now on."""
         when_loaded({"locale": self._watch})
 
     def _watch(self, module: Any) -> None:
-        module.setlocale = self._setting(module.setlocale, {getattr(module, name, None): name for name in CATEGORIES})
-        for name in QUESTIONS:
+        module.setlocale = self._wrap_setlocale(
+            module.setlocale, {getattr(module, name, None): name for name in CATEGORIES}
+        )
+        for name in GETTERS:
             if call := getattr(module, name, None):  # not every version of Python has each
-                setattr(module, name, self._asking(call))
+                setattr(module, name, self._wrap_getter(call))
 
-    def _setting(self, call: Any, categories: dict[int | None, str]) -> Any:
-        """Whoever sets a locale sets it for the process; only the standard library sets it back."""
+    def _wrap_setlocale(self, call: Any, categories: dict[int | None, str]) -> Any:
+        """Record a locale that any code sets, as it holds for the process; only `locale` itself sets it back."""
 
         @functools.wraps(call)
         def setlocale(category: int, locale: Any = None) -> Any:
-            by_library = calling((), depth=1)[0] != "locale"
-            if locale == "" and (by_library or self._is_asked()):
-                self._take(*((categories[category],) if category in categories else CATEGORIES))
-            elif locale is None and self._is_asked():
-                self._take(AT_START)
+            sets_for_process = calling_code((), depth=1)[0] != "locale"
+            if locale == "" and (sets_for_process or self._is_called_by_project()):
+                self._record(*((categories[category],) if category in categories else CATEGORIES))
+            elif locale is None and self._is_called_by_project():
+                self._record(AT_START)
             return call(category, locale)
 
         return setlocale
 
-    def _asking(self, call: Any) -> Any:
+    def _wrap_getter(self, call: Any) -> Any:
         @functools.wraps(call)
-        def asking(*arguments: Any, **options: Any) -> Any:
-            if self._is_asked():
-                self._take(AT_START)
+        def getter(*arguments: Any, **options: Any) -> Any:
+            if self._is_called_by_project():
+                self._record(AT_START)
             return call(*arguments, **options)
 
-        return asking
+        return getter
 
-    def _is_asked(self) -> bool:
-        """Whether the project's code is calling the function that calls this, be it by the standard library."""
-        return self._variables.is_code(calling(HELPERS, depth=2)[1])
+    def _is_called_by_project(self) -> bool:
+        """Return whether the project's code calls the calling function, also through the standard library."""
+        return self._variables.is_code(calling_code(HELPERS, depth=2)[1])
 
-    def _take(self, *categories: str) -> None:
-        """Note what C looks up: for each category the first variable that is set, and those before it."""
+    def _record(self, *categories: str) -> None:
+        """Record the variables that C reads: for each category the first that is set, and those before it."""
         for category in categories:
-            any(map(self._variables.taken, (ALL, category, LAST)))
+            any(map(self._variables.record_c_lookup, (ALL, category, LAST)))

@@ -1,4 +1,4 @@
-"""All that sees what a stage reads: installed once, and narrowed to a stage in each process forked from there."""
+"""Observer of everything that a stage reads: installed in the server, narrowed to a stage in each forked process."""
 
 from __future__ import annotations
 
@@ -6,77 +6,83 @@ import sys
 from dataclasses import dataclass, field
 
 from orun.executors.job import Signature
-from orun.executors.tracing import modules
-from orun.executors.tracing.forks import Forks, Notes
-from orun.executors.tracing.imports import Imports
+from orun.executors.tracing import user_modules
+from orun.executors.tracing.forked_workers import ForkedWorkers, Notes
 from orun.executors.tracing.locales import Locales
+from orun.executors.tracing.metadata_lookups import MetadataLookups
+from orun.executors.tracing.module_searches import ModuleSearches
 from orun.executors.tracing.probes import Probes
 from orun.executors.tracing.recorder import Recorder, absolute, signature_of
-from orun.executors.tracing.scope import Scope, installed
+from orun.executors.tracing.scope import Scope, installed_prefixes
 from orun.executors.tracing.variables import Variables
-from orun.executors.tracing.versions import Versions
 from orun.fs.observed_state import ABSENT
 
 
 @dataclass
 class Observer:
-    """What a process sees of what it reads.
+    """Everything that is recorded of what a process reads.
 
     Attributes:
-        recorder: files that are opened or looked for, and folders that are listed.
+        recorder: files that are opened or missing, and folders that are listed.
         variables: environment variables that are looked up.
-        versions: distributions that are asked for by name.
-        imports: modules that are looked for.
-        probes: what is asked for without being opened.
-        forks: what of all this is noted in processes that this one forks.
-        scope: tells the user's files, once it is narrowed.
+        versions: distributions whose metadata is looked up.
+        searches: modules that are searched for.
+        probes: files that are probed without being opened.
+        workers: the same in forked processes.
+        scope: which files are the user's, once the observer is narrowed.
     """
 
     recorder: Recorder = field(default_factory=Recorder)
     variables: Variables = field(default_factory=Variables)
-    versions: Versions = field(default_factory=Versions)
-    imports: Imports = field(default_factory=Imports)
+    versions: MetadataLookups = field(default_factory=MetadataLookups)
+    searches: ModuleSearches = field(default_factory=ModuleSearches)
     probes: Probes = field(init=False)
-    forks: Forks = field(init=False)
+    workers: ForkedWorkers = field(init=False)
     scope: Scope | None = None
-    _before: dict[str, Signature | None] = field(default_factory=dict)  # modules that were there when it began
+    _loaded_before: dict[str, Signature | None] = field(default_factory=dict)  # files of modules
 
     def __post_init__(self) -> None:
         self.probes = Probes(self.recorder)
-        files = [Notes(self.recorder, name) for name in ("listings", "sought")]
-        found = [Notes(one, "found") for one in (self.variables, self.versions, self.probes)]
-        self.forks = Forks(*files, *found, Notes(self.imports, "asked"), Notes(self.imports, "missed"))
+        self.workers = ForkedWorkers(
+            Notes(self.recorder, "listings"),
+            Notes(self.recorder, "missing"),
+            Notes(self.variables, "values"),
+            Notes(self.versions, "versions"),
+            Notes(self.probes, "states"),
+            Notes(self.searches, "names"),
+            Notes(self.searches, "missed"),
+        )
 
     def install(self) -> None:
-        """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
+        """Start to record opens, listings and searches; variables and probes count from `narrow` on."""
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-        paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed()))
-        self._before = {path: signature_of(path)[0] for path in paths}
+        paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed_prefixes()))
+        self._loaded_before = {path: signature_of(path)[0] for path in paths}
         self.recorder.install()
-        self.imports.install()
+        self.searches.install()
         self.versions.install()
         self.variables.install()
         Locales(self.variables).install()
         self.probes.install()
-        self.forks.install()
+        self.workers.install()
 
     @staticmethod
     def prepare(scope: Scope) -> None:
-        """Find out what `narrow` needs to know of a scope, once for all processes that are forked from this one."""
-        modules.looked_at(scope)
+        """Compute what `narrow` needs of a scope, once for all processes that are forked from this one."""
+        user_modules.searched_folders(scope)
 
     def narrow(self, scope: Scope) -> None:
-        """Note from now on, and keep of what was noted, what is in the scope."""
+        """Keep what was recorded inside the scope, and record only that from now on."""
         self.scope = scope
         self.recorder.narrow(scope)
-        self.recorder.reads |= {path: seen for path, seen in self._before.items() if scope.is_code(path)}
-        modules.install(scope, self.recorder)
+        self.recorder.reads |= {path: seen for path, seen in self._loaded_before.items() if scope.is_code(path)}
+        user_modules.install(scope, self.recorder)
         self.variables.narrow(scope)
         self.probes.narrow(scope)
-        self.forks.begin()
+        self.workers.begin()
 
     def gather(self) -> None:
-        """Note what other processes of the stage have found out so far."""
-        self.forks.gather()
-        self.probes.found = dict.fromkeys(self.imports.absent, ABSENT) | self.probes.found
-        self.recorder.reads = dict.fromkeys(self.recorder.sought) | self.recorder.reads
+        """Add what other processes of the stage have recorded so far."""
+        self.workers.gather()
+        self.probes.states = dict.fromkeys(self.searches.missing_paths, ABSENT) | self.probes.states
+        self.recorder.reads = dict.fromkeys(self.recorder.missing) | self.recorder.reads

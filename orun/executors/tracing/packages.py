@@ -1,7 +1,7 @@
-"""Distributions that a stage depends on: all that its process has loaded or looked for, whoever asked.
+"""Distributions that a stage depends on: all that its process has loaded or searched for.
 
-What is only installed beside them does not count. The libraries that orun itself loads in every process of a stage
-(`OWN`) count only if the user's code imports them or a distribution that counts requires them.
+Distributions that are only installed do not count. Libraries that orun itself loads in every stage (`OWN`) count only
+if the user's code imports them, or a distribution that counts requires them.
 """
 
 from __future__ import annotations
@@ -21,90 +21,89 @@ from orun.environment.distributions import PACKAGES
 from orun.environment.python_path import STARTUP
 from orun.environment.startup import HOOKS
 from orun.executors.local.module_sources import read_source
-from orun.executors.tracing.imports import is_foreign
+from orun.executors.tracing.module_searches import is_foreign
 from orun.executors.tracing.recorder import absolute
 from orun.stages.code import TEXTS
 
-OWN = frozenset({"blake3", "msgspec", "typing_extensions"})  # the last where msgspec finds it
+OWN = frozenset({"blake3", "msgspec", "typing_extensions"})  # the last is imported by msgspec if installed
 
-Files = Mapping[str, Collection[str]]  # files or folders of top-level modules
+Modules = Mapping[str, Collection[str]]  # top-level module -> its files or folders
 
 
 def modules_needed(
-    asked: Iterable[str], imported: Collection[str], is_code: Callable[[str], bool]
-) -> tuple[Files, set[str]]:
-    """Find the top-level modules that are not the user's, and that this process has loaded or looked for.
+    searched: Iterable[str], imported: Collection[str], is_code: Callable[[str], bool]
+) -> tuple[Modules, set[str]]:
+    """Return the top-level modules that are not the user's, and that this process has loaded or searched for.
 
     Args:
-        asked: those that were looked for, in this process or a worker.
-        imported: those that the user's code imports.
+        searched: modules that were searched for, in this process or a worker.
+        imported: modules that the user's code imports.
         is_code: whether a file is the user's own.
 
     Returns:
-        Those that are there, with their files, and the names of those that are nowhere.
+        The installed modules, and the names of those that are not installed.
     """
     loaded = set(filter(_counts, {module.partition(".")[0] for module in list(sys.modules)}))
-    specs = {name: importlib.util.find_spec(name) for name in set(filter(_counts, asked)) - loaded}
-    found = {name: _files(name) for name in loaded} | {name: places(spec) for name, spec in specs.items() if spec}
-    there = {name: files for name, files in found.items() if not any(map(is_code, files))}
+    specs = {name: importlib.util.find_spec(name) for name in set(filter(_counts, searched)) - loaded}
+    modules = {name: _files(name) for name in loaded}
+    modules |= {name: files_of_spec(spec) for name, spec in specs.items() if spec}
+    installed = {name: files for name, files in modules.items() if not any(map(is_code, files))}
     own = OWN - set(imported)
     if own:
         own -= {
             name.replace("-", "_")
-            for one in _distributions(_without(there, own))
-            for name in distributions.requirements(one)
+            for distribution in _distributions(_without(installed, own))
+            for name in distributions.requirements(distribution)
         }
-    return _without(there, own), {name for name, spec in specs.items() if spec is None}
+    return _without(installed, own), {name for name, spec in specs.items() if spec is None}
 
 
 def _counts(module: str) -> bool:
-    """Whether a top-level module may count: what Python loads at its start is in the key."""
+    """Return whether a top-level module may count; modules of Python's startup are in the cache key."""
     return is_foreign(module) and module not in STARTUP and not HOOKS.search(module)
 
 
-def _without(modules: Files, names: Collection[str]) -> Files:
+def _without(modules: Modules, names: Collection[str]) -> Modules:
     return {name: files for name, files in modules.items() if name not in names}
 
 
 def imports_of(files: Iterable[str]) -> set[str]:
-    """Top-level names of modules that Python files import, but for Python's own and orun."""
+    """Return the top-level modules that Python files import, except the standard library and orun."""
     names: set[str] = set()
     for file in files:
-        with contextlib.suppress(OSError):  # a program may remove what it has run
+        with contextlib.suppress(OSError):  # a program may remove its script
             names |= read_source(TEXTS.get(file) or Path(file).read_bytes()).imports
     return set(filter(is_foreign, names))
 
 
-def packages_of(modules: Files, absent: Iterable[str]) -> dict[str, str]:
-    """Return distribution -> version of those that modules are of.
+def packages_of(modules: Modules, absent: Iterable[str]) -> dict[str, str]:
+    """Return distribution -> version of the distributions of modules.
 
     Args:
-        modules: those that are there.
-        absent: names of those that are not; each is taken for the name of its distribution.
+        modules: installed modules.
+        absent: modules that are not installed; each name is taken for that of its distribution.
     """
-    found = {
-        name: distributions.installed().get(name, distributions.ABSENT) for name in map(distributions.normalise, absent)
-    }
-    found |= {name: distributions.installed()[name] for name in _distributions(modules)}
-    alone = map(distributions.normalise, modules.keys() - _owners(modules).keys())
-    return dict(
-        sorted({**{name: distributions.PRESENT for name in alone if name in distributions.modules()}, **found}.items())
-    )
+    unowned_names = map(distributions.normalise, modules.keys() - _owners(modules).keys())
+    versions = {name: distributions.PRESENT for name in unowned_names if name in distributions.modules()}
+    for name in map(distributions.normalise, absent):
+        versions[name] = distributions.installed().get(name, distributions.ABSENT)
+    versions |= {name: distributions.installed()[name] for name in _distributions(modules)}
+    return dict(sorted(versions.items()))
 
 
-def unowned(modules: Files) -> set[str]:
-    """Return the files of loaded modules that no distribution has brought, such as modules copied to their place."""
-    alone = modules.keys() - _owners(modules).keys()
-    found = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in alone)
-    return {absolute(file) for module in found if (file := _attribute(module, "__file__"))} if alone else set()
+def unowned(modules: Modules) -> set[str]:
+    """Return the files of loaded modules without a distribution, such as modules copied into `site-packages`."""
+    names = modules.keys() - _owners(modules).keys()
+    loaded = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in names)
+    return {absolute(file) for module in loaded if (file := _attribute(module, "__file__"))} if names else set()
 
 
-def _distributions(modules: Files) -> set[str]:
+def _distributions(modules: Modules) -> set[str]:
     return {name for names in _owners(modules).values() for name in names}
 
 
-def _owners(modules: Files) -> dict[str, list[str]]:
-    """Normalised names of the distributions of each module that has one."""
+def _owners(modules: Modules) -> dict[str, list[str]]:
+    """Return the normalised names of the distributions of each module that has any."""
     named = {
         name: [normal] for name in modules if (normal := distributions.normalise(name)) in distributions.installed()
     }
@@ -114,15 +113,15 @@ def _owners(modules: Files) -> dict[str, list[str]]:
 
 @functools.lru_cache(maxsize=4)
 def _recorded(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
-    """The same of those whose distributions have other names, for which lists of files are read."""
+    """Return the same for modules whose distributions have other names, from the lists of installed files."""
     return distributions.owners(dict(modules))
 
 
 def stands_alone(path: str) -> bool:
-    """Whether a source among the installed packages is a module whose name no distribution has.
+    """Return whether an installed source file is a module whose name no distribution has.
 
-    Its content may count and not a version (see `unowned`); that it is of a distribution all the same takes longer to
-    find out than to compile one file.
+    Its content may count in the place of a version (see `unowned`). To find out whether it belongs to a distribution of
+    another name takes longer than to compile one file.
     """
     folder, _, file = path.rpartition("/")
     return (
@@ -131,29 +130,23 @@ def stands_alone(path: str) -> bool:
 
 
 def _files(module: str) -> list[str]:
-    """The file of a loaded module; of a package without one those of the modules right below it."""
+    """Return the file of a loaded module; for a namespace package the files of the modules directly in it."""
     if file := _attribute(sys.modules.get(module), "__file__"):
         return [file]
     inside = [name for name in list(sys.modules) if name.startswith(f"{module}.")]
-    return [
-        file for name in inside if not _lies_in_file(name) and (file := _attribute(sys.modules.get(name), "__file__"))
-    ]
+    files = {name: _attribute(sys.modules.get(name), "__file__") for name in (module, *inside)}
+    return [file for name in inside if (file := files[name]) and not files.get(name.rpartition(".")[0])]
 
 
-def _lies_in_file(module: str) -> bool:
-    """Whether the package around a module has a file, by which its distribution is known."""
-    return bool(_attribute(sys.modules.get(module.rpartition(".")[0]), "__file__"))
-
-
-def places(spec: ModuleSpec) -> list[str]:
-    """Return the file of a module that is not loaded; of a package without one its folders."""
+def files_of_spec(spec: ModuleSpec) -> list[str]:
+    """Return the file of a module that is not loaded; for a namespace package its folders."""
     return [spec.origin] if spec.has_location and spec.origin else list(spec.submodule_search_locations or ())
 
 
 def _attribute(module: ModuleType | None, name: str) -> str | None:
-    """An attribute that is a text, without having a module load that waits to be asked for one."""
+    """Return an attribute if it is a string, without triggering a lazy module's import."""
     try:
-        found: Any = object.__getattribute__(module, "__dict__").get(name)
-    except AttributeError:  # it is None, or some other object that was put in the place of a module
+        value: Any = object.__getattribute__(module, "__dict__").get(name)
+    except AttributeError:  # None, or another object in the place of a module
         return None
-    return found if isinstance(found, str) else None
+    return value if isinstance(value, str) else None

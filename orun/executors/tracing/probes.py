@@ -1,10 +1,9 @@
-"""Questions that Python code asks of a file without opening it: existence, size, link target.
+"""Probes of Python code: existence, size and link target of a file that is not opened.
 
-No audit hook tells of it: the functions that ask become functions that note what they are asked. Of what lies elsewhere
-only the questions of the project's own code count; below the project those of libraries count too, which look there for
-files that are optional. A question of `os.path.exists` and its like is answered by what is there, any other `stat` by
-the size too: sizes add nothing to what it costs (a `stat` of 2.8 us takes 13 us where its answer is known, 34 to 41 us
-of another path, 19 to 25 us elsewhere). Times are not told: that one alone has changed must build nothing.
+No audit event reports them, so the functions are wrapped. Inside the project the probes of any code count, as libraries
+look there for optional files; outside only those of the project's code count. `os.path.exists` and its like record what
+is there, any other `stat` its size too. A `stat` of 2.8 us takes 13 us if its result is known, 34 to 41 us for a new
+path, 19 to 25 us outside. Times are not recorded: a changed time alone must not rebuild anything.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from orun import executors
-from orun.executors.tracing.frames import FINDERS, calling
+from orun.executors.tracing.frames import FINDERS, calling_code
 from orun.executors.tracing.recorder import LISTERS, Recorder, absolute
 from orun.executors.tracing.scope import Scope
 from orun.fs import observed_state
 from orun.fs.observed_state import appearance
 
 LSTAT: Mapping[str, bool] = {"size": True, "link": True}
-# Module, function, and how much it asks.
-QUESTIONS: tuple[tuple[ModuleType, str, Mapping[str, bool]], ...] = (
+# Module, function, and what it reads besides presence.
+PROBES: tuple[tuple[ModuleType, str, Mapping[str, bool]], ...] = (
     (os, "stat", {"size": True}),
     (os, "lstat", LSTAT),
     (os, "access", {}),
@@ -36,67 +35,67 @@ QUESTIONS: tuple[tuple[ModuleType, str, Mapping[str, bool]], ...] = (
     (os.path, "islink", {"link": True}),
 )
 LINKS = {"link", "target"}
-# Functions of `HELPERS` that ask for less than what `stat` tells.
-THERE = frozenset(
+# Functions of `HELPERS` that use `stat` for presence alone.
+PRESENCE = frozenset(
     {"exists", "isfile", "isdir", "ismount", "is_file", "is_dir", "is_mount", "is_socket", "is_fifo",
      "is_block_device", "is_char_device", "samefile", "resolve", "select_exists"}
 )  # fmt: skip
 SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids)
-OURS = (str(Path(executors.__file__).parent), observed_state.__file__)  # code that asks while it notes
+OURS = (str(Path(executors.__file__).parent), observed_state.__file__)  # code that probes as it records
 PATHS = {"posixpath", "genericpath"}  # functions of `os.path`
-HELPERS = LISTERS | PATHS | {__name__}  # modules that ask for their callers
+HELPERS = LISTERS | PATHS | {__name__}  # modules that probe for their callers
 
 
 class Probes:
-    """What the process of a stage has asked for.
+    """Probes of the process of a stage.
 
     Args:
-        recorder: what was opened, listed and made besides: there is no need to note that again.
+        recorder: what was opened, listed and created; these paths need no record here.
 
     Attributes:
-        found: absolute path -> what was there when so much was first asked (see `orun.fs.observed_state.appearance`).
+        states: absolute path -> `orun.fs.observed_state.appearance` when first probed.
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self.found: dict[str, str] = {}
-        self._asked: dict[str, dict[str, bool]] = {}
+        self.states: dict[str, str] = {}
+        self._details: dict[str, dict[str, bool]] = {}
         self._scope: Scope | None = None
         self._recorder = recorder
 
     def install(self) -> None:
-        """Have questions told to this object."""
-        for module, name, asks in QUESTIONS:
-            _replace(module, name, self._noting(getattr(module, name), asks))
-        _replace(os.path, "realpath", self._resolving(os.path.realpath))
-        _replace(os, "link", self._linking(os.link))
+        """Wrap the probing functions."""
+        for module, name, details in PROBES:
+            _replace(module, name, self._wrap_probe(getattr(module, name), details))
+        _replace(os.path, "realpath", self._wrap_realpath(os.path.realpath))
+        _replace(os, "link", self._wrap_link(os.link))
 
     def narrow(self, scope: Scope) -> None:
-        """Begin to note them; the scope tells the user's files from others."""
+        """Record probes from now on, as far as they are in the scope."""
         self._scope = scope
 
-    def _noting(self, call: Callable[..., Any], asks: Mapping[str, bool]) -> Callable[..., Any]:
+    def _wrap_probe(self, call: Callable[..., Any], details: Mapping[str, bool]) -> Callable[..., Any]:
         @functools.wraps(call)
-        def noted(path: Any, *arguments: Any, **options: Any) -> Any:
+        def probe(path: Any, *arguments: Any, **options: Any) -> Any:
             if self._scope and not isinstance(path, int) and options.get("dir_fd") is None:
                 follows = options.get("follow_symlinks", True)
-                self._note(path, self._scope, asks if follows else {**asks, "link": True})
+                self._record(path, self._scope, details if follows else {**details, "link": True})
             return call(path, *arguments, **options)
 
-        return noted
+        return probe
 
-    def _resolving(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Whether the path itself is there, or a link; of what lies on the way to it, links alone are asked for."""
+    def _wrap_realpath(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Record the path itself; `os.lstat` records the links on the way to it."""
 
         @functools.wraps(call)
         def resolving(filename: Any, *arguments: Any, **options: Any) -> Any:
             if self._scope:
-                self._note(filename, self._scope, {})
+                self._record(filename, self._scope, {})
             return call(filename, *arguments, **options)
 
         return resolving
 
-    def _linking(self, call: Callable[..., None]) -> Callable[..., None]:
-        """A hard link takes a file's content without opening it, and changes its signature."""
+    def _wrap_link(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Record the source of a hard link, whose content is used without being opened, after its signature changed."""
 
         @functools.wraps(call)
         def linking(src: Any, *arguments: Any, **options: Any) -> None:
@@ -106,60 +105,60 @@ class Probes:
 
         return linking
 
-    def _note(self, path: Any, scope: Scope, asks: Mapping[str, bool]) -> None:
-        if asks is LSTAT and _is_on_the_way():
+    def _record(self, path: Any, scope: Scope, details: Mapping[str, bool]) -> None:
+        if details is LSTAT and _is_called_by_path_function():
             return
-        module, file = calling(HELPERS, depth=2)
+        module, file = calling_code(HELPERS, depth=2)
         if module in FINDERS or file.startswith(OURS):
             return
         try:
             name = absolute(os.fsdecode(path))
-        except (OSError, ValueError, TypeError):  # no path: the call itself says so
+        except (OSError, ValueError, TypeError):  # no valid path: the call itself fails
             return
-        if name in self._recorder.written or (name in self._recorder.reads and not asks.keys() & LINKS):
+        if name in self._recorder.written or (name in self._recorder.reads and not details.keys() & LINKS):
             return
-        before = self._asked.get(name)
-        if "size" in asks and _is_about_presence():
-            asks = {}
-        if (before is None or asks.keys() - before.keys()) and _counts(name, file, scope, asks):
-            self._asked[name] = {**(before or {}), **asks}
-            self.found[name] = appearance(name, **self._asked[name])
+        before = self._details.get(name)
+        if "size" in details and _is_called_for_presence():
+            details = {}
+        if (before is None or details.keys() - before.keys()) and _counts(name, file, scope, details):
+            self._details[name] = {**(before or {}), **details}
+            self.states[name] = appearance(name, **self._details[name])
 
 
-def _counts(name: str, file: str, scope: Scope, asks: Mapping[str, bool]) -> bool:
-    """Whether the result of a stage depends on a question that a file's code has asked."""
-    own = scope.is_code(file) and scope.is_discovery(name)
-    if "target" in asks:  # links differ from machine to machine, and one may lead to the project
+def _counts(name: str, file: str, scope: Scope, details: Mapping[str, bool]) -> bool:
+    """Return whether the stage depends on a probe by the code of a file."""
+    own = scope.is_code(file) and scope.is_dependency(name)
+    if "target" in details:  # links differ between machines, and may lead to the project
         return own and not scope.is_above(name)
     return own or scope.is_code(name)
 
 
-def _is_on_the_way() -> bool:
-    """Whether `lstat` serves a function of `os.path`: `realpath` asks so of every folder above, and notes its links."""
+def _is_called_by_path_function() -> bool:
+    """Return whether a function of `os.path` calls `lstat`, as `realpath` does for every folder above a path."""
     caller = sys._getframe(3)  # noqa: SLF001 - as below
     return caller.f_globals.get("__name__") in PATHS
 
 
-def _is_about_presence() -> bool:
-    """Whether the `stat` that is noted was called by a function that only sees what is there."""
+def _is_called_for_presence() -> bool:
+    """Return whether a function that only tests for presence calls `stat`."""
     frame: FrameType | None = sys._getframe(3)  # noqa: SLF001 - the documented way to a caller's frame in CPython
     for _ in range(2):  # `Path.exists` by `Path.stat`
         if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] not in HELPERS:
             return False
-        if frame.f_code.co_name in THERE:
+        if frame.f_code.co_name in PRESENCE:
             return True
         frame = frame.f_back
     return False
 
 
 def _replace(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
-    """Put a function in the place of another one, with what that is said to be able to."""
+    """Replace a function, also in the sets of `os` that list what functions support."""
     call = getattr(module, name)
-    for able in SUPPORTS:
-        if call in able:
-            able.add(function)
+    for supporting in SUPPORTS:
+        if call in supporting:
+            supporting.add(function)
     setattr(module, name, function)
-    for holder in [one for one in vars(glob).values() if isinstance(one, type)]:  # `Path.glob` asks by what it holds
+    for holder in [value for value in vars(glob).values() if isinstance(value, type)]:  # used by `Path.glob`
         for attribute, held in list(vars(holder).items()):
             if isinstance(held, staticmethod) and held.__func__ is call:
                 setattr(holder, attribute, staticmethod(function))

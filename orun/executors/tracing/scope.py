@@ -17,59 +17,59 @@ from orun.environment.distributions import PACKAGES, holds_packages
 from orun.environment.python_path import PACKAGE, VARIABLE, on_path
 from orun.executors.job import Job
 
-# What belongs to the machine: it differs from one to the next without a stage meaning it.
+# Folders of the machine, which differ between machines without affecting a stage's result.
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/System", "/Library")
-DISKS, MEMORY = "/run/media/", "/dev/shm/"  # noqa: S108 - among these: disks that are plugged in, and memory
-# Secrets come from the environment or from these; no digest of them is kept.
+DISKS, MEMORY = "/run/media/", "/dev/shm/"  # noqa: S108 - folders among these where people keep data
+# Files of secrets: no digest of them is kept.
 CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/huggingface/token")
-# Caches that drivers and libraries rebuild by themselves from what is known otherwise.
+# Caches that drivers and libraries rebuild by themselves.
 CACHES = (".nv", ".triton", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/miopen")
-MARK = "pyvenv.cfg"  # what tells a virtual environment
-ENVIRONMENT = ("bin", "etc", "include", "lib", "lib64", "share", MARK)  # what is in one
+MARK = "pyvenv.cfg"  # marks a virtual environment
+ENVIRONMENT = ("bin", "etc", "include", "lib", "lib64", "share", MARK)  # content of a virtual environment
 
 
 class Scope:
-    """Tells the user's files from others by their paths.
+    """Scope of tracing, by paths.
 
     Args:
-        code: the top folders of the user's own code; none when they are not known yet.
-        own: further folders and files that are no discoveries (the store, the folders of the stage).
-        named: folders of the machine that are discoveries all the same, because the stage is told of a file there.
+        code: top folders of the user's code; empty while they are not known.
+        own: other folders and files that are no dependencies (the store, the folders of the stage).
+        named: folders of the machine that are dependencies, because a parameter of the stage names a file there.
 
     Attributes:
-        made_of: these arguments.
+        arguments: these arguments.
     """
 
     def __init__(self, code: Iterable[str] = (), own: Iterable[str] = (), named: Iterable[str] = ()) -> None:
-        self.made_of = tuple(code), tuple(own), tuple(named)
-        code, own, named = self.made_of
-        ignored = (*installed(), *_prefixes(own))
+        self.arguments = tuple(code), tuple(own), tuple(named)
+        code, own, named = self.arguments
+        ignored = (*installed_prefixes(), *_prefixes(own))
         self._code = _prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
-        self._below = tuple(one for one in ignored if one.startswith(self._code) and one not in self._code)
+        self._below = tuple(prefix for prefix in ignored if prefix.startswith(self._code) and prefix not in self._code)
         self._own = _prefixes(own)
         self._named = _prefixes(named)
-        self._inside = tuple(one for one in self._named if one.startswith(self._below))  # what is named in an .venv
+        self._inside = tuple(prefix for prefix in self._named if prefix.startswith(self._below))  # named in a .venv
 
     @classmethod
     def of(cls, job: Job) -> Scope:
-        """The scope of a job."""
+        """Return the scope of a job."""
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
-        code = (job.project, *(() if job.interpreter else places(os.environ.get(VARIABLE, ""))))
-        named = tuple(folder for folder in job.named if _is_of_one(f"{folder}/"))
+        code = (job.project, *(() if job.interpreter else python_path_folders(os.environ.get(VARIABLE, ""))))
+        named = tuple(folder for folder in job.named_folders if _is_of_one_package(f"{folder}/"))
         return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))), named)
 
     def is_code(self, path: str) -> bool:
-        """Whether an absolute path leads to the user's own code, in the project or where `PYTHONPATH` says."""
+        """Return whether an absolute path leads to the user's code, in the project or on `PYTHONPATH`."""
         return f"{path}/".startswith(self._code) and not f"{path}/".startswith(self._below)
 
     def is_above(self, path: str) -> bool:
-        """Whether an absolute path leads to a folder of the user's code, or one above it: that is where it lies."""
+        """Return whether an absolute path leads to a top folder of the user's code, or above it."""
         return any(folder.startswith(f"{path.rstrip('/')}/") for folder in self._code)
 
-    def is_discovery(self, path: str) -> bool:
-        """Whether what is read at an absolute path is the user's."""
+    def is_dependency(self, path: str) -> bool:
+        """Return whether a read of an absolute path is an implicit dependency."""
         plain = f"{path}/"
         if plain.startswith(self._code):
             return not plain.startswith(self._below) or plain.startswith(self._inside)
@@ -81,66 +81,67 @@ class Scope:
         return not (self._is_foreign(plain) or self._is_foreign(real))
 
     def _is_foreign(self, name: str) -> bool:
-        """Whether it is of the store or the stage, or of the machine, where that does not hold people's data."""
-        return name.startswith(self._own) or (name.startswith(installed()) and not _is_data(name))
+        """Return whether a path belongs to the store, the stage or the machine, except places for people's data."""
+        return name.startswith(self._own) or (name.startswith(installed_prefixes()) and not _is_data(name))
 
 
 def _is_data(name: str) -> bool:
-    """Whether a place of the machine is where people keep data: memory that processes share has no folders."""
+    """Return whether people keep data there: on disks, or in folders of `/dev/shm` (shared memory has no folders)."""
     return name.startswith(DISKS) or (name.startswith(MEMORY) and "/" in name[len(MEMORY) : -1])
 
 
 @functools.lru_cache(maxsize=64)  # the stages of a pipeline share one
 def scope_of(code: tuple[str, ...] = (), own: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> Scope:
-    """The scope that is made of these."""
+    """Return the scope of these arguments."""
     return Scope(code, own, named)
 
 
 @functools.lru_cache(maxsize=1)
-def places(path: str) -> tuple[str, ...]:
-    """Folders of the user's own code outside the project: those of `PYTHONPATH`, but for those of installed packages.
+def python_path_folders(path: str) -> tuple[str, ...]:
+    """Return the folders of the user's code outside the project: those of `PYTHONPATH` without installed packages.
 
     Args:
-        path: its value.
+        path: value of `PYTHONPATH`.
     """
-    return tuple(folder for folder in on_path(path) if not _holds_packages(folder))
-
-
-def _holds_packages(folder: str) -> bool:
-    """Whether packages are installed in a folder, be it by `pip install --target`."""
-    return f"{folder}/".startswith(installed()) or holds_packages(folder)
+    return tuple(
+        folder
+        for folder in on_path(path)
+        if not f"{folder}/".startswith(installed_prefixes()) and not holds_packages(folder)
+    )
 
 
 @functools.cache
-def installed() -> tuple[str, ...]:
-    """Prefixes of the paths to the machine's files, the interpreter, installed packages, orun itself and caches."""
+def installed_prefixes() -> tuple[str, ...]:
+    """Return the path prefixes of the machine's files, the interpreter, installed packages, orun itself and caches."""
     home = os.path.expanduser("~")
-    return _prefixes((*_libraries(), *(os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))))
+    return _prefixes((*library_prefixes(), *(os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))))
 
 
 @functools.cache
-def _libraries() -> tuple[str, ...]:
-    """Those of them in which programs and libraries lie."""
+def library_prefixes() -> tuple[str, ...]:
+    """Return the prefixes of programs and libraries."""
     prefixes = map(_parts, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))
-    packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__), *_further())
+    packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__), *_packages_on_path())
     return _prefixes((*SYSTEM, *chain(*prefixes), *packages, str(PACKAGE), os.path.dirname(blake3.__file__)))
 
 
 def _parts(prefix: str) -> Iterable[str]:
-    """A prefix; of a virtual environment what that is made of: it may have been made where projects and data lie."""
+    """Return a prefix, or the content of a virtual environment, which may share its folder with projects and data."""
     if os.path.exists(os.path.join(prefix, MARK)):  # noqa: PTH110 - as above
         return [os.path.join(prefix, name) for name in ENVIRONMENT]
     return [prefix]
 
 
-def _further() -> Iterable[str]:
-    """Packages of other environments that are on the path too, as `uv run --with` and a `.pth` file put them there."""
+def _packages_on_path() -> Iterable[str]:
+    """Return packages of other environments on the path, as `uv run --with` or a `.pth` file puts them there."""
     return (folder for folder in sys.path if folder.startswith("/") and folder.rstrip("/").endswith(PACKAGES))
 
 
-def _is_of_one(folder: str) -> bool:
-    """Whether a folder of the machine belongs to something there, and is not one in which all libraries lie."""
-    return folder.startswith(installed()) and not any(prefix.startswith(folder) for prefix in _libraries())
+def _is_of_one_package(folder: str) -> bool:
+    """Return whether a folder of the machine belongs to a single package, and is no folder of all libraries."""
+    return folder.startswith(installed_prefixes()) and not any(
+        prefix.startswith(folder) for prefix in library_prefixes()
+    )
 
 
 def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:

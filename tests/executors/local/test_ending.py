@@ -103,7 +103,7 @@ def test_what_is_waited_for_is_told(executor: LocalExecutor, project: Project, b
     project.write("pipelines/mine.py", CODE.replace("BEGIN", begin))
     job = project.job("mine.py:f", spec=FILES)
     executor.start(job)
-    assert [one.what for one in until_progress(executor)] == [f"it has returned, and left {left} running"]
+    assert [progress.text for progress in until_progress(executor)] == [f"it has returned, and left {left} running"]
     Path(job.output, "done").touch()
     assert isinstance(outcomes(executor, 1)[job.stage], JobResult)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import selectors
 import signal
-from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from orun.core.serialization import decode, encode
+from orun.core.serialization import decode
 from orun.errors import StageCrashed, StageFailed
 from orun.executors import LocalExecutor
 from orun.executors.local.channel import Channel
@@ -168,18 +166,14 @@ def test_a_hash_seed_of_the_user_s_is_kept(project: Project, monkeypatch: pytest
         assert log_of(job) == "11\n"
 
 
-class Full(Zygote):
-    """A server on a machine that lets no more processes be made."""
-
-    def _fork(self, _task: Callable[[], None]) -> int:
+def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
+    def fork() -> int:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-
-def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
     runner, control = Channel.pair()
-    zygote = Full(control, Observer(), forks=True)
+    zygote = Zygote(control, Observer(), forks=True, fork=fork)
     job = project.job("mine.py:quick")
-    zygote._run(encode(job))
+    zygote.run(job)
     trouble, ended = runner.messages()
     found = outcome_of(job, decode(Trouble, trouble["trouble"]), {}, decode(Ended, ended["ended"]))
     assert str(found) == (
@@ -188,7 +182,7 @@ def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
         f"  hint: Its log: {job.log}\n"
         f"  hint: Run it alone: orun {job.file} --only quick"
     )
-    zygote._leave()
+    zygote.close()
     runner.close()
 
 
@@ -201,14 +195,14 @@ def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
     def end(place: int) -> None:
         """One stage's event, in which another stage is reaped."""
         attended.append(place)
-        zygote._selector.unregister(ends[1 - place][0])
+        zygote.unwatch(ends[1 - place][0])
         ends[1 - place][0].close()
 
     for place, (ours, theirs) in enumerate(ends):
-        zygote._selector.register(ours, selectors.EVENT_READ, partial(end, place))
+        zygote.watch(ours, partial(end, place))
         theirs.send({"stage": "ended"})
-    zygote._attend()
+    zygote.handle_next()
     assert len(attended) == 1
-    zygote._leave()
+    zygote.close()
     for channel in (runner, *chain.from_iterable(ends)):
         channel.close()

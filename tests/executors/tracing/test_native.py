@@ -24,7 +24,7 @@ FORBIDDEN = f"""{FORBID}
 import json, sys
 from orun.core.serialization import decode
 from orun.executors import Job, LocalExecutor
-from orun.executors.tracing.probe import why_untraced
+from orun.executors.tracing.availability import why_untraced
 with LocalExecutor() as executor:
     executor.start(decode(Job, json.load(sys.stdin)))
     while not (events := executor.wait()):
@@ -82,7 +82,7 @@ def test_what_both_see_is_one_discovery(executor: LocalExecutor, project: Projec
 INTERRUPTED = """
 import os, signal, sys
 from orun.executors.local.channel import Channel
-from orun.executors.tracing.native import listen
+from orun.executors.tracing.seccomp import listen
 
 channel = Channel.of(int(sys.argv[1]))
 signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"interrupted"))

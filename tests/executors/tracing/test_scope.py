@@ -41,32 +41,32 @@ from tests.executors.support import Project
 )
 def test_a_project_and_its_store(path: str, discovery: bool, code: bool) -> None:
     scope = Scope(["/home/me/project"], ["/home/me/project/artifacts", "/run/media/me/store"])
-    assert (scope.is_discovery(path), scope.is_code(path)) == (discovery, code)
+    assert (scope.is_dependency(path), scope.is_code(path)) == (discovery, code)
 
 
 def test_a_project_inside_a_folder_of_the_machine() -> None:
     scope = Scope(["/usr/src/app"])
-    assert scope.is_discovery("/usr/src/app/model.py")
+    assert scope.is_dependency("/usr/src/app/model.py")
     assert scope.is_code("/usr/src/app/model.py")
-    assert not scope.is_discovery("/usr/src/other/model.py")
+    assert not scope.is_dependency("/usr/src/other/model.py")
 
 
 @pytest.mark.parametrize("named", ["/usr/src/app", "/usr/src/app/pipelines", "/usr/src"])
 def test_a_file_that_is_named_makes_the_store_no_discovery(named: str) -> None:
     """As in an image whose project is /usr/src/app, where every stage names its code."""
     scope = Scope(["/usr/src/app"], ["/usr/src/app/artifacts", "/usr/src/tmp"], [named])
-    assert scope.is_discovery("/usr/src/app/pipelines/model.py")
-    assert not scope.is_discovery("/usr/src/app/artifacts/tmp/1-make/output")
-    assert not scope.is_discovery("/usr/src/tmp/1-make/output")
+    assert scope.is_dependency("/usr/src/app/pipelines/model.py")
+    assert not scope.is_dependency("/usr/src/app/artifacts/tmp/1-make/output")
+    assert not scope.is_dependency("/usr/src/tmp/1-make/output")
 
 
 def test_a_file_that_is_named_makes_what_is_installed_in_the_project_no_discovery() -> None:
     project, model = str(Path(sys.prefix).parent), f"{sys.prefix}/lib/models/net.onnx"
-    assert not Scope([project], named=[project]).is_discovery(model)
-    assert Scope([project], named=[project]).is_discovery(f"{project}/model.py")
+    assert not Scope([project], named=[project]).is_dependency(model)
+    assert Scope([project], named=[project]).is_dependency(f"{project}/model.py")
     scope = Scope([project], named=[f"{sys.prefix}/lib/models"])
-    assert scope.is_discovery(model)
-    assert not scope.is_discovery(f"{sys.prefix}/lib/x.py")
+    assert scope.is_dependency(model)
+    assert not scope.is_dependency(f"{sys.prefix}/lib/x.py")
 
 
 def test_an_environment_that_is_the_project() -> None:
@@ -77,7 +77,7 @@ def test_an_environment_that_is_the_project() -> None:
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is installed is found out anew in a test, and again after it."""
-    caches = (scope.installed, scope._libraries)
+    caches = (scope.installed_prefixes, scope.library_prefixes)
     for cached in caches:
         cached.cache_clear()
     yield
@@ -92,10 +92,10 @@ def test_packages_of_another_environment_on_the_path(tmp_path: Path, monkeypatch
     other, mine = tmp_path / "base/lib/python3/site-packages", tmp_path / "src"
     monkeypatch.setattr(sys, "path", [*sys.path, f"{other}/", str(mine), "site-packages"])
     found = Scope(["/home/me/project"])
-    assert not found.is_discovery(f"{other}/torch/nn.py")
-    assert found.is_discovery(f"{tmp_path}/base/weights.npz")
-    assert found.is_discovery(f"{mine}/model.py")
-    assert found.is_discovery("/home/me/project/site-packages/model.py")
+    assert not found.is_dependency(f"{other}/torch/nn.py")
+    assert found.is_dependency(f"{tmp_path}/base/weights.npz")
+    assert found.is_dependency(f"{mine}/model.py")
+    assert found.is_dependency("/home/me/project/site-packages/model.py")
 
 
 @pytest.mark.usefixtures("anew")
@@ -104,9 +104,9 @@ def test_an_environment_in_the_folder_of_all_projects_and_data(tmp_path: Path, m
     (tmp_path / "pyvenv.cfg").touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     found = Scope([f"{tmp_path}/project"])
-    assert found.is_discovery(f"{tmp_path}/data/a.npy")
+    assert found.is_dependency(f"{tmp_path}/data/a.npy")
     for name in ("pyvenv.cfg", "bin/tool", "lib/python3/site-packages/torch/nn.py", "share/man/man1/tool.1"):
-        assert not found.is_discovery(f"{tmp_path}/{name}")
+        assert not found.is_dependency(f"{tmp_path}/{name}")
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
@@ -114,35 +114,35 @@ def test_links_are_followed(tmp_path: Path) -> None:
     real.mkdir()
     link.symlink_to(real)
     assert Scope([str(link)]).is_code(f"{real}/x.py")
-    assert Scope([str(real)]).is_discovery(f"{link}/x.py")
+    assert Scope([str(real)]).is_dependency(f"{link}/x.py")
     words = tmp_path / "words"
     words.symlink_to("/etc/hosts")
-    assert not Scope([str(real)]).is_discovery(str(words))
+    assert not Scope([str(real)]).is_dependency(str(words))
     inside = real / "words"
     inside.symlink_to("/etc/hosts")
-    assert Scope([str(real)]).is_discovery(str(inside))
+    assert Scope([str(real)]).is_dependency(str(inside))
 
 
 def test_before_the_project_is_known_everything_but_libraries_may_matter() -> None:
-    assert Scope().is_discovery("/home/me/project/x")
-    assert not Scope().is_discovery(os.__file__)
+    assert Scope().is_dependency("/home/me/project/x")
+    assert not Scope().is_dependency(os.__file__)
     assert not Scope().is_code("/home/me/project/x")
 
 
 def test_what_lies_beside_a_file_of_the_machine_that_is_named() -> None:
     scope = Scope(["/home/me/project"], named=["/usr/share/models/v1"])
-    assert scope.is_discovery("/usr/share/models/v1/net.data")
-    assert not scope.is_discovery("/usr/share/models/v2/net.data")
+    assert scope.is_dependency("/usr/share/models/v1/net.data")
+    assert not scope.is_dependency("/usr/share/models/v2/net.data")
     assert not scope.is_code("/usr/share/models/v1/net.py")
 
 
 def test_a_file_among_all_that_is_installed_makes_none_of_it_the_stage_s(project: Project) -> None:
     packages = Path(pytest.__file__).parents[1]
     job = replace(
-        project.job("mine.py:f"), named=(str(packages), "/usr", f"{packages}/onnx_models", "/usr/share/models")
+        project.job("mine.py:f"), named_folders=(str(packages), "/usr", f"{packages}/onnx_models", "/usr/share/models")
     )
     scope = Scope.of(job)
-    assert not scope.is_discovery(pytest.__file__)
-    assert not scope.is_discovery("/usr/lib/libc.so.6")
-    assert scope.is_discovery(f"{packages}/onnx_models/net.data")
-    assert scope.is_discovery("/usr/share/models/net.data")
+    assert not scope.is_dependency(pytest.__file__)
+    assert not scope.is_dependency("/usr/lib/libc.so.6")
+    assert scope.is_dependency(f"{packages}/onnx_models/net.data")
+    assert scope.is_dependency("/usr/share/models/net.data")

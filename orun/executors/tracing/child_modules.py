@@ -1,7 +1,7 @@
-"""Installed modules that the processes load which a stage starts, by the files that these open.
+"""Installed modules that child processes load, by the files that these open.
 
-A program's packages are all that it loads. What it looks for in vain nobody tells, but for the statements in scripts of
-the user's (`native.py`); workers of a pool tell that themselves (`forks.py`).
+Everything that a program loads counts. Which modules it misses is known only from the import statements in the user's
+scripts (`native.py`). Workers of a pool record their searches themselves (`forked_workers.py`).
 """
 # ruff: noqa: PTH123, PTH208  (strings: every file that a stage opens passes here)
 
@@ -16,17 +16,17 @@ from orun.environment.distributions import PACKAGES
 from orun.environment.python_path import PACKAGE
 from orun.executors.tracing.packages import OWN as LIBRARIES
 
-FOLDER = "-packages/"  # what is common to their ends
+FOLDER = "-packages/"  # common end of the folders of installed packages
 SUFFIXES = (".py", ".pyc", ".so")
 OWN = f"{PACKAGE}/"
 IMPORTED = re.compile(r"(?:\bimport\s+|__import__\(['\"])(\w+)")
 
 
-class Children:
-    """The modules by process.
+class ChildModules:
+    """Modules by child process.
 
     Args:
-        stage: id of the process of the stage, which tells of itself.
+        stage: id of the stage's own process, which records its modules itself.
 
     Attributes:
         code: Python files that are not installed, sources or byte code, which programs have opened.
@@ -35,25 +35,25 @@ class Children:
     def __init__(self, stage: int) -> None:
         self.code: set[str] = set()
         self._stage = stage
-        self._leaders: dict[int, int] = {}  # thread -> its process
+        self._process_of_thread: dict[int, int] = {}
         self._loaded: dict[int, set[str]] = {}
-        self._programs: set[int] = set()  # processes that have begun anew as another program
-        self._ours: set[int] = set()  # those that run orun's code
+        self._programs: set[int] = set()  # processes that have started another program
+        self._ours: set[int] = set()  # processes that run orun's code
 
     def process_of(self, thread: int) -> int:
-        """The process of a thread, as it is known or as the kernel has it now."""
+        """Return the process of a thread, as known or as the kernel has it now."""
         if thread == self._stage:  # nearly always
             return thread
-        return self._leaders.get(thread) or _process_of(thread)
+        return self._process_of_thread.get(thread) or _process_of(thread)
 
-    def started(self, thread: int, process: int) -> None:
-        """Note that a thread is about to become another program."""
-        self._leaders[thread] = process
+    def add_start(self, thread: int, process: int) -> None:
+        """Note that a process is about to become another program."""
+        self._process_of_thread[thread] = process
         self._programs.add(process)
 
-    def opened(self, thread: int, process: int, path: str) -> None:
-        """Note that a thread of a process opens a file."""
-        self._leaders[thread] = process
+    def add_open(self, thread: int, process: int, path: str) -> None:
+        """Note that a process opens a file."""
+        self._process_of_thread[thread] = process
         if process == self._stage:
             return
         if path.startswith(OWN):
@@ -70,7 +70,7 @@ class Children:
 
     @property
     def modules(self) -> set[str]:
-        """Top-level names of the modules that count: of processes that run orun's code, all but its own libraries."""
+        """Top-level names of the modules that count; in processes with orun's code its own libraries do not."""
         return {name for process, names in self._loaded.items() for name in names - self._ignored(process)}
 
     def _ignored(self, process: int) -> frozenset[str]:
@@ -80,27 +80,27 @@ class Children:
 def _process_of(thread: int) -> int:
     with contextlib.suppress(OSError), open(f"/proc/{thread}/status", "rb", buffering=0) as file:
         return next((int(line.split()[1]) for line in file.readall().splitlines() if line.startswith(b"Tgid:")), thread)
-    return thread  # it was killed this moment
+    return thread  # it was killed just now
 
 
 def _module(path: str) -> str:
-    """The top-level module that a file of installed packages is of; empty when it is none, or Python's at its start."""
+    """Return the top-level module of a file in installed packages; "" for other files and modules of the startup."""
     top, folder, inside = path.rpartition(FOLDER)
     folder = f"{top}{folder.rstrip('/')}"
     if not folder.endswith(PACKAGES):
         return ""
     name = inside.removeprefix("__pycache__/").partition("/")[0].partition(".")[0]
-    return "" if name in _at_startup(folder) else name
+    return "" if name in _startup_modules(folder) else name
 
 
 @functools.cache
-def _at_startup(folder: str) -> frozenset[str]:
-    """The modules that each Python imports as it starts, because a `.pth` file says so."""
-    found: set[str] = set()
+def _startup_modules(folder: str) -> frozenset[str]:
+    """Return the modules that every Python imports as it starts because of `.pth` files."""
+    modules: set[str] = set()
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.endswith(".pth"):
                 with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as file:
                     lines = [line for line in file if line.startswith(("import ", "import\t"))]
-                found.update(*map(IMPORTED.findall, lines))
-    return frozenset(found)
+                modules.update(*map(IMPORTED.findall, lines))
+    return frozenset(modules)

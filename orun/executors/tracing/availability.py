@@ -1,4 +1,4 @@
-"""Probe of tracing: does this machine report which files native code opens? Tried with one file."""
+"""Self-test of native tracing: whether this machine reports which files native code opens, tried with one file."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import sys
 
 from orun.executors.job import OPTIONS
 from orun.executors.local.channel import Channel
-from orun.executors.tracing.native import NativeReads, Untraced, listen, why_unknown
+from orun.executors.tracing.native import NativeReads
 from orun.executors.tracing.scope import scope_of
+from orun.executors.tracing.seccomp import Untraced, listen, why_unavailable
 
 
 def why_untraced() -> str:
-    """Return why stages would be traced in part here; empty when they would be traced in full."""
-    if why := why_unknown():
+    """Return why stages would be traced in part on this machine; "" if they would be traced in full."""
+    if why := why_unavailable():
         return why
-    # In a process of its own: what reports once that it opens a file does so until it ends.
-    command = [sys.executable, *OPTIONS, "-m", "orun.executors.tracing.probe"]
+    # In a process of its own: a process that reports its opens does so until it ends.
+    command = [sys.executable, *OPTIONS, "-m", "orun.executors.tracing.availability"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else f"it cannot be tried: {done.stderr.strip()[-200:]}"
 
@@ -26,7 +27,7 @@ def _try() -> str:
     ours, theirs = Channel.pair()
     child = os.fork()
     if not child:
-        _open_one(theirs)
+        _open_file(theirs)
     why = str(ours.receive()["untraced"])
     if not why:
         reads = NativeReads(ours.descriptors.popleft(), scope_of(), child)
@@ -36,8 +37,8 @@ def _try() -> str:
     return why
 
 
-def _open_one(channel: Channel) -> None:
-    """Report that this process opens a file, and end it."""
+def _open_file(channel: Channel) -> None:
+    """Report that this process opens a file, and exit."""
     try:
         listener = listen()
     except Untraced as error:

@@ -1,0 +1,73 @@
+"""Each work-around for the standard library is still needed: a failure here says that it may go."""
+
+from __future__ import annotations
+
+import atexit
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from orun.executors.local.compat import receive_descriptors
+
+
+def test_recv_fds_loses_its_flags() -> None:
+    """Before CPython 3.12, in which this fails: then `receive_descriptors` goes with the support of 3.11."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"a")
+        socket.recv_fds(ours, 1, 1, socket.MSG_PEEK)
+        ours.setblocking(False)
+        if sys.version_info >= (3, 12):
+            assert ours.recv(1) == b"a"
+        else:
+            with pytest.raises(BlockingIOError):
+                ours.recv(1)
+
+
+def test_receive_descriptors_heeds_flags() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        socket.send_fds(theirs, [b"a"], [theirs.fileno(), theirs.fileno()])
+        data, descriptors = receive_descriptors(ours, 10, 8, 0)
+        assert (data, len(descriptors)) == (b"a", 2)
+        for descriptor in descriptors:
+            socket.close(descriptor)
+        with pytest.raises(BlockingIOError):
+            receive_descriptors(ours, 10, 8, socket.MSG_DONTWAIT)
+
+
+def test_there_is_no_public_call() -> None:
+    """Of the functions that `run_exit_functions` and `join_threads` call."""
+    assert not [name for name in dir(atexit) if "run" in name and not name.startswith("_")]
+    assert not [name for name in dir(threading) if "shutdown" in name and not name.startswith("_")]
+
+
+HELD = """
+import os, signal
+from multiprocessing.resource_tracker import _resource_tracker, ensure_running
+ensure_running()
+worker = os.dup(_resource_tracker._fd)
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+_resource_tracker._stop()
+"""
+
+
+def test_a_resource_tracker_s_stop_waits_for_ever() -> None:
+    done = subprocess.run([sys.executable, "-c", HELD], check=False, timeout=60)
+    assert done.returncode == -signal.SIGALRM
+
+
+def test_an_unraisable_error_names_the_file_in_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From CPython 3.14 on; before, it names the object."""
+    errors: list[sys.UnraisableHookArgs] = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+    full = open("/dev/full", "w")  # noqa: PTH123, SIM115 - left open on purpose
+    full.write("text")
+    del full
+    lost = [error for error in errors if isinstance(error.exc_value, OSError)]
+    assert len(lost) == (sys.version_info >= (3, 13))
+    assert all((error.object is None) == (sys.version_info >= (3, 14)) for error in lost)
