@@ -149,7 +149,7 @@ def join_operators(model: ModelProto, reference: ModelProto) -> None:
         domain = _domain(item.domain)
         if versions.setdefault(domain, item.version) != item.version:
             raise UsageError(
-                "parts of one model cannot be put into the other",
+                "nodes of one model cannot be put into the other",
                 why=f"one is of operator set {versions[domain]}, the other of {item.version}",
             )
     del model.opset_import[:]

@@ -85,8 +85,8 @@ def test_a_process_that_dies_is_named_and_the_next_kind_goes_on(monkeypatch: pyt
 def test_the_tables() -> None:
     found = [
         Row("a", "optimize/graph", "right"),
-        Row("b", "optimize/graph", "refused", "input 'x' of the model is no tensor: made up"),
-        Row("c", "optimize/graph", "refused", "input 'y' of the model is no tensor: made up"),
+        Row("b", "optimize/graph", "refused", "input 'x' of the model is not a tensor: made up"),
+        Row("c", "optimize/graph", "refused", "input 'y' of the model is not a tensor: made up"),
         Row("d", "optimize/graph", "wrong", "output 'z'"),
     ]
     assert summary(found, ["optimize/graph"]).splitlines() == [
@@ -96,7 +96,7 @@ def test_the_tables() -> None:
         "",
         "| kind | refused because | tests |",
         "| --- | --- | --- |",
-        "| optimize/graph | input ... of the model is no tensor | 2 |",
+        "| optimize/graph | input ... of the model is not a tensor | 2 |",
         "",
         "| kind | test | verdict | what |",
         "| --- | --- | --- | --- |",

@@ -126,7 +126,7 @@ def test_no_place_that_could_be_tried() -> None:
         [{"x": np.ones(3, np.float32)}],
         CPU,
     )
-    with pytest.raises(UsageError, match="parts of one model cannot be put into the other") as refused:
+    with pytest.raises(UsageError, match="nodes of one model cannot be put into the other") as refused:
         analyse(pair, Effort(8, 1e6), silent)
     assert refused.value.why == "one is of operator set 20, the other of 19"
 

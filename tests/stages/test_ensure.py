@@ -167,14 +167,14 @@ def test_external_data_outside_of_the_folder(output: Path, location: str) -> Non
     external(output, location)
     assert refusal(SAME, output) == (
         "int8 left a bad model: model.onnx names external data outside its folder\n"
-        f"  location {location!r}; a model may only read files beside or below it"
+        f"  location {location!r}; a model may only read files in or below its own folder"
     )
 
 
 def test_external_data_that_is_not_there(output: Path) -> None:
     external(output, "other.bin")
     assert refusal(SAME, output) == (
-        "int8 left a bad model: model.onnx names external data that is not there\n  no file 'other.bin' beside it"
+        "int8 left a bad model: model.onnx names external data that is missing\n  no file 'other.bin' next to it"
     )
 
 

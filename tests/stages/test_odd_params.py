@@ -36,7 +36,7 @@ OF_NO_USE = (
     "`dims` has no effect with `inputs`\n  its examples have their own sizes\n"
     "  hint: leave one of them out: without `inputs` inputs are made up with these sizes"
 )
-NO_TYPES = "`op_types` is empty\n  hint: name what is to be quantized, or leave it out for all types"
+NO_TYPES = "`op_types` is empty\n  hint: name the types to quantize, or leave it out for all types"
 
 
 TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}

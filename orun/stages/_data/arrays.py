@@ -16,13 +16,15 @@ def read_npz(path: Path, name: str) -> Columns:
     """Return every array of an archive."""
     if not zipfile.is_zipfile(path):  # NumPy would try to unpickle it
         raise UsageError(
-            f"{name} is no archive of arrays", why="it is no zip file", hint="np.savez(path, x=values, labels=labels)"
+            f"{name} is not an archive of arrays",
+            why="it is not a zip file",
+            hint="np.savez(path, x=values, labels=labels)",
         )
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {array: _member(archive, array, name) for array in archive.files}
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, TypeError) as error:
-        raise _broken(name, "archive of arrays", error) from error
+        raise _broken(name, "an archive of arrays", error) from error
 
 
 def _member(archive: np.lib.npyio.NpzFile, array: str, name: str) -> np.ndarray:
@@ -37,7 +39,7 @@ def read_npy(path: Path, name: str) -> Columns:
     try:
         return {path.stem: np.load(path, allow_pickle=False)}
     except (ValueError, EOFError) as error:
-        raise _broken(name, "array", error) from error
+        raise _broken(name, "an array", error) from error
 
 
 def read_safetensors(path: Path, name: str) -> Columns:
@@ -50,8 +52,8 @@ def read_safetensors(path: Path, name: str) -> Columns:
     try:
         return dict(sorted(load_file(path).items()))
     except SafetensorError as error:
-        raise _broken(name, "file of tensors", error) from error
+        raise _broken(name, "a file of tensors", error) from error
 
 
 def _broken(name: str, kind: str, error: Exception) -> UsageError:
-    return UsageError(f"{name} is no {kind}", why=str(error).strip())
+    return UsageError(f"{name} is not {kind}", why=str(error).strip())

@@ -123,7 +123,7 @@ def _require_plain(name: str, title: str, values: Array) -> None:
         kinds = {"nothing" if value is None else type(value).__name__ for value in values.ravel()} - {"str"}
     if kinds:
         raise UsageError(
-            f"{name}: {title!r} holds {' and '.join(sorted(kinds))}, which no model takes",
+            f"{name}: {title!r} holds {' and '.join(sorted(kinds))}, which models do not accept",
             hint=f"say what it is, `types: {{{title}: ...}}`, or which columns are inputs: `inputs`",
         )
 
@@ -151,5 +151,5 @@ def _numbers(name: str, title: str, values: Values, dtype: str | None) -> Array:
             numbers[place] = float(value)
         except (ValueError, TypeError) as error:
             row = place[0] + 1
-            raise UsageError(f"{name}: {title!r} is no number in row {row}", why=f"it is {value!r}") from error
+            raise UsageError(f"{name}: {title!r} is not a number in row {row}", why=f"it is {value!r}") from error
     return numbers

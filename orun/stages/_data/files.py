@@ -40,7 +40,7 @@ def read(root: Path, source: Source) -> Dataset:
     suffix = path.suffix.lower()
     if suffix not in KNOWN:
         raise UsageError(
-            f"{name} is no dataset that can be read",
+            f"{name} is not a readable dataset",
             why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
             hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
         )

@@ -45,7 +45,7 @@ def _labels(folder: Path, name: str, files: list[Path]) -> Array | None:
         return None
     if "" in classes:
         unlabelled = next(path.name for path, parent in zip(files, parents, strict=True) if not parent)
-        message = f"{name} has images in folders, by class, and others beside them"
+        message = f"{name} has images in class folders and outside of them"
         raise UsageError(message, why=f"{unlabelled} has no class")
     return np.array([classes.index(parent) for parent in parents])
 

@@ -42,7 +42,7 @@ def make_examples(
     graph = load_graph(model)
     inputs, dims = inputs_of(graph, over), {**sizes_of(graph), **dims}
     if not inputs:
-        raise UsageError("the model takes nothing, so that there are no examples for it")
+        raise UsageError("the model has no inputs, so no examples can be made up")
     for item in inputs:
         _check(item)
     single = [_single(item, {item.shape[0] for item in inputs}) for item in inputs]

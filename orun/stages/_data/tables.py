@@ -30,7 +30,7 @@ def read_csv(path: Path, name: str, *, nan: bool = False) -> Columns:
     try:
         return _table(csv.read_csv(path, **options), name, nan=nan)
     except ArrowInvalid as error:
-        raise UsageError(f"{name} is no table", why=str(error).strip()) from error
+        raise UsageError(f"{name} is not a table", why=str(error).strip()) from error
 
 
 def read_parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
@@ -42,7 +42,7 @@ def read_parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
     try:
         return _table(read_table(path), name, nan=nan)
     except ArrowInvalid as error:
-        raise UsageError(f"{name} is no Parquet file", why=str(error).strip()) from error
+        raise UsageError(f"{name} is not a Parquet file", why=str(error).strip()) from error
 
 
 def read_lines(path: Path, name: str) -> Columns:
@@ -82,7 +82,7 @@ def _table(table: pa.Table, name: str, *, nan: bool) -> Columns:
     if not table.num_rows:
         raise UsageError(f"{name} has no rows")
     if twice := sorted({column for column in table.column_names if table.column_names.count(column) > 1}):
-        raise UsageError(f"{name} has several columns of one name", why=f"{', '.join(twice)}")
+        raise UsageError(f"{name} has several columns of the same name", why=f"{', '.join(twice)}")
     return _Table(table, name, nan=nan)
 
 
@@ -105,7 +105,7 @@ def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any
         try:
             rows = [np.asarray(row) for row in column.to_pylist()]
         except ValueError as error:  # inner lists differ in length
-            raise UsageError(f"{name}: column {title!r} is no array in each row", why=str(error)) from error
+            raise UsageError(f"{name}: column {title!r} is not an array in every row", why=str(error)) from error
         return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return np.array(column.to_pylist(), dtype=object)

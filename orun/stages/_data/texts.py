@@ -41,7 +41,7 @@ def _texts(name: str, columns: Columns, title: str) -> list[str]:
     values = get_column(name, columns, title)
     for row, value in enumerate(values, 1):
         if not isinstance(value, str):
-            raise UsageError(f"{name}: column {title!r} is no text in row {row}", why=f"it is {value!s:.80}")
+            raise UsageError(f"{name}: column {title!r} is not text in row {row}", why=f"it is {value!s:.80}")
     return [str(value) for value in values]
 
 
@@ -49,7 +49,7 @@ def _tokenizer(root: Path, how: Text) -> Any:
     need("transformers", f"the tokenizer {how.tokenizer}", "transformers")
     if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / how.tokenizer).glob("*")):
         raise UsageError(  # transformers 5.0 would make an empty tokenizer
-            f"{how.tokenizer} is no folder of a tokenizer",
+            f"{how.tokenizer} is not a tokenizer folder",
             why="it holds no tokenizer.json, tokenizer_config.json or vocabulary",
             hint="tokenizer.save_pretrained(folder)",
         )
@@ -59,5 +59,5 @@ def _tokenizer(root: Path, how: Text) -> Any:
         return AutoTokenizer.from_pretrained(root / how.tokenizer, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{how.tokenizer} is no folder of a tokenizer", why=str(error).strip().splitlines()[0]
+            f"{how.tokenizer} is not a tokenizer folder", why=str(error).strip().splitlines()[0]
         ) from error

@@ -213,7 +213,7 @@ class Leniency:
             if number and number == self._values[name]:
                 raise StageFailed(
                     context.stage,
-                    f"nothing of output {name!r} can be compared",
+                    f"no value of output {name!r} can be compared",
                     why=f"in {self._agreement.reference} each of its {number:,} values depends on attention rows that "
                     "see nothing",
                     hint="declare masks that show something to each row, such as `fill: right-padded`, where the model "

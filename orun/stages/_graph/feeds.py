@@ -116,11 +116,11 @@ def _require_possible(item: Input) -> None:
     low, high = _bounds(item)
     if low > high:
         bounds = f"{low:g} to {high:g}"
-        raise UsageError(f"input {item.name!r} takes values from {bounds}, of which there are none")
+        raise UsageError(f"input {item.name!r} takes values from {bounds}, which is an empty range")
     least, most = bounds_of(item.dtype)
     if low < least or high > most:
         beyond = low if low < least else high
-        raise UsageError(f"input {item.name!r} is of {item.dtype}, which cannot be {beyond:g}")
+        raise UsageError(f"input {item.name!r} is of {item.dtype}, which cannot hold {beyond:g}")
 
 
 def make_cases(

@@ -82,11 +82,11 @@ def _check_location(path: Path, location: str) -> None:
     if named.is_absolute() or ":" in named.parts[0] or ".." in named.parts:
         raise UsageError(
             f"{path.name} names external data outside its folder",
-            why=f"location {location!r}; a model may only read files beside or below it",
+            why=f"location {location!r}; a model may only read files in or below its own folder",
         )
     file = path.parent / named
     if not file.is_file():
-        raise UsageError(f"{path.name} names external data that is not there", why=f"no file {location!r} beside it")
+        raise UsageError(f"{path.name} names external data that is missing", why=f"no file {location!r} next to it")
     if not file.resolve().is_relative_to(path.parent.resolve()):
         raise UsageError(
             f"{path.name} names external data outside its folder", why=f"{location!r} is a link to {file.resolve()}"

@@ -82,7 +82,8 @@ def require_optimizers(names: Collection[str]) -> None:
         if not LEVELLED.match(name) and not (name and any(_holds(library, name) for library in libraries)):
             raise UsageError(
                 f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer {name!r}",
-                hint="with `log_severity_level: 1` in a target's `session` the log names those that do something",
+                hint="with `log_severity_level: 1` in a target's `session` the log names the optimizers that change "
+                "the model",
             )
 
 

@@ -95,7 +95,7 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     from onnx import TensorProto, helper
 
     if not value.type.HasField("tensor_type"):
-        raise UsageError(f"input {value.name!r} of the model is no tensor", why="values for it cannot be made up")
+        raise UsageError(f"input {value.name!r} of the model is not a tensor", why="values for it cannot be made up")
     tensor = value.type.tensor_type
     shape = axis_names(value)
     if tensor.elem_type == TensorProto.STRING:

@@ -53,7 +53,7 @@ def load_calibration_data(
         examples = load_dataset(context, dataset, names).take(samples)
         require_ranges(context, examples)
         return examples
-    context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
+    context.log.warning("no dataset: ranges come from made-up inputs, not from data")
     over = declared(inputs) if isinstance(inputs, dict) else {}
     return make_examples(context.model(), samples, dims, context.seed, over)
 

@@ -46,19 +46,21 @@ def require_float8(
         conflicts: whether each of some further settings is made, by its name.
     """
     if types[0] != types[1]:
-        raise StageFailed(context.stage, f"{NAME} is for weights and activations", hint="say both types, or neither")
+        raise StageFailed(
+            context.stage, f"{NAME} must be the type of both weights and activations", hint="set both types, or neither"
+        )
     if method == "distribution":
         raise StageFailed(
             context.stage,
-            f"`method: distribution` cuts off what {NAME} holds",
-            why="ONNX Runtime's Distribution leaves room for 4.5 standard deviations alone, and loses a Relu before "
-            "what it rounds",
-            hint="`method: minmax` keeps all values; `percentile` cuts off",
+            f"`method: distribution` cannot be combined with {NAME}",
+            why="ONNX Runtime's Distribution cuts off values beyond 4.5 standard deviations, and loses a Relu before a "
+            "rounded value",
+            hint="`method: minmax` keeps all values; `percentile` cuts off outliers",
         )
     conflicts = {**conflicts, "op_types": bool(set(op_types) - set(OPERATORS))}
     if wrong := [name for name, is_set in conflicts.items() if is_set]:
-        why = f"pairs around {', '.join(OPERATORS)} are what is computed in it, by `minmax` or `percentile`"
-        raise StageFailed(context.stage, f"`{wrong[0]}` does not go with {NAME}", why=why)
+        why = f"it is for pairs around {', '.join(OPERATORS)}, with `minmax` or `percentile`"
+        raise StageFailed(context.stage, f"`{wrong[0]}` cannot be combined with {NAME}", why=why)
     version = max((item.version for item in load_graph(context.model()).opset_import if item.domain == ""), default=0)
     if version < SINCE_OPSET:
         raise StageFailed(

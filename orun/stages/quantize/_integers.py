@@ -24,7 +24,7 @@ def require_types(context: Context, op_types: Collection[str] | None) -> None:
     """Refuse an empty list of operator types, which the quantizers take for all types."""
     if op_types is not None and not op_types:
         raise StageFailed(
-            context.stage, "`op_types` is empty", hint="name what is to be quantized, or leave it out for all types"
+            context.stage, "`op_types` is empty", hint="name the types to quantize, or leave it out for all types"
         )
 
 
@@ -63,7 +63,7 @@ def require_integers(context: Context, model: ModelProto, why: str) -> int:
     weights = find_integer_weights(model)
     if not weights:
         raise nothing_quantized(context, model, why, "look at `op_types` and `exclude`")
-    context.log.info("%d weights in few bits:\n  %s", len(weights), "\n  ".join(weights))
+    context.log.info("%d quantized weights:\n  %s", len(weights), "\n  ".join(weights))
     return len(weights)
 
 
@@ -80,8 +80,9 @@ def require_scales(context: Context, model: ModelProto) -> None:
         raise StageFailed(
             context.stage,
             CANNOT,
-            why=f"the range of {', '.join(names)} is infinite, and all that is in it would become 0",
-            hint="leave the nodes that yield them in float: `exclude`, or `op_types` without such as Add and Where",
+            why=f"the range of {', '.join(names)} is infinite, and all values in it would become 0",
+            hint="leave the nodes that yield them in float: `exclude`, or `op_types` without operators such as Add and "
+            "Where",
         )
 
 
@@ -110,7 +111,7 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
             context.stage,
             CANNOT,
             why=f"not all values of {', '.join(names)} are finite",
-            hint="see what made them so, or leave the nodes that read them out: `exclude`",
+            hint="find out what made them so, or leave out the nodes that read them: `exclude`",
         ) from failure
 
 

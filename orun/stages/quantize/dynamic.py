@@ -123,7 +123,8 @@ def _require_unbiased(context: Context, model: ModelProto, params: Params) -> No
             context.stage,
             f"quantized, {len(losing)} of the model's attentions would lose their masks and biases",
             why=f"ONNX Runtime's quantizer drops the attention bias of {', '.join(losing)}",
-            hint="fuse with `multi_head_attention: true`, which keeps the projections apart, or name them in `exclude`",
+            hint="fuse with `multi_head_attention: true`, which keeps the projections separate, or name them in "
+            "`exclude`",
         )
 
 

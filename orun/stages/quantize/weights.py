@@ -130,7 +130,7 @@ def _require_finite(context: Context, params: Params, model: ModelProto) -> None
         raise StageFailed(
             context.stage,
             f"not all values of {', '.join(names)} are finite",
-            hint="see what made them so, or leave the nodes that read them out: `exclude`",
+            hint="find out what made them so, or leave out the nodes that read them: `exclude`",
         )
 
 

@@ -49,19 +49,23 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
         "data.npz: the array 'x' cannot be read\n  Object arrays cannot be loaded when allow_pickle=False"
     )
     np.save(tmp_path / "data.npy", np.array([{}], dtype=object), allow_pickle=True)
-    assert refusal(tmp_path, "data.npy").startswith("data.npy is no array\n")
+    assert refusal(tmp_path, "data.npy").startswith("data.npy is not an array\n")
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
-    for name, kind in (("a.npz", "archive of arrays"), ("a.npy", "array"), ("a.safetensors", "file of tensors")):
+    for name, kind in (
+        ("a.npz", "an archive of arrays"),
+        ("a.npy", "an array"),
+        ("a.safetensors", "a file of tensors"),
+    ):
         (tmp_path / name).write_bytes(b"\x93NUMPY, no")
-        assert refusal(tmp_path, name).startswith(f"{name} is no {kind}\n  ")
+        assert refusal(tmp_path, name).startswith(f"{name} is not {kind}\n  ")
 
 
 def test_what_is_no_archive_is_not_called_a_pickle(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_text("x, y")
     assert refusal(tmp_path, "a.npz") == (
-        "a.npz is no archive of arrays\n  it is no zip file\n  hint: np.savez(path, x=values, labels=labels)"
+        "a.npz is not an archive of arrays\n  it is not a zip file\n  hint: np.savez(path, x=values, labels=labels)"
     )
 
 
@@ -76,7 +80,7 @@ def test_an_array_that_is_not_there(tmp_path: Path) -> None:
 def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
     (tmp_path / "data.xls").write_bytes(b"")
     assert refusal(tmp_path, "data.xls") == (
-        "data.xls is no dataset that can be read\n"
+        "data.xls is not a readable dataset\n"
         "  its name ends in .xls, not in .npz, .npy, .safetensors, .csv, .parquet, .txt; images are in a folder\n"
         "  hint: read it in a function of your own: `file.py:function` that returns an orun.Dataset"
     )
@@ -91,5 +95,7 @@ def test_arrays_of_another_byte_order_are_turned(tmp_path: Path) -> None:
 def test_types_that_numpy_does_not_have_itself(tmp_path: Path) -> None:
     header = b'{"x":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}}'
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(6))
-    assert refusal(tmp_path, "a.safetensors").startswith("a.safetensors: 'x' holds bfloat16, which no model takes\n")
+    assert refusal(tmp_path, "a.safetensors").startswith(
+        "a.safetensors: 'x' holds bfloat16, which models do not accept\n"
+    )
     assert array(load(tmp_path, "a.safetensors", types={"x": "float32"}), "x").tolist() == [0, 0, 0]

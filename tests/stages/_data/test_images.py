@@ -77,7 +77,7 @@ def test_what_is_wrong_is_named(photos: Path) -> None:
     (photos / "photos" / "dogs" / "broken.jpg").unlink()
     Image.new("RGB", (8, 4)).save(photos / "photos" / "stray.png")
     assert refusal(photos, "photos", images={"input": "x"}) == (
-        "photos has images in folders, by class, and others beside them\n  stray.png has no class"
+        "photos has images in class folders and outside of them\n  stray.png has no class"
     )
     (photos / "empty").mkdir()
     assert refusal(photos, "empty", images={"input": "x"}).startswith("empty has no images\n")

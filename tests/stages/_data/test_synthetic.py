@@ -76,4 +76,4 @@ def test_a_model_that_takes_nothing(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError) as caught:
         make_examples(artifact(tmp_path, model) / "model.onnx", 3, {}, 0)
-    assert str(caught.value) == "the model takes nothing, so that there are no examples for it"
+    assert str(caught.value) == "the model has no inputs, so no examples can be made up"

@@ -81,13 +81,15 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
         "  hint: fill it in, or leave the row out; if the model accepts NaN for missing values: `missing: nan`"
     )
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,four\n")
-    assert refusal(tmp_path, "t.csv", inputs={"X": ["a", "b"]}) == "t.csv: 'b' is no number in row 2\n  it is 'four'"
+    assert refusal(tmp_path, "t.csv", inputs={"X": ["a", "b"]}) == "t.csv: 'b' is not a number in row 2\n  it is 'four'"
     (tmp_path / "t.csv").write_text("a,b\n1\n")
-    assert refusal(tmp_path, "t.csv") == ("t.csv is no table\n  CSV parse error: Row #2: Expected 2 columns, got 1: 1")
+    assert refusal(tmp_path, "t.csv") == (
+        "t.csv is not a table\n  CSV parse error: Row #2: Expected 2 columns, got 1: 1"
+    )
     (tmp_path / "t.csv").write_text("a,b\n")
     assert refusal(tmp_path, "t.csv") == "t.csv has no rows"
     (tmp_path / "t.parquet").write_bytes(b"PAR0")
-    assert refusal(tmp_path, "t.parquet").startswith("t.parquet is no Parquet file\n  ")
+    assert refusal(tmp_path, "t.parquet").startswith("t.parquet is not a Parquet file\n  ")
 
 
 def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_column_that_nobody_uses_may_lack_values(tmp_path: Path) -> None:
 
 def test_columns_that_go_by_one_name(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,a\n1,2,3\n")
-    assert refusal(tmp_path, "t.csv") == "t.csv has several columns of one name\n  a"
+    assert refusal(tmp_path, "t.csv") == "t.csv has several columns of the same name\n  a"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_columns_that_go_by_one_name(tmp_path: Path) -> None:
 def test_what_no_model_takes(tmp_path: Path, values: list[object], kind: str) -> None:
     pq.write_table(pa.table({"a": values, "b": list(range(len(values)))}), tmp_path / "t.parquet")
     assert refusal(tmp_path, "t.parquet") == (
-        f"t.parquet: 'a' holds {kind}, which no model takes\n"
+        f"t.parquet: 'a' holds {kind}, which models do not accept\n"
         "  hint: say what it is, `types: {a: ...}`, or which columns are inputs: `inputs`"
     )
     assert list(load(tmp_path, "t.parquet", inputs={"b": "b"}).inputs) == ["b"]
@@ -141,14 +143,14 @@ def test_decimals_are_numbers_where_that_is_said(tmp_path: Path) -> None:
     assert array(load(tmp_path, "t.parquet", types={"a": "float32"}), "a").tolist() == [1.5, 2.5]
     pq.write_table(pa.table({"a": [[1, None], [2, 3]]}), tmp_path / "t.parquet")
     assert refusal(tmp_path, "t.parquet", types={"a": "float32"}) == (
-        "t.parquet: 'a' is no number in row 1\n  it is None"
+        "t.parquet: 'a' is not a number in row 1\n  it is None"
     )
 
 
 def test_lists_that_are_no_arrays(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [[[1], [2, 3]]]}), tmp_path / "t.parquet")
     assert refusal(tmp_path, "t.parquet").startswith(
-        "t.parquet: column 'a' is no array in each row\n  setting an array"
+        "t.parquet: column 'a' is not an array in every row\n  setting an array"
     )
 
 

@@ -48,14 +48,14 @@ def test_padded_cut_and_paired(folder: Path) -> None:
 
 def test_what_is_wrong_is_named(folder: Path) -> None:
     how = {"tokenizer": TOKENIZER, "column": "stars"}
-    assert refusal(folder, "reviews.csv", text=how) == "reviews.csv: column 'stars' is no text in row 1\n  it is 5"
+    assert refusal(folder, "reviews.csv", text=how) == "reviews.csv: column 'stars' is not text in row 1\n  it is 5"
     assert refusal(folder, "reviews.csv", text={"tokenizer": TOKENIZER, "column": "texts"}) == (
         "reviews.csv has no 'texts'\n  it has text, stars"
     )
     (folder / "empty").mkdir()
     assert refusal(folder, "lines.txt", text={"tokenizer": "empty"}) == (
-        "empty is no folder of a tokenizer\n  it holds no tokenizer.json, tokenizer_config.json or vocabulary\n"
+        "empty is not a tokenizer folder\n  it holds no tokenizer.json, tokenizer_config.json or vocabulary\n"
         "  hint: tokenizer.save_pretrained(folder)"
     )
     (folder / "empty" / "tokenizer_config.json").write_text("{")
-    assert refusal(folder, "lines.txt", text={"tokenizer": "empty"}).startswith("empty is no folder of a tokenizer\n  ")
+    assert refusal(folder, "lines.txt", text={"tokenizer": "empty"}).startswith("empty is not a tokenizer folder\n  ")

@@ -207,7 +207,7 @@ def test_nothing_is_left_to_compare(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         checked(tmp_path, NOTHING + 5, limits(NOTHING + 1, NOTHING))
     assert str(caught.value) == (
-        "nothing of output 'y' can be compared\n"
+        "no value of output 'y' can be compared\n"
         "  in the old model each of its 8 values depends on attention rows that see nothing\n"
         "  hint: declare masks that show something to each row, such as `fill: right-padded`, where the model is "
         "converted; or give inputs, `inputs: file.py:function`"

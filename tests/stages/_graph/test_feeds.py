@@ -112,12 +112,12 @@ def test_the_seed_decides() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "dtype", "message"),
     [
-        (5, None, "int64", "input 'x' takes values from 5 to 1, of which there are none"),
-        (0.2, 0.8, "int32", "input 'x' takes values from 1 to 0, of which there are none"),
-        (-1, None, "uint8", "input 'x' is of uint8, which cannot be -1"),
-        (None, 300, "int8", "input 'x' is of int8, which cannot be 300"),
-        (None, 1e5, "float16", "input 'x' is of float16, which cannot be 100000"),
-        (None, 2, "bool", "input 'x' is of bool, which cannot be 2"),
+        (5, None, "int64", "input 'x' takes values from 5 to 1, which is an empty range"),
+        (0.2, 0.8, "int32", "input 'x' takes values from 1 to 0, which is an empty range"),
+        (-1, None, "uint8", "input 'x' is of uint8, which cannot hold -1"),
+        (None, 300, "int8", "input 'x' is of int8, which cannot hold 300"),
+        (None, 1e5, "float16", "input 'x' is of float16, which cannot hold 100000"),
+        (None, 2, "bool", "input 'x' is of bool, which cannot hold 2"),
     ],
 )
 def test_values_that_a_type_does_not_have(low: float | None, high: float | None, dtype: str, message: str) -> None:

@@ -244,7 +244,7 @@ def test_a_model_that_exists(tmp_path: Path) -> None:
     ("params", "message"),
     [
         ({"inputs": {"id": {"high": 1}}}, "inputs: the model has no 'id'"),
-        ({"inputs": {"ids": {"low": 9}}}, "input 'ids' takes values from 9 to 4, of which there are none"),
+        ({"inputs": {"ids": {"low": 9}}}, "input 'ids' takes values from 9 to 4, which is an empty range"),
         ({"dims": {"width": [1]}}, "the model has no dynamic axis 'width'"),
         ({"dims": {"length": [-1]}}, "the dynamic axis 'length' cannot be -1"),
     ],

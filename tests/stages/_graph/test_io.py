@@ -71,7 +71,7 @@ def test_external_data_outside_the_folder_is_refused(tmp_path: Path, location: s
         onnx_io.load(path)
     assert str(caught.value) == (
         "model.onnx names external data outside its folder\n"
-        f"  location {location!r}; a model may only read files beside or below it"
+        f"  location {location!r}; a model may only read files in or below its own folder"
     )
 
 
@@ -87,7 +87,7 @@ def test_external_data_that_is_missing(tmp_path: Path) -> None:
     path = external(tmp_path, "weights")
     with pytest.raises(UsageError) as caught:
         onnx_io.load(path)
-    assert str(caught.value) == ("model.onnx names external data that is not there\n  no file 'weights' beside it")
+    assert str(caught.value) == ("model.onnx names external data that is missing\n  no file 'weights' next to it")
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00\x01 no model", b"PK\x03\x04"])

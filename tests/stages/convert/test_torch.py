@@ -220,7 +220,7 @@ def test_sizes_of_an_axis_that_is_not_there(tmp_path: Path) -> None:
     [
         ({"shape": ["batch", -1]}, "input 'x' has an axis of size -1"),
         ({"shape": ["batch", ""]}, "input 'x' has an axis without a name"),
-        ({"shape": [4], "low": 2.0, "high": 1.0}, "input 'x' takes values from 2 to 1, of which there are none"),
+        ({"shape": [4], "low": 2.0, "high": 1.0}, "input 'x' takes values from 2 to 1, which is an empty range"),
     ],
 )
 def test_inputs_that_nothing_fits(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -363,7 +363,7 @@ def test_values_that_are_missing_in_the_data(folder: Path) -> None:
     for place, node in enumerate(pair):
         rounding.graph.node.insert(place, node)
     assert refusal(folder, params, model=rounding) == (
-        "example 2 of the dataset holds NaN in 'x', which the model takes for a number\n"
+        "example 2 of the dataset holds NaN in 'x', which the model treats as a number\n"
         "  it quantizes its values, and an integer cannot say that one is missing: the answer would be of another "
         "example\n  1 of 4 examples hold one\n"
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"

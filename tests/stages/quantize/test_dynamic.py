@@ -145,7 +145,8 @@ def test_an_attention_that_would_lose_its_mask(tmp_path: Path, tiny_bert: Path) 
     assert str(caught.value) == (
         "quantized, 2 of the model's attentions would lose their masks and biases\n"
         f"  ONNX Runtime's quantizer drops the attention bias of {', '.join(names)}\n"
-        "  hint: fuse with `multi_head_attention: true`, which keeps the projections apart, or name them in `exclude`"
+        "  hint: fuse with `multi_head_attention: true`, which keeps the projections separate, or name them in "
+        "`exclude`"
     )
     assert operators(quantize(tmp_path, fused.output, exclude=names)).count("Attention") == 2
     options = {"method": "rules", "multi_head_attention": True}

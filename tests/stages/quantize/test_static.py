@@ -233,8 +233,9 @@ def test_infinite_values_that_meet_weights_are_refused(tmp_path: Path) -> None:
         quantize(tmp_path, artifact(tmp_path, parse(text)), "rows")
     assert str(caught.value) == (
         "ONNX Runtime cannot quantize the model so\n"
-        "  the range of hidden, y is infinite, and all that is in it would become 0\n"
-        "  hint: leave the nodes that yield them in float: `exclude`, or `op_types` without such as Add and Where"
+        "  the range of hidden, y is infinite, and all values in it would become 0\n"
+        "  hint: leave the nodes that yield them in float: `exclude`, or `op_types` without operators such as Add "
+        "and Where"
     )
 
 
@@ -299,7 +300,7 @@ def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
         return run_stage(kind, tmp_path, {"dataset": f"data.py:{dataset}", **params}, inputs=inputs, root=tmp_path)
 
     message = (
-        "example {} of the dataset holds NaN in 'x', which the model takes for a number\n"
+        "example {} of the dataset holds NaN in 'x', which the model treats as a number\n"
         "  values with NaN among them have no range\n  {} examples hold one\n"
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"
     )
@@ -493,8 +494,7 @@ def unfused(path: Path, feed: dict[str, np.ndarray[Any, Any]], level: str = "ENA
 
 
 ALONE = (
-    "does not go with float8e4m3fn\n"
-    "  pairs around Conv, Gemm, MatMul are what is computed in it, by `minmax` or `percentile`"
+    "cannot be combined with float8e4m3fn\n  it is for pairs around Conv, Gemm, MatMul, with `minmax` or `percentile`"
 )
 RELUS = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -564,14 +564,17 @@ def test_the_largest_magnitude_is_the_largest_of_8_bit_floats(tmp_path: Path, re
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"weight_type": "int8"}, "float8e4m3fn is for weights and activations\n  hint: say both types, or neither"),
+        (
+            {"weight_type": "int8"},
+            "float8e4m3fn must be the type of both weights and activations\n  hint: set both types, or neither",
+        ),
         (
             {"method": "distribution"},
             (
-                "`method: distribution` cuts off what float8e4m3fn holds\n"
-                "  ONNX Runtime's Distribution leaves room for 4.5 standard deviations alone, and loses a Relu before "
-                "what it rounds\n"
-                "  hint: `method: minmax` keeps all values; `percentile` cuts off"
+                "`method: distribution` cannot be combined with float8e4m3fn\n"
+                "  ONNX Runtime's Distribution cuts off values beyond 4.5 standard deviations, and loses a Relu before "
+                "a rounded value\n"
+                "  hint: `method: minmax` keeps all values; `percentile` cuts off outliers"
             ),
         ),
         ({"format": "qoperator"}, f"`format: qoperator` {ALONE}"),

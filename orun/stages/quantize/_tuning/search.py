@@ -243,7 +243,7 @@ class Search:
             f"none of {len(self.trial_log.trials)} candidates reaches the goal",
             why="\n".join(f"{trial.settings.title}: {goal.metric} {trial.accuracy:.5g}" for trial in nearest)
             or "\n".join([*refusals][:NEAREST]),
-            hint="ask for less, or give it more `time` and `trials`",
+            hint="lower the goal, or allow more `time` and `trials`",
         )
 
 
