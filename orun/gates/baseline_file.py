@@ -1,4 +1,4 @@
-"""The baseline file: what is in it, and how it is read and replaced."""
+"""Baseline file: its content, and how it is read and replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.fs.output_file import OutputFile
 
-VERSION = 2  # version 1 named the components of `setup` in words
+VERSION = 2  # version 1 named the components of `setup` in words, and `inputs` was `beside`
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}
 PIPELINE = re.compile(r"^(stages|extends)[ \t]*:", re.MULTILINE)  # by which a file of YAML is one
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
@@ -30,16 +30,16 @@ HINT = "take the committed version back, or remove the file and accept again: or
 
 
 class Accepted(Record, frozen=True):
-    """What was accepted of one stage.
+    """Accepted figures of one stage.
 
     Attributes:
-        model: digest of the model that the stage measured; empty for a stage that measures none.
+        model: digest of the model that the stage measured; empty if it measures no model.
         metrics: its figures, without comparisons.
-        host: the machine they are of.
+        host: the machine that measured them.
         date: when it was accepted, ISO 8601 in UTC.
         who: who accepted it.
         run: id of the run that measured it.
-        beside: digests of what else was measured with the model, by the port where it came in.
+        inputs: digests of what was measured with the model, by port.
         setup: components of the key that say how the figures were measured; none where they are not of a model.
     """
 
@@ -49,7 +49,7 @@ class Accepted(Record, frozen=True):
     date: str
     who: str
     run: str
-    beside: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
     setup: Components = ()
 
     @property
@@ -59,22 +59,22 @@ class Accepted(Record, frozen=True):
 
 
 class Baseline(Record, frozen=True):
-    """The accepted stages of a pipeline by id."""
+    """Accepted figures of a pipeline, by stage."""
 
     pipeline: str
     stages: Mapping[str, Accepted] = field(default_factory=dict)
 
 
 def path_beside(file: Path) -> Path:
-    """Where the baseline of a pipeline file lies: `bert.baseline.json` beside `bert.yaml`."""
+    """Return the path of the baseline of a pipeline file: `bert.baseline.json` for `bert.yaml`."""
     return file.with_name(f"{file.stem}.baseline.json")
 
 
 def require_alone(file: Path) -> None:
-    """Refuse a pipeline file whose baseline would be that of another one, too: `bert.yml` beside `bert.yaml`.
+    """Refuse a pipeline file that would share its baseline with another file: `bert.yml` next to `bert.yaml`.
 
     Raises:
-        PipelineError: when there is one.
+        PipelineError: if there is such a file.
     """
     ending = TWINS.get(file.suffix)
     twin = file.with_suffix(ending) if ending else file
@@ -89,7 +89,7 @@ def require_alone(file: Path) -> None:
 
 
 def read_file(path: Path) -> Baseline | None:
-    """The baseline in a file, or None when there is no file.
+    """Return the baseline in a file; None if there is no file.
 
     Raises:
         PipelineError: when it is not what `write_file` wrote, with the line as far as it is known.
@@ -112,10 +112,10 @@ def read_file(path: Path) -> Baseline | None:
 
 
 def write_file(path: Path, baseline: Baseline) -> None:
-    """Replace the file in one step, or the one that a link there leads to: a reader sees the old or the new one.
+    """Replace the file, or the target of a link, in one step: a reader sees the old or the new file.
 
     Raises:
-        StoreError: when it cannot be written.
+        StoreError: if it cannot be written.
     """
     data = {"version": VERSION, **encode(baseline)}
     for name, accepted in baseline.stages.items():
@@ -161,7 +161,11 @@ def _with_components(data: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def _stage_with_components(stage: Any, version: int) -> Any:
-    setup = stage.get("setup") if isinstance(stage, dict) else None
+    if not isinstance(stage, dict):
+        return stage
+    if version == 1 and "beside" in stage:
+        stage = {("inputs" if name == "beside" else name): value for name, value in stage.items()}
+    setup = stage.get("setup")
     if not isinstance(setup, dict):
         return stage
     if version == 1:
@@ -173,13 +177,13 @@ def _stage_with_components(stage: Any, version: int) -> Any:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which every name stands once."""
-    found: dict[str, Any] = {}
+    """Return a JSON object; ValueError if a name stands twice in it."""
+    data: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in data:
             raise ValueError(f"{name!r} stands twice in one object")
-        found[name] = value
-    return found
+        data[name] = value
+    return data
 
 
 def _check(stage: str, accepted: Accepted) -> None:
@@ -197,10 +201,11 @@ def _check(stage: str, accepted: Accepted) -> None:
 
 
 def _find(text: str, word: str) -> tuple[int, int]:
-    """Line and column of the first place of a word; of the start when it is not there."""
-    before, found, _ = text.partition(word)
-    if not found:
+    """Return line and column of the first place of a word; those of the start if it is missing."""
+    place = text.find(word)
+    if place < 0:
         return 1, 1
+    before = text[:place]
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 

@@ -1,4 +1,4 @@
-"""The accepted release of a pipeline: `<stem>.baseline.json` beside its file, made to be reviewed and committed."""
+"""Baseline of a pipeline: accepted in `<stem>.baseline.json` next to its file, to be reviewed and committed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Difference(Record, frozen=True):
-    """One figure, as accepted and as it is now.
+    """Difference between an accepted figure and the current figure.
 
     Attributes:
         stage: the stage's id.
@@ -62,30 +62,30 @@ class Difference(Record, frozen=True):
 
     @property
     def ratio(self) -> float | None:
-        """The current value divided by the accepted one; None where that says nothing."""
+        """The current value divided by the accepted value; None where that says nothing."""
         return self.current / self.accepted if self.accepted and self.current is not None else None
 
 
 def path_for(pipeline: Pipeline) -> Path:
-    """Where the baseline of a pipeline lies: `bert.baseline.json` beside `bert.yaml`."""
+    """Return the path of the baseline of a pipeline: `bert.baseline.json` for `bert.yaml`."""
     return path_beside(pipeline.file)
 
 
 def read(pipeline: Pipeline) -> Baseline | None:
-    """The accepted baseline, or None when none was accepted.
+    """Return the accepted baseline; None if nothing was accepted.
 
     Raises:
         PipelineError: when the file is not what `accept` wrote, with the line as far as it is known; or another
             pipeline file has the same one.
     """
-    found = read_file(path_for(pipeline))
-    if found is not None:
+    baseline = read_file(path_for(pipeline))
+    if baseline is not None:
         require_alone(pipeline.file)
-    return found
+    return baseline
 
 
 def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Path:
-    """Make a run the accepted baseline; what stages outside of it had accepted before stays.
+    """Make a run the accepted baseline; stages outside of it keep what was accepted before.
 
     Args:
         pipeline: the pipeline.
@@ -101,9 +101,9 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
         StoreError: when the file cannot be written.
     """
     require_alone(pipeline.file)
-    for one in result.stages:
-        _require_good(pipeline, one)
-    measured = [one.stage for one in result.stages if one.metrics]
+    for stage in result.stages:
+        _require_good(pipeline, stage)
+    measured = [stage.stage for stage in result.stages if stage.metrics]
     if not measured:
         why = "no stage of the run has metrics"
         raise UsageError("there is nothing to accept", why=why, hint=f"orun {pipeline.file}")
@@ -116,26 +116,29 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
             date=date,
             who=who,
             run=result.run,
-            beside=ports.with_model(actions[name]) if ports else {},
+            inputs=ports.with_model(actions[name]) if ports else {},
             setup=ports.setup(actions[name]) if ports else (),
         )
         for name in measured
     }
     before = read(pipeline)
     names = {stage.id for stage in pipeline.stages}
-    kept = {name: one for name, one in before.stages.items() if name in names} if before else {}
+    kept = {name: item for name, item in before.stages.items() if name in names} if before else {}
     write_file(path_for(pipeline), Baseline(pipeline.name, kept | fresh))
     return path_for(pipeline)
 
 
 def left_out(pipeline: Pipeline, accepted: Collection[str]) -> tuple[str, ...]:
-    """The stages with a gate against the baseline that are not among those that were accepted."""
-    gated = (one.id for one in pipeline.stages if any(gate.rule == "max_regression" for gate in conditions(one.gates)))
-    return tuple(name for name in gated if name not in accepted)
+    """Return the stages with a gate against the baseline that were not accepted."""
+    return tuple(
+        stage.id
+        for stage in pipeline.stages
+        if stage.id not in accepted and any(gate.rule == "max_regression" for gate in conditions(stage.gates))
+    )
 
 
 def drop(pipeline: Pipeline) -> bool:
-    """Remove the baseline file; whether there was one. StoreError when it cannot be removed."""
+    """Remove the baseline file; return whether there was one. StoreError if it cannot be removed."""
     path = path_for(pipeline)
     with convert_os_errors("remove the baseline", path, BESIDE):
         if not seen_at(path):
@@ -145,7 +148,7 @@ def drop(pipeline: Pipeline) -> bool:
 
 
 def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) -> tuple[Difference, ...]:
-    """Every accepted and every current figure, by stage in the pipeline's order, then by name.
+    """Return every accepted and current figure, by stage in the pipeline's order, then by name.
 
     Args:
         baseline: what was accepted.
@@ -158,12 +161,12 @@ def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) 
 
 
 def alone(metric: Metric) -> Metric:
-    """A figure without what it was compared with."""
+    """Return a figure without its comparisons."""
     return replace(metric, reference=None, baseline=None, references={})
 
 
 def _measured(pipeline: Pipeline, stage: str) -> Ports | None:
-    """The inputs of a stage whose figures are those of the model that goes in, not of what it makes; else None."""
+    """Return the ports of a stage whose figures are those of its input model; None if it makes an artifact."""
     spec = pipeline.kinds[pipeline.stage(stage).uses].spec
     return Ports.of(spec, pipeline.stage(stage)) if spec.output == "metrics" else None
 
@@ -184,7 +187,7 @@ def _finite(stage: str, name: str, metric: Metric) -> Metric:
 
 
 def _author(folder: Path) -> str:
-    """Who accepts: the name that git knows there, else the login, else (in a container) the number of the user."""
+    """Return who accepts: the name that git knows, else the login, else (in a container) the number of the user."""
     import getpass
 
     from orun.history.git_revision import git

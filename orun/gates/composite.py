@@ -108,15 +108,15 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     slices = _slices(gate, metrics)
     if not slices:
         return Finding("failed", _unsliced(gate, metrics))
-    found = {name: find(replace(gate, metric=name, by="")) for name in slices}
+    findings = {name: find(replace(gate, metric=name, by="")) for name in slices}
     for name in _slices(gate, accepted).keys() - slices.keys():
-        found[name] = Finding("undecided", reason(ReasonCode.SLICE_GONE, metric=name))
-    outcome = together("all", [finding.outcome for finding in found.values()])
-    ranked = _worst_first(gate, found)
+        findings[name] = Finding("undecided", reason(ReasonCode.SLICE_GONE, metric=name))
+    outcome = together("all", [finding.outcome for finding in findings.values()])
+    ranked = _worst_first(gate, findings)
     worst, telling = ranked[0]
-    counts = Counter(finding.outcome for finding in found.values())
+    counts = Counter(finding.outcome for finding in findings.values())
     smallest = min(slices, key=lambda name: metrics[name].examples)
-    compared = outcome == "passed" and telling.measured is not None and len(found) > 1
+    compared = outcome == "passed" and telling.measured is not None and len(findings) > 1
     failures: list[Reason] = []
     for _, finding in ranked:
         if finding.outcome != "passed" and finding.finding not in failures:
@@ -124,7 +124,7 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     summary = reason(
         ReasonCode.SLICES,
         *failures,
-        slices=len(found),
+        slices=len(findings),
         outcomes={name: counts[name] for name in ("passed", *WORST_FIRST[:-1]) if counts[name]},
         smallest=slices[smallest],
         examples=metrics[smallest].examples,
@@ -134,7 +134,7 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
         unit=telling.unit if compared else None,
         threshold=gate.threshold.text,
     )
-    caveats = next((finding.caveats for finding in found.values() if finding.caveats), ())
+    caveats = next((finding.caveats for finding in findings.values() if finding.caveats), ())
     return replace(telling, finding=summary, caveats=caveats)
 
 
@@ -149,7 +149,7 @@ def _unsliced(gate: Gate, metrics: Mapping[str, Metric]) -> Reason:
     return reason(ReasonCode.SLICES_MISSING, metric=gate.metric, by=gate.by, sliced=sliced)
 
 
-def _worst_first(gate: Gate, found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
+def _worst_first(gate: Gate, findings: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
     """Return the slices, failed ones first; of one outcome the slice whose figure is worst for the gate."""
     sign = 1 if gate.rule in ("min", "min_speedup") else -1
 
@@ -158,7 +158,7 @@ def _worst_first(gate: Gate, found: Mapping[str, Finding]) -> list[tuple[str, Fi
         badness = math.inf if value is None else -math.inf if math.isnan(value) else sign * value
         return WORST_FIRST.index(item[1].outcome), badness
 
-    return sorted(found.items(), key=rank)
+    return sorted(findings.items(), key=rank)
 
 
 def _without(gate: Gate, metrics: Mapping[str, Metric]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The models of an accepted baseline, pinned in the store: whatever becomes of the file, a collection keeps them."""
+"""Pins of the models of an accepted baseline: garbage collection keeps them, whatever happens to the file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from orun.store.store import Store
 
 
 def pin_models(store: Store, pipeline: str, accepted: Mapping[str, Accepted]) -> tuple[str, ...]:
-    """Pin the model of each stage that measures one, in the place of what was pinned for the pipeline before.
+    """Pin the model of each stage that measures a model, and give up the pins of the last baseline.
 
     Args:
-        store: where the models lie; one that is not there, of a stage that an earlier run measured elsewhere, is passed
-            over.
-        pipeline: its name.
+        store: where the models are. A missing model, which was measured on another machine, is passed over.
+        pipeline: name of the pipeline.
         accepted: what is accepted of its stages, by id.
 
     Returns:
@@ -24,19 +23,19 @@ def pin_models(store: Store, pipeline: str, accepted: Mapping[str, Accepted]) ->
     Raises:
         StoreError: when the store cannot be written, or a pin was damaged.
     """
-    wanted = {_name(pipeline, stage): one.model for stage, one in accepted.items() if one.model}
-    whole = {name: model for name, model in wanted.items() if not store.check(model)}
-    for name, model in whole.items():
+    models = {_name(pipeline, stage): item.model for stage, item in accepted.items() if item.model}
+    intact = {name: model for name, model in models.items() if not store.check(model)}
+    for name, model in intact.items():
         pin(store, name, model)
-    unpin_models(store, pipeline, keep=tuple(wanted))
-    return tuple(whole)
+    unpin_models(store, pipeline, keep=tuple(models))
+    return tuple(intact)
 
 
 def unpin_models(store: Store, pipeline: str, *, keep: tuple[str, ...] = ()) -> None:
     """Give up the pins of a pipeline's baseline, but for those in `keep`."""
-    for one in pins(store):
-        if one.name.startswith(_name(pipeline, "")) and one.name not in keep:
-            unpin(store, one.name)
+    for item in pins(store):
+        if item.name.startswith(_name(pipeline, "")) and item.name not in keep:
+            unpin(store, item.name)
 
 
 def _name(pipeline: str, stage: str) -> str:

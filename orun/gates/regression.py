@@ -34,7 +34,7 @@ class Terms(Record, frozen=True):
         accepted: what the accepted baseline has for the stage, or None.
         host: fingerprint of this machine.
         compare: returns how two sets of key components differ.
-        beside: whether the stage's kind measures the accepted model too.
+        side_by_side: whether the stage's kind measures the accepted model too.
         ports: the stage's inputs by what they are for.
         removed: stages that the baseline has and the file no longer has: one of them may be this stage.
         file: the pipeline file, to accept a run of.
@@ -43,7 +43,7 @@ class Terms(Record, frozen=True):
     accepted: Accepted | None
     host: Mapping[str, str]
     compare: Compare
-    beside: bool = True
+    side_by_side: bool = True
     ports: Ports = field(default_factory=Ports)
     removed: tuple[str, ...] = ()
     file: str = ""
@@ -59,22 +59,23 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         file = terms.file or gate.position.file
         return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
     same = accepted.model and accepted.model == terms.ports.measured(action)
-    if same and accepted.beside == terms.ports.with_model(action):
-        found = _unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
+    if same and accepted.inputs == terms.ports.with_model(action):
+        judged = _unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
     elif metric.baseline:
-        found = _side_by_side(gate, metric, metric.baseline, stage)
+        judged = _side_by_side(gate, metric, metric.baseline, stage)
     else:
         return _signed(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
-    return _signed(replace(found, caveats=changed_since(terms.compare, stage, accepted, action, terms.ports)), accepted)
+    caveats = changed_since(terms.compare, stage, accepted, action, terms.ports)
+    return _signed(replace(judged, caveats=caveats), accepted)
 
 
-def _signed(found: Finding, accepted: Accepted) -> Finding:
+def _signed(judged: Finding, accepted: Accepted) -> Finding:
     """Return a failure with who accepted the baseline, who may have to decide on it."""
-    if found.outcome != "failed":
-        return found
+    if judged.outcome != "failed":
+        return judged
     who = "".join(filter(str.isprintable, accepted.who))
-    signed = (*found.finding.because, reason(ReasonCode.ACCEPTED_BY, who=who, day=accepted.day))
-    return replace(found, finding=replace(found.finding, because=signed))
+    signed = (*judged.finding.because, reason(ReasonCode.ACCEPTED_BY, who=who, day=accepted.day))
+    return replace(judged, finding=replace(judged.finding, because=signed))
 
 
 def _unchanged(gate: Gate, metric: Metric, method: Reason) -> Finding:
@@ -88,26 +89,26 @@ def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
 
 
 def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison, stage: Stage) -> Finding:
-    found = _regression(gate, metric, comparison)
+    compared = _regression(gate, metric, comparison)
     launches = comparison.spread > 0 and comparison.count > 1 and min(comparison.value, comparison.ratio.value) > 0
-    if metric.noise != "timing" or found.disturbance or not launches:
-        return by_interval(gate, metric, found, stage.params)
-    return _by_launches(gate, metric, found, comparison, stage)
+    if metric.noise != "timing" or compared.disturbance or not launches:
+        return by_interval(gate, metric, compared, stage.params)
+    return _by_launches(gate, metric, compared, comparison, stage)
 
 
-def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparison, stage: Stage) -> Finding:
+def _by_launches(gate: Gate, metric: Metric, compared: Change, comparison: Comparison, stage: Stage) -> Finding:
     """Weigh "no regression" against "a regression of the threshold or more"."""
     limit = gate.threshold.value if gate.threshold.relative else gate.threshold.value / comparison.value
     evidence = Evidence.from_comparison(comparison)
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
         evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))
-    arguments = found.arguments(gate.metric, gate.threshold)
+    arguments = compared.arguments(gate.metric, gate.threshold)
     if slowdown <= 0:
-        judged = by_interval(gate, metric, found)
+        judged = by_interval(gate, metric, compared)
         if judged.outcome != "undecided":
             return judged
-        return replace(judged, finding=reason(ReasonCode.ZERO_THRESHOLD, **arguments), interval=found.estimate)
+        return replace(judged, finding=reason(ReasonCode.ZERO_THRESHOLD, **arguments), interval=compared.estimate)
     answer, odds = evidence.answer(slowdown), evidence.log_odds(slowdown)
     outcome: GateOutcome = "undecided"
     if answer == "slower":
@@ -121,7 +122,7 @@ def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparis
     else:
         advice = to_tell(gate.metric, evidence, slowdown, stage.params)
         finding = reason(ReasonCode.TOO_FEW_LAUNCHES, advice, **arguments)
-    return Finding(outcome, finding, found.estimate.value, found.unit, found.estimate)
+    return Finding(outcome, finding, compared.estimate.value, compared.unit, compared.estimate)
 
 
 def _odds(log_odds: float) -> float:
@@ -147,9 +148,9 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     if metric.noise != "none" and not (metric.interval and stored.interval):
         return Finding("undecided", reason(ReasonCode.NO_INTERVALS, why, noise=metric.noise, file=file))
     method = reason(ReasonCode.STORED_FIGURES, why, noise=metric.noise, day=accepted.day)
-    found = replace(_regression(gate, metric, _stored_comparison(metric, stored)), method=method)
-    judged = by_interval(gate, metric, found)
-    share = distance(found.estimate, gate.threshold.value)
+    compared = replace(_regression(gate, metric, _stored_comparison(metric, stored)), method=method)
+    judged = by_interval(gate, metric, compared)
+    share = distance(compared.estimate, gate.threshold.value)
     if judged.outcome == "undecided" and share:
         narrower = reason(ReasonCode.NARROWER_INTERVALS, times=1 / share)
         judged = replace(judged, finding=replace(judged.finding, because=(*judged.finding.because, narrower)))
@@ -162,9 +163,11 @@ def _why_stored(stage: Stage, action: Action, terms: Terms, accepted: Accepted) 
         return reason(ReasonCode.NO_MODEL_MEASURED, stage=stage.id)
     if accepted.model == terms.ports.measured(action):
         now = terms.ports.with_model(action)
-        changed = [port for port in sorted({*now, *accepted.beside}) if now.get(port) != accepted.beside.get(port)]
+        changed = [port for port in sorted({*now, *accepted.inputs}) if now.get(port) != accepted.inputs.get(port)]
         return reason(ReasonCode.OTHER_INPUTS, ports=changed)
-    return reason(ReasonCode.MODEL_MISSING) if terms.beside else reason(ReasonCode.ONE_MODEL_KIND, uses=stage.uses)
+    return (
+        reason(ReasonCode.MODEL_MISSING) if terms.side_by_side else reason(ReasonCode.ONE_MODEL_KIND, uses=stage.uses)
+    )
 
 
 def _stored_comparison(metric: Metric, stored: Metric) -> Comparison:

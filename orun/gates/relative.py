@@ -1,4 +1,4 @@
-"""`max_drop`, `max_increase` and `min_speedup`: a metric against the stage's reference, measured beside it."""
+"""`max_drop`, `max_increase` and `min_speedup`: a metric against the stage's reference, measured side by side."""
 
 from __future__ import annotations
 
@@ -83,53 +83,55 @@ def _proportion(ratio: float) -> float:
     return math.copysign(math.inf, ratio) if abs(ratio) >= UNBOUNDED else ratio - 1
 
 
-def by_interval(gate: Gate, metric: Metric, found: Change, params: Mapping[str, Any] | None = None) -> Finding:
+def by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapping[str, Any] | None = None) -> Finding:
     """Judge a change by its interval: `min_speedup` must reach the threshold, every other must stay within it.
 
     Args:
         gate: the condition.
         metric: what was measured.
-        found: how it compares.
+        compared: how it compares with the other model.
         params: of the stage; None where measuring on would not narrow the interval.
     """
-    limit, estimate = gate.threshold.value, found.estimate
+    limit, estimate = gate.threshold.value, compared.estimate
     least = gate.rule == "min_speedup"
-    arguments = {**found.arguments(gate.metric, gate.threshold), "least": least or None}
+    arguments = {**compared.arguments(gate.metric, gate.threshold), "least": least or None}
     if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
-        return Finding("failed", reason(ReasonCode.NOT_COMPARABLE, *found.because, **arguments))
-    if found.disturbance:
-        finding = reason(ReasonCode.CHANGE_UNDECIDED, *found.because, disturbed(found.disturbance), **arguments)
-        return Finding("undecided", finding, estimate.value, found.unit, estimate)
+        return Finding("failed", reason(ReasonCode.NOT_COMPARABLE, *compared.because, **arguments))
+    if compared.disturbance:
+        finding = reason(ReasonCode.CHANGE_UNDECIDED, *compared.because, disturbed(compared.disturbance), **arguments)
+        return Finding("undecided", finding, estimate.value, compared.unit, estimate)
     outcome = (against_minimum if least else against_maximum)(estimate, limit)
-    advice = _narrower(gate, found, metric, params) if outcome == "undecided" and params is not None else ()
-    finding = reason(CODES[outcome], *found.because, *advice, **arguments)
-    return Finding(outcome, finding, estimate.value, found.unit, None if found.exact else estimate)
+    advice = _narrower(gate, compared, metric, params) if outcome == "undecided" and params is not None else ()
+    finding = reason(CODES[outcome], *compared.because, *advice, **arguments)
+    return Finding(outcome, finding, estimate.value, compared.unit, None if compared.exact else estimate)
 
 
-def _narrower(gate: Gate, found: Change, metric: Metric, params: Mapping[str, Any]) -> tuple[Reason, ...]:
+def _narrower(gate: Gate, compared: Change, metric: Metric, params: Mapping[str, Any]) -> tuple[Reason, ...]:
     """Return what would narrow the interval enough."""
-    share = distance(found.estimate, gate.threshold.value)
+    share = distance(compared.estimate, gate.threshold.value)
     if metric.noise == "timing":
-        return (to_narrow(gate.metric, found.width, share, found.count, params),)
-    differs = above(found.estimate.value, gate.threshold.value) or above(gate.threshold.value, found.estimate.value)
-    if not (found.count and differs and share and math.isfinite(share)):
+        return (to_narrow(gate.metric, compared.width, share, compared.count, params),)
+    differs = above(compared.estimate.value, gate.threshold.value) or above(
+        gate.threshold.value, compared.estimate.value
+    )
+    if not (compared.count and differs and share and math.isfinite(share)):
         return ()
-    needed = max(_examples(found, share) - found.count, 1)
-    if needed > MOST * found.count:
+    needed = max(_examples(compared, share) - compared.count, 1)
+    if needed > MOST * compared.count:
         return (reason(ReasonCode.TOO_MANY_EXAMPLES, times=MOST),)
     return (reason(ReasonCode.MORE_EXAMPLES, number=round(float(f"{needed:.2g}"))),)
 
 
-def _examples(found: Change, share: float) -> float:
+def _examples(compared: Change, share: float) -> float:
     """Return how many examples, of the same mix, make the interval so narrow.
 
     Its width falls with the root of their number. Where answers are right or wrong or classes, and next to none
     changed, it falls with the number itself, as the interval of Tango does: for a share r of n that changed its half h
     solves n h^2 = z^2 (r + h (1 - h)), nearly.
     """
-    if found.changed is None:
-        return found.count / share**2
-    rate, seen = found.changed / found.count, found.count + Z2
+    if compared.changed is None:
+        return compared.count / share**2
+    rate, seen = compared.changed / compared.count, compared.count + Z2
     half = share * (Z2 + math.sqrt(Z2 * Z2 + 4 * seen * Z2 * rate)) / (2 * seen)
     return Z2 * (rate + half * (1 - half)) / half**2
 

@@ -75,7 +75,7 @@ def compose(
 
 
 def variables(stage: Stage) -> tuple[str, ...]:
-    """The environment variables that components of its key are made of."""
+    """Return the environment variables whose values are in the key of a stage."""
     return (*stage.env, OPTIMIZE, HASH_SEED, python_path.VARIABLE)
 
 
@@ -95,8 +95,10 @@ def _python(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
         yield KeyComponent(ComponentKind.ENCODING, value=encoding)
     # Python puts the folder of a code file on the path once it loads the file: with several, the order is open.
     known = {pipeline.root, *(folders if len(folders) == 1 else ())}
-    if not stage.environment and (found := python_path.module_folders(pipeline.root, pipeline.project, known)):
-        yield KeyComponent(ComponentKind.MODULE_FOLDERS, value=found)
+    if stage.environment:
+        return
+    if modules := python_path.module_folders(pipeline.root, pipeline.project, known):
+        yield KeyComponent(ComponentKind.MODULE_FOLDERS, value=modules)
 
 
 def _surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
@@ -202,5 +204,5 @@ def _text(value: Any, *, in_order: bool = True) -> str:
 
 
 def _version(tool: str, packages: Mapping[str, str] | None) -> str:
-    found = distributions.find(tool, packages)
-    return " ".join(found) if found else distributions.ABSENT
+    distribution = distributions.find(tool, packages)
+    return " ".join(distribution) if distribution else distributions.ABSENT

@@ -62,7 +62,7 @@ class Provenance(Record, frozen=True):
         stage, action = done.step.stage, done.action
         spec = self.pipeline.kinds[stage.uses].spec
         packages = venvs.packages(stage.environment)
-        versions = [found for tool in spec.tools if (found := distributions.find(tool, packages))]
+        versions = filter(None, (distributions.find(tool, packages) for tool in spec.tools))
         return {
             "stage": stage.id,
             "uses": stage.uses,

@@ -1,4 +1,4 @@
-"""What the planner needs of a stage besides its key, resolved once."""
+"""Stage context: kind, ports and baseline of a stage, resolved once for the planner."""
 
 from __future__ import annotations
 

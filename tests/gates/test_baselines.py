@@ -68,10 +68,12 @@ def test_a_file_of_version_1_is_read(pipeline: Pipeline) -> None:
     path = baselines.accept(pipeline, run_of(actions()), actions())
     data = json.loads(path.read_text())
     data["version"] = 1
+    data["stages"]["latency"]["beside"] = {"model.tokenizer": "bb"}
     data["stages"]["latency"]["setup"] = {"parameter time": '"10s"', "target": "{}", "input data": "aa"}
     path.write_text(json.dumps(data))
     baseline = baselines.read(pipeline)
     assert baseline is not None
+    assert baseline.stages["latency"].inputs == {"model.tokenizer": "bb"}
     assert baseline.stages["latency"].setup == (
         KeyComponent(ComponentKind.PARAMETER, "time", value='"10s"'),
         KeyComponent(ComponentKind.TARGET, value="{}"),
