@@ -20,7 +20,7 @@ from time import monotonic
 
 import orun
 from benchmarks import blame_faults
-from orun.blame.blame import blame, questions
+from orun.blame.blame import blame, find_requests
 from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Event, StageStarted
 from orun.report.gates import why
@@ -115,7 +115,7 @@ def _try(folder: Path, name: str, seconds: float, *, verbose: bool) -> None:
     result = orun.run(pipeline, store=folder / "store")
     for failure in (one.failure for one in result.stages if one.failure):
         print(f"{name}: {failure.what} {failure.why}")
-    asked = list(questions(pipeline, result))
+    asked = list(find_requests(pipeline, result))
     if not asked:
         print(f"{name}: MISSED, no gate failed: {', '.join(map(why, result.verdicts))}")
     for question in asked:

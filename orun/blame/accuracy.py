@@ -1,4 +1,4 @@
-"""Why a model answers worse: the stage, the nodes, and a variant without them that shows it."""
+"""Investigation of a failed accuracy gate: the stage, its nodes, and a variant without them as proof."""
 
 from __future__ import annotations
 
@@ -12,214 +12,216 @@ from typing import Any
 from orun.blame import messages, upstream_metrics
 from orun.blame.chain import model_port
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Place, Proof
-from orun.blame.experiment import Bench, OutOfTime
-from orun.blame.origin import BEFORE, Past, rebuilt
-from orun.blame.search import FEW, PATIENCE, Measured, measure
+from orun.blame.experiment import Experiment, OutOfTime
+from orun.blame.origin import BEFORE, EarlierModel, rebuild_chain
+from orun.blame.search import FEW, PATIENCE, SearchResult, measure
 from orun.core.metrics import Estimate
-from orun.core.run_record import RunResult
 from orun.environment.processor import saturates
 from orun.pipeline.model import Gate, Stage
 
-EXCLUDING: Mapping[str, str] = {  # the parameter of a kind that leaves nodes as they were
+EXCLUDING: Mapping[str, str] = {  # parameter of a kind that leaves nodes unchanged
     "quantize/dynamic": "exclude",
     "quantize/static": "exclude",
     "quantize/weights": "exclude",
     "optimize/float16": "block_nodes",
 }
-ENOUGH = 0.8  # share of the error that the places put right should bring together
-MOST = 5  # places put right together
-TRACE = 0.005  # share of the error from which a place counts: less reads as 0 %
+ENOUGH = 0.8  # share of the error that the restored places should explain
+MOST = 5  # places restored together
+TRACE = 0.005  # share of the error from which a place counts: less is shown as 0 %
 SHOWN = 20
-FEWER = f"measured with the first {FEW} examples, for want of time"
-ROUNDS = 4  # measurements with all examples for which there must be time, or fewer are taken to the end
+FEWER = f"measured with the first {FEW} examples, to save time"
+ROUNDS = 4  # measurements with all examples that must fit into the time; else few examples serve to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
-TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}  # to see what the variant costs
-QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: two choices, so that what was found is found again
-NO_ANSWERS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
-OTHER_UNITS = frozenset({"B", "s", "1/s", "x"})  # of what a model weighs or takes, not of how well it answers
+TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}  # measures the cost of the variant
+QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: only two values, so that a stored result is found again
+WITHOUT_OUTPUTS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
+OTHER_UNITS = frozenset({"B", "s", "1/s", "x"})  # units of size and speed, not of accuracy
 
 
 @dataclass
-class Case:
+class Investigation:
     """An accuracy gate that failed.
 
     Attributes:
-        bench: where variants are run.
+        experiment: runs the variants.
         stage: the stage with the gate.
         gate: the gate.
-        chain: the stages upstream, the first made first.
-        past: the first model as it was when the gate was good, where it is another one now.
-        metric: what the gate judges; of one by slices that of a slice. The gate's own when empty.
-        measured: it at these.
+        chain: the stages upstream, in order.
+        earlier: the first model as it was when the gate passed, if it has changed since.
+        metric: the metric that the gate judges, or that of one slice; the gate's own if empty.
+        search: the metric at the artifacts of the chain.
     """
 
-    bench: Bench
+    experiment: Experiment
     stage: Stage
     gate: Gate
     chain: Sequence[Stage]
-    past: Past | None = None
+    earlier: EarlierModel | None = None
     metric: str = ""
-    measured: Measured = field(init=False)
+    search: SearchResult = field(init=False)
 
     def __post_init__(self) -> None:
         self.metric = self.metric or self.gate.metric
-        self.measured = Measured((), self.stage)
+        self.search = SearchResult((), self.stage)
 
-    def solve(self, found: Diagnosis) -> Diagnosis:
-        """Fill the diagnosis in as far as time allows."""
+    def solve(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Complete the diagnosis as far as time allows."""
         try:
-            found = self._since(self._levels(found))
-            if found.proof:
-                return found
-            if not found.culprit:
-                return replace(found, sentence=messages.nobody(found))
-            found = replace(found, sentence=messages.started(found))
-            if self.stage.uses in NO_ANSWERS or found.unit in OTHER_UNITS:
-                return found
-            found = self._places(found)
-            if not found.places:
-                return found
-            found = replace(found, sentence=messages.accuracy(found, self._before(found)))
-            found = self._proof(self._thoroughly(found))
+            diagnosis = self._compare_earlier(self._find_stage(diagnosis))
+            if diagnosis.proof:
+                return diagnosis
+            if not diagnosis.culprit:
+                return replace(diagnosis, sentence=messages.no_culprit(diagnosis))
+            diagnosis = replace(diagnosis, sentence=messages.name_stage_and_start(diagnosis))
+            if self.stage.uses in WITHOUT_OUTPUTS or diagnosis.unit in OTHER_UNITS:
+                return diagnosis
+            diagnosis = self._find_places(diagnosis)
+            if not diagnosis.places:
+                return diagnosis
+            diagnosis = replace(diagnosis, sentence=messages.accuracy(diagnosis, self._before(diagnosis)))
+            diagnosis = self._prove(self._measure_all_examples(diagnosis))
         except OutOfTime:
-            found = replace(found, stopped=OUT_OF_TIME)
-        return replace(found, sentence=messages.accuracy(found, self._before(found))) if found.places else found
+            diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
+        if not diagnosis.places:
+            return diagnosis
+        return replace(diagnosis, sentence=messages.accuracy(diagnosis, self._before(diagnosis)))
 
-    def _levels(self, found: Diagnosis) -> Diagnosis:
+    def _find_stage(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Find the stage that made the metric worse; with all examples if a few do not show it."""
         for patience in (PATIENCE, math.inf):
-            self.measured = measured = measure(self.bench, self.stage, self.gate, self.chain, patience, self.metric)
-            found = replace(found, levels=measured.levels, stopped="" if measured.complete else OUT_OF_TIME)
-            found = self._worst(found)
-            if found.culprit or measured.stage is self.stage:
-                break  # else they do not show with a few examples
-        return found if measured.stage is self.stage else replace(found, note=FEWER)
+            self.search = measure(self.experiment, self.stage, self.gate, self.chain, patience, self.metric)
+            stopped = "" if self.search.complete else OUT_OF_TIME
+            diagnosis = self._blame_worst_step(replace(diagnosis, levels=self.search.levels, stopped=stopped))
+            if diagnosis.culprit or self.search.stage is self.stage:
+                break
+        return diagnosis if self.search.stage is self.stage else replace(diagnosis, note=FEWER)
 
-    def _since(self, found: Diagnosis) -> Diagnosis:
-        """Whether it is the first model itself that got worse since the gate was good."""
-        if self.past is None:
-            return found
+    def _compare_earlier(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Check whether the first model itself got worse since the gate passed."""
+        if self.earlier is None:
+            return diagnosis
         try:
-            if self.past.here:
-                return self._origin(found, self.past)
+            if self.earlier.here:
+                return self._measure_earlier(diagnosis, self.earlier)
         except OutOfTime:
-            found = replace(found, stopped=OUT_OF_TIME)
-        return replace(found, note=_both(found.note, messages.another(self.past)))
+            diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
+        return replace(diagnosis, note=_join(diagnosis.note, messages.changed_model(self.earlier)))
 
-    def _origin(self, found: Diagnosis, past: Past) -> Diagnosis:
-        """Measure the model of then as it was, and with the stages of now after it."""
-        made, stage = rebuilt(self.bench, past, self.measured.stage), self.measured.stage
-        needs = {port: made.get(source, source) for port, source in stage.needs.items()}
-        port = model_port(self.bench.pipeline, stage)
-        first = self.bench.add(
-            stage, id=f"{stage.id} of {past.name}", needs=needs | {port: past.name}, gates=(self.gate,), after=()
+    def _measure_earlier(self, diagnosis: Diagnosis, earlier: EarlierModel) -> Diagnosis:
+        """Measure the earlier model, and the last model of a chain rebuilt from it."""
+        stage = self.search.stage
+        rebuilt = rebuild_chain(self.experiment, earlier, stage)
+        needs = {port: rebuilt.get(source, source) for port, source in stage.needs.items()}
+        port = model_port(self.experiment.pipeline, stage)
+        first = self.experiment.add(
+            stage, id=f"{stage.id} of {earlier.name}", needs=needs | {port: earlier.name}, gates=(self.gate,), after=()
         )
-        last = self.bench.add(stage, id=f"{stage.id} {BEFORE}", needs=needs, gates=(self.gate,), after=())
-        result = self.bench.run([first.id, last.id])
-        then = upstream_metrics.level(result, past.name, first.id, self.metric)
-        whole = upstream_metrics.level(result, needs[port], last.id, self.metric)
-        proof = Proof("mixed", needs[port], whole.value, whole.passes, why=whole.why)
-        every = (then, *found.levels)
-        step = upstream_metrics.worst_step(every, upstream_metrics.direction(self.gate, self.measured.metrics))
-        if step is None or step.before is not then:
-            return replace(found, note=_both(found.note, messages.another(past, found, proof)))
-        found = replace(found, levels=every, culprit=past.stage, lost=step.lost, proof=proof)
-        return replace(found, sentence=messages.origin(found, past))
+        last = self.experiment.add(stage, id=f"{stage.id} {BEFORE}", needs=needs, gates=(self.gate,), after=())
+        result = self.experiment.run([first.id, last.id])
+        first_level = upstream_metrics.read_level(result, earlier.name, first.id, self.metric)
+        last_level = upstream_metrics.read_level(result, needs[port], last.id, self.metric)
+        proof = Proof("mixed", needs[port], last_level.value, last_level.passes, why=last_level.why)
+        levels = (first_level, *diagnosis.levels)
+        step = upstream_metrics.worst_step(levels, upstream_metrics.metric_sign(self.gate, self.search.metrics))
+        if step is None or step.before is not first_level:
+            return replace(diagnosis, note=_join(diagnosis.note, messages.changed_model(earlier, diagnosis, proof)))
+        diagnosis = replace(diagnosis, levels=levels, culprit=earlier.stage, lost=step.lost, proof=proof)
+        return replace(diagnosis, sentence=messages.origin(diagnosis, earlier))
 
-    def _worst(self, found: Diagnosis) -> Diagnosis:
-        step = upstream_metrics.worst_step(found.levels, upstream_metrics.direction(self.gate, self.measured.metrics))
-        return (
-            replace(found, culprit=step.after.stage, lost=step.lost) if step else replace(found, culprit="", lost=0.0)
-        )
+    def _blame_worst_step(self, diagnosis: Diagnosis) -> Diagnosis:
+        sign = upstream_metrics.metric_sign(self.gate, self.search.metrics)
+        step = upstream_metrics.worst_step(diagnosis.levels, sign)
+        return replace(diagnosis, culprit=step.after.stage if step else "", lost=step.lost if step else 0.0)
 
-    def _thoroughly(self, found: Diagnosis) -> Diagnosis:
-        """Before and after the culprit with all examples, if there is time for that and for a variant."""
-        if self.measured.stage is self.stage or ROUNDS * self.measured.seconds > self.bench.left:
-            return found
-        self.measured = replace(self.measured, stage=self.stage)
-        ends = (self._before(found), found.culprit)
-        made = {name: upstream_metrics.variant(self.bench, self.stage, self.gate, name).id for name in ends}
-        result = self.bench.run(list(made.values()))
-        whole = tuple(upstream_metrics.level(result, name, made[name], self.metric) for name in ends)
-        note = _both(f"found with {FEW} examples, measured with all of them", found.note.removeprefix(FEWER))
-        return self._worst(replace(found, levels=whole, note=note))
+    def _measure_all_examples(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Measure before and after the culprit with all examples, if that and a variant fit into the time."""
+        if self.search.stage is self.stage or ROUNDS * self.search.seconds > self.experiment.left:
+            return diagnosis
+        self.search = replace(self.search, stage=self.stage)
+        names = (self._before(diagnosis), diagnosis.culprit)
+        add = upstream_metrics.add_measurement
+        stages = {name: add(self.experiment, self.stage, self.gate, name).id for name in names}
+        result = self.experiment.run(list(stages.values()))
+        levels = tuple(upstream_metrics.read_level(result, name, stages[name], self.metric) for name in names)
+        note = _join(f"found with {FEW} examples, measured with all of them", diagnosis.note.removeprefix(FEWER))
+        return self._blame_worst_step(replace(diagnosis, levels=levels, note=note))
 
-    def _before(self, found: Diagnosis) -> str:
-        """The stage whose model went into the culprit."""
-        names = [one.id for one in self.chain]
-        return names[names.index(found.culprit) - 1]
+    def _before(self, diagnosis: Diagnosis) -> str:
+        """Return the stage whose model is the culprit's input."""
+        names = [stage.id for stage in self.chain]
+        return names[names.index(diagnosis.culprit) - 1]
 
-    def _places(self, found: Diagnosis) -> Diagnosis:
-        """Where in the culprit's model the error enters."""
-        given = {key: self.stage.params[key] for key in ("dataset", "dims", "target") if key in self.stage.params}
-        needs = {"model": found.culprit, "reference": self._before(found)}
-        params = {**given, "time": THOROUGH if self.bench.left > 2 * THOROUGH else QUICK, "trials": 256}
-        stage = self.bench.make(f"places of {found.culprit}", "quantize/debug", self.stage, needs, params)
-        result = self.bench.run([stage.id])
+    def _find_places(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Find the nodes of the culprit's model at which the error enters."""
+        copied = {key: self.stage.params[key] for key in ("dataset", "dims", "target") if key in self.stage.params}
+        needs = {"model": diagnosis.culprit, "reference": self._before(diagnosis)}
+        params = {**copied, "time": THOROUGH if self.experiment.left > 2 * THOROUGH else QUICK, "trials": 256}
+        stage = self.experiment.make(f"places of {diagnosis.culprit}", "quantize/debug", self.stage, needs, params)
+        result = self.experiment.run([stage.id])
         if not result[stage.id].out:
-            return replace(found, stopped=f"no node could be told: {upstream_metrics.reason(result, stage.id)}")
+            why = upstream_metrics.explain_missing(result, stage.id)
+            return replace(diagnosis, stopped=f"the node is unknown: {why}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
-        places = tuple(_places(table["findings"]))
-        note, stopped = (
-            _both(found.note, _note(table, self.bench.stage(found.culprit))),
-            _both(found.stopped, _untried(table)),
-        )
-        return replace(found, places=places, chosen=_chosen(places), note=note, stopped=stopped)
+        places = tuple(_read_places(table["findings"]))
+        note = _join(diagnosis.note, _kernel_note(table, self.experiment.stage(diagnosis.culprit)))
+        stopped = _join(diagnosis.stopped, _untried(table))
+        return replace(diagnosis, places=places, chosen=_count_chosen(places), note=note, stopped=stopped)
 
-    def _proof(self, found: Diagnosis) -> Diagnosis:
-        """Build the culprit's model without the places; the first way that can be built counts."""
-        if not found.chosen:
-            return found
-        for how, made in self._variants(found):
-            timed = self._timing(made, found.culprit)
-            measured = upstream_metrics.variant(self.bench, self.measured.stage, self.gate, made.id)
-            proof = self._proven(how, made, self.bench.run([measured.id]), measured.id)
-            found = replace(found, proof=proof)
+    def _prove(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Build the culprit's model without the places; the first variant that can be built counts."""
+        if not diagnosis.chosen:
+            return diagnosis
+        for how, variant in self._variants(diagnosis):
+            timing = self._timing(variant, diagnosis.culprit)
+            measurement = upstream_metrics.add_measurement(self.experiment, self.search.stage, self.gate, variant.id)
+            result = self.experiment.run([measurement.id])
+            level = upstream_metrics.read_level(result, variant.id, measurement.id, self.metric)
+            built = bool(result[variant.id].out)
+            why = level.why if built else upstream_metrics.explain_missing(result, variant.id)
+            proof = Proof(how, variant.id, level.value, level.passes, why=why)
+            diagnosis = replace(diagnosis, proof=proof)
             if proof.value is not None:
-                return replace(found, proof=replace(proof, seconds=self._difference(timed.id)))
-        return found
+                return replace(diagnosis, proof=replace(proof, seconds=self._time_difference(timing.id)))
+        return diagnosis
 
-    def _variants(self, found: Diagnosis) -> Sequence[tuple[str, Stage]]:
-        culprit, places = self.bench.pipeline.stage(found.culprit), found.places[: found.chosen]
+    def _variants(self, diagnosis: Diagnosis) -> Sequence[tuple[str, Stage]]:
+        """Return the ways to build the culprit's model without the places, the cheapest first."""
+        culprit, places = self.experiment.pipeline.stage(diagnosis.culprit), diagnosis.places[: diagnosis.chosen]
         variants: list[tuple[str, Stage]] = []
         name = EXCLUDING.get(culprit.uses, "")
         if name:
             nodes = [*culprit.params[name], *(node for place in places for node in place.nodes)]
             params = {**culprit.params, name: list(dict.fromkeys(filter(None, nodes)))}
-            variants.append(("excluded", self.bench.add(culprit, id=f"{culprit.id} without", params=params)))
-        needs = {"model": culprit.id, "reference": self._before(found)}
+            variants.append(("excluded", self.experiment.add(culprit, id=f"{culprit.id} without", params=params)))
+        needs = {"model": culprit.id, "reference": self._before(diagnosis)}
         tensors = {"tensors": [place.tensor for place in places]}
-        restored = self.bench.make(f"{culprit.id} restored", "diagnose/restored", culprit, needs, tensors)
+        restored = self.experiment.make(f"{culprit.id} restored", "diagnose/restored", culprit, needs, tensors)
         return [*variants, ("restored", restored)]
 
-    def _timing(self, made: Stage, culprit: str) -> Stage:
-        needs = {"model": made.id, "reference": culprit}
-        like = next((one for one in self.bench.pipeline.stages if one.uses == "measure/latency"), self.stage)
+    def _timing(self, variant: Stage, culprit: str) -> Stage:
+        needs = {"model": variant.id, "reference": culprit}
+        stages = self.experiment.pipeline.stages
+        like = next((stage for stage in stages if stage.uses == "measure/latency"), self.stage)
         names = ("inputs", "batch", "shape", "target") if like.uses == "measure/latency" else ("target",)
         params = {key: like.params[key] for key in names if key in like.params}
-        return self.bench.make(f"time of {made.id}", "measure/latency", like, needs, {**params, **TIMING})
+        return self.experiment.make(f"time of {variant.id}", "measure/latency", like, needs, {**params, **TIMING})
 
-    def _proven(self, how: str, made: Stage, result: RunResult, measured: str) -> Proof:
-        level = upstream_metrics.level(result, made.id, measured, self.metric)
-        why = upstream_metrics.reason(result, made.id) if not result[made.id].out else level.why
-        return Proof(how, made.id, level.value, level.passes, why=why)
-
-    def _difference(self, timed: str) -> Estimate | None:
-        """What an inference of the variant takes longer; None where there is no time left to measure it."""
+    def _time_difference(self, timing: str) -> Estimate | None:
+        """Return how much longer an inference of the variant takes; None if no time is left to measure it."""
         try:
-            metric = self.bench.run([timed])[timed].metrics.get("cpu")
+            metric = self.experiment.run([timing])[timing].metrics.get("cpu")
         except OutOfTime:
             return None
         return metric.reference.difference if metric and metric.reference else None
 
 
-def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
-    """The places that were put right one at a time, the largest share first."""
-    ordered = sorted(rows, key=lambda row: row["order"])
+def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
+    """Return the places that were restored one at a time, the largest share first."""
     tried = [row for row in rows if row["share"] is not None]
-    made = []
+    places = []
     for row in sorted(tried, key=lambda row: -row["share"])[:SHOWN]:
-        before = [one["sqnr"] for one in ordered if one["order"] < row["order"]]
-        made.append(
+        before = [earlier["sqnr"] for earlier in rows if earlier["order"] < row["order"]]
+        places.append(
             Place(
                 node=row["node"],
                 share=row["share"],
@@ -231,38 +233,38 @@ def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
                 after=row["sqnr"],
             )
         )
-    return made
+    return places
 
 
 def _untried(table: Mapping[str, Any]) -> str:
     left, tried = table["left"], table["tried"]
-    found = [f"{left} of {left + tried} places that differ were not tried"] if left else []
+    notes = [f"{left} of {left + tried} places that differ were not tried"] if left else []
     if table["tried_with"] < table["examples"]:
-        found.append(f"places were tried with {table['tried_with']} of {table['examples']} examples, for want of time")
-    return "; ".join(found)
+        notes.append(f"places were tried with {table['tried_with']} of {table['examples']} examples, to save time")
+    return "; ".join(notes)
 
 
-def _note(table: Mapping[str, Any], culprit: Stage) -> str:
-    """Whether the model errs more in earnest than its nodes do one by one."""
-    plain, whole = table["error"], table["optimized_error"]
-    if whole <= KERNEL * plain:
+def _kernel_note(table: Mapping[str, Any], culprit: Stage) -> str:
+    """Say that the error is much larger with ONNX Runtime's optimizations than without; empty if it is not."""
+    plain, optimized = table["error"], table["optimized_error"]
+    if optimized <= KERNEL * plain:
         return ""
-    size = f"{whole / plain:.0f} times as large" if plain else "there, and without them it is not"
-    note = f"with ONNX Runtime's optimizations the error is {size}: one of its own kernels does it, not a node"
+    size = f"is {optimized / plain:.0f} times as large" if plain else "appears, and without them there is none"
+    note = f"with ONNX Runtime's optimizations the error {size}: a kernel of ONNX Runtime causes it, not a node"
     if culprit.params.get("reduce_range") is False and saturates():
         note += "; this processor, without VNNI, saturates sums of 8-bit products: "
         note += f"`reduce_range: true` of `{culprit.id}` avoids it"
     return note
 
 
-def _both(*texts: str) -> str:
-    return "; ".join(text for text in (one.strip("; ") for one in texts) if text)
+def _join(*texts: str) -> str:
+    return "; ".join(filter(None, (text.strip("; ") for text in texts)))
 
 
-def _chosen(places: Sequence[Place]) -> int:
-    """How many of the first places bring enough of the error; none when they bring next to nothing."""
+def _count_chosen(places: Sequence[Place]) -> int:
+    """Return how many of the first places explain enough of the error; 0 if they explain next to nothing."""
     total = 0.0
-    telling = [place for place in places[:MOST] if place.share >= TRACE]  # one that makes up for others does no harm
+    telling = [place for place in places[:MOST] if place.share >= TRACE]  # a negative share compensates for others
     for count, place in enumerate(telling, start=1):
         total += place.share
         if total >= ENOUGH:

@@ -1,41 +1,41 @@
-"""The command to type where a difference between two runs could not be tried here."""
+"""Advice: commands for differences between two runs that could not be tried here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orun.blame.changes import Fixed
+from orun.blame.changes import FixedDifference
 from orun.blame.versions import pin
 from orun.core.component_kinds import ComponentKind
 
-SOFTWARE = ("python", "runtime")  # traits of a device that no other machine brings
+SOFTWARE = ("python", "runtime")  # traits of a device that do not depend on the machine
 
 
-def advice(others: Sequence[Fixed], unknown: Sequence[str], good: str, bad: str) -> Iterator[str]:
-    """A line for each sort of difference: what it is for, and the command.
+def advise(differences: Sequence[FixedDifference], unknown: Sequence[str], good: str, bad: str) -> Iterator[str]:
+    """Yield a line for each kind of difference: its name and the command.
 
     Args:
-        others: the differences.
-        unknown: variables that would tell what others were in a run.
+        differences: the differences that could not be tried.
+        unknown: environment variables to set, so that the values of others are known.
         good: id of the good run.
         bad: id of the bad run.
     """
     again = f"orun bisect {good} {bad}"
-    if pins := dict.fromkeys(filter(None, (pin(one.kind, one.subject, one.old) for one in others))):
-        wanted = " ".join(f"'{one}'" for one in pins)
-        yield f"packages: python -m venv then && then/bin/pip install orun {wanted} && then/bin/{again}"
-    if made := dict.fromkeys(one.old for one in others if one.kind == ComponentKind.STAGE_CODE):
-        code = f"with the code that made {good} ({', '.join(made)})"
-        yield f"orun itself: `{again}` {code}; if the bad run is good there, orun's code did it"
-    if old := next((one.old for one in others if _is_python(one)), ""):
+    if pins := dict.fromkeys(filter(None, (pin(item.kind, item.subject, item.old) for item in differences))):
+        quoted = " ".join(f"'{requirement}'" for requirement in pins)
+        yield f"packages: python -m venv then && then/bin/pip install orun {quoted} && then/bin/{again}"
+    if versions := dict.fromkeys(item.old for item in differences if item.kind == ComponentKind.STAGE_CODE):
+        code = f"with the code of {good} ({', '.join(versions)})"
+        yield f"orun itself: `{again}` {code}; if the bad run is good there, orun's code is the cause"
+    if old := next((item.old for item in differences if _is_python(item)), ""):
         yield f"Python: `{again}` with Python {old}"
-    if folders := dict.fromkeys(one.old for one in others if one.kind == ComponentKind.MODULE_FOLDERS):
+    if folders := dict.fromkeys(item.old for item in differences if item.kind == ComponentKind.MODULE_FOLDERS):
         yield f"modules: PYTHONPATH={' or '.join(folders)} {again}"
     if unknown:
         yield f"variables: {' '.join(f'{name}=...' for name in unknown)} {again}"
-    if any(one.kind == ComponentKind.DEVICE and one.subject not in SOFTWARE for one in others):
-        yield f"the machine: `{again}` on that of {bad}"
+    if any(item.kind == ComponentKind.DEVICE and item.subject not in SOFTWARE for item in differences):
+        yield f"the machine: `{again}` on the machine of {bad}"
 
 
-def _is_python(change: Fixed) -> bool:
+def _is_python(change: FixedDifference) -> bool:
     return change.kind == ComponentKind.PYTHON or (change.kind, change.subject) == (ComponentKind.DEVICE, "python")

@@ -1,20 +1,20 @@
-"""Between a run that was good and one that was bad: the changes that did it."""
+"""Bisect: the changes between a good run and a bad run that cause the difference."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orun.blame import messages
-from orun.blame.advice import advice
-from orun.blame.changes import Change, Fixed, changes, fixed, giving, upstream
-from orun.blame.commits import Between, between
-from orun.blame.delta_debugging import Outcome, causes
+from orun.blame.advice import advise
+from orun.blame.changes import Change, FixedDifference, list_changes, list_fixed, publishing_stages, upstream
+from orun.blame.commits import CommitList, list_commits
+from orun.blame.delta_debugging import Outcome, find_causes
 from orun.blame.env_changes import Variables
-from orun.blame.partial_build import Mixer, Symptom
-from orun.blame.run_snapshot import Side
+from orun.blame.partial_build import PartialBuilder, Symptom
+from orun.blame.run_snapshot import RunSnapshot
 from orun.blame.versions import Versions
 from orun.core.run_record import Verdict
 from orun.environment.call_cache import forget
@@ -23,25 +23,25 @@ from orun.eventlog.writer import Listener, ignore
 from orun.pipeline.model import Gate, conditions
 from orun.store import Store
 
-ENDS = ("good", "bad")  # what the good run must be without any change, and with all
+ENDS = ("good", "bad")  # expected outcome of the good run without changes, and with all
 
 BUILT = {"good": "built here, it is good", "bad": "built here, it is bad", "unresolved": "it cannot be built here"}
 
 
 @dataclass(frozen=True)
 class Bisection:
-    """What was found.
+    """Result of a bisection.
 
     Attributes:
-        good, bad: the runs.
-        symptom: what is bad about the bad one.
+        good, bad: ids of the runs.
+        symptom: the symptom of the bad run.
         sentence: the answer.
-        causes: sets of changes each of which makes the good run bad by itself; within one all are needed.
-        changes: every change that was looked at.
-        fixed: differences that cannot be mixed here, or did not have to be.
-        built: mixtures that were made, and what they were.
-        advice: commands that would help where nothing could be told, with what they are for.
-        commits: between the two runs that touch what did it, or all that differs where that is not known.
+        causes: sets of changes, each of which makes the good run bad by itself; all changes of a set are needed.
+        changes: every change that was considered.
+        fixed: differences that cannot be tried here, or did not need to be.
+        built: number of partial builds.
+        advice: commands for differences that could not be tried, if no cause is known.
+        commits: commits between the runs that touch the causes, or all changes if no cause is known.
     """
 
     good: str
@@ -53,76 +53,85 @@ class Bisection:
     fixed: tuple[str, ...]
     built: int
     advice: tuple[str, ...] = ()
-    commits: Between = field(default_factory=Between)
+    commits: CommitList = field(default_factory=CommitList)
 
 
 def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener = ignore) -> Bisection:
-    """Find the changes between two runs that turned one into the other, by building what lies between.
+    """Find the changes that turned a good run into a bad one, by partial builds.
 
     Args:
-        store: where both runs are, and where mixtures go.
-        good: id of the run that was good, or an unambiguous beginning of it.
-        bad: likewise of the bad one.
-        gate: `stage.metric` of the gate to look at; the first that only the bad run fails when empty.
-        listener: hears what is run.
+        store: holds both runs and the partial builds.
+        good: id of the good run, or an unambiguous prefix of it.
+        bad: id of the bad run, likewise.
+        gate: `stage.metric` of a gate; if empty, the first that only the bad run fails.
+        listener: receives the events of the runs.
 
     Raises:
-        UsageError: when there is no such run or gate, nothing is worse in the bad one, or a file is not to be had.
+        UsageError: if there is no such run or gate, nothing is worse in the bad run, or a file is lost.
     """
     forget()  # what is installed may have changed since the runs
     with tempfile.TemporaryDirectory(prefix="orun-bisect-") as folder:
-        before = Side.read(store, good, Path(folder, "good"))
-        after = Side.read(store, bad, Path(folder, "bad"))
-        symptom = _symptom(before, after, gate)
+        before = RunSnapshot.read(store, good, Path(folder, "good"))
+        after = RunSnapshot.read(store, bad, Path(folder, "bad"))
+        symptom = _find_symptom(before, after, gate)
         stages = upstream(before.pipeline, symptom.stage) | upstream(after.pipeline, symptom.stage)
         variables = Variables.between(before, after, stages)
-        others: Sequence[Fixed] = variables.left(fixed(before, after, stages))
-        mixer = Mixer(before, after, symptom, store, variables, listener)
-        found, ends = _ends(mixer, (*changes(before, after, stages), *variables.changes))
-        built = len(mixer.tried)
-        if ends != ENDS:  # it may be a package: then the versions of both runs are brought back
-            versions = Versions.between(before, after, stages).had(listener)
-            others = versions.left(others)
+        fixed: Sequence[FixedDifference] = variables.filter_fixed(list_fixed(before, after, stages))
+        builder = PartialBuilder(before, after, symptom, store, variables, listener)
+        changes: tuple[Change, ...] = (*list_changes(before, after, stages), *variables.changes)
+        ends = (builder.test(()), builder.test(changes))
+        built = len(builder.outcomes)
+        if ends != ENDS:  # a package may be the cause: try the versions of both runs
+            versions = Versions.between(before, after, stages).build(listener)
+            fixed = versions.filter_fixed(fixed)
             if versions.changes:
-                mixer = replace(mixer, versions=versions, tried={})
-                found, ends = _ends(mixer, (*found, *versions.changes))
-                built += len(mixer.tried)
-        sets = causes(found, mixer.test) if ends == ENDS else []
-        guilty = [change for one in sets for change in one]
+                builder = replace(builder, versions=versions, outcomes={})
+                changes = (*changes, *versions.changes)
+                ends = (builder.test(()), builder.test(changes))
+                built += len(builder.outcomes)
+        causes = find_causes(changes, builder.test) if ends == ENDS else []
+        guilty = [change for cause in causes for change in cause]
         return Bisection(
             good=before.run,
             bad=after.run,
             symptom=_title(symptom),
-            sentence=_sentence(symptom, found, others, ends, sets),
-            causes=tuple(tuple(map(str, one)) for one in sets),
-            changes=tuple(map(str, found)),
-            fixed=tuple(dict.fromkeys(map(str, others))),
+            sentence=_sentence(symptom, changes, fixed, ends, causes),
+            causes=tuple(tuple(map(str, cause)) for cause in causes),
+            changes=tuple(map(str, changes)),
+            fixed=tuple(dict.fromkeys(map(str, fixed))),
             built=built,
-            advice=() if sets else tuple(advice(others, variables.wanted, before.run, after.run)),
-            commits=between(before, after, guilty or found),
+            advice=() if causes else tuple(advise(fixed, variables.wanted, before.run, after.run)),
+            commits=list_commits(before, after, guilty or changes),
         )
 
 
-def _ends(mixer: Mixer, found: Sequence[Change]) -> tuple[Sequence[Change], tuple[Outcome, Outcome]]:
-    """The changes, and what the good run is without any of them and with all."""
-    return found, (mixer.test(()), mixer.test(found))
-
-
-def _symptom(good: Side, bad: Side, asked: str) -> Symptom:
-    if asked:
-        return _asked(good, bad, asked)
-    given = {one.id: gave[0] for one in bad.pipeline.stages if (gave := giving(bad.pipeline, one.id))}
-    for one in bad.record.stages:
-        if one.outcome == "failed" and one.stage not in given and not _outcome(good, one.stage, "failed"):
-            return Symptom(one.stage, None)
-    passed = {_condition(one.stage, one) for one in good.record.verdicts if one.outcome == "passed"}
+def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
+    """Return the symptom of a gate by name; without one, the first stage or gate that fails only in the bad run."""
+    if name:
+        return _named_symptom(good, bad, name)
+    publishers = {
+        stage.id: publishing[0]
+        for stage in bad.pipeline.stages
+        if (publishing := publishing_stages(bad.pipeline, stage.id))
+    }
+    failed = [
+        stage.stage
+        for stage in bad.record.stages
+        if stage.outcome == "failed" and not _has_outcome(good, stage.stage, "failed")
+    ]
+    for stage_id in failed:
+        if stage_id not in publishers:
+            return Symptom(stage_id, None)
+    passed = {_condition(verdict.stage, verdict) for verdict in good.record.verdicts if verdict.outcome == "passed"}
     for verdict in bad.record.verdicts:
         condition = _condition(verdict.stage, verdict)
         gates = conditions(bad.pipeline.stage(verdict.stage).gates)
-        gate = next((one for one in gates if _condition(verdict.stage, one) == condition), None)
-        if verdict.outcome == "failed" and gate and condition in passed and verdict.stage not in given:
+        gate = next((gate for gate in gates if _condition(verdict.stage, gate) == condition), None)
+        if verdict.outcome == "failed" and gate and condition in passed and verdict.stage not in publishers:
             return Symptom(verdict.stage, gate)
-    _refuse_given(bad, good, given)
+    for stage_id in failed:  # all of them publish
+        text = messages.refuse_publishing(stage_id, publishers[stage_id])
+        raise UsageError(text, hint=f"orun diff {good.run} {bad.run}")
     raise UsageError(
         f"nothing is worse in {bad.run} than in {good.run}",
         why="every stage and gate that fails there failed, or was not judged, in the other run as well",
@@ -130,49 +139,46 @@ def _symptom(good: Side, bad: Side, asked: str) -> Symptom:
     )
 
 
-def _asked(good: Side, bad: Side, asked: str) -> Symptom:
-    """The gate that was named; where it has the same verdict in both, the metric itself tells good from bad."""
+def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
+    """Return the symptom of a named gate. If both runs have the same verdict, the metric's value decides."""
     for stage in bad.pipeline.stages:
         for gate in conditions(stage.gates):
-            if f"{stage.id}.{gate.metric}" != asked:
+            if f"{stage.id}.{gate.metric}" != name:
                 continue
-            if gave := giving(bad.pipeline, stage.id):
-                raise UsageError(messages.given(stage.id, gave[0]), hint=f"orun diff {good.run} {bad.run}")
-            values = [_value(side, stage.id, gate.metric) for side in (good, bad)]
+            if publishers := publishing_stages(bad.pipeline, stage.id):
+                text = messages.refuse_publishing(stage.id, publishers[0])
+                raise UsageError(text, hint=f"orun diff {good.run} {bad.run}")
+            values = [_value(run, stage.id, gate.metric) for run in (good, bad)]
             if values[0] is None or values[1] is None:
-                raise UsageError(f"{asked} was not measured in both runs", hint=f"orun bisect {good.run} {bad.run}")
-            verdicts = [_verdict(side, stage.id, gate) for side in (good, bad)]
+                raise UsageError(f"{name} was not measured in both runs", hint=f"orun bisect {good.run} {bad.run}")
+            verdicts = [_verdict(run, stage.id, gate) for run in (good, bad)]
             differ = verdicts == ["passed", "failed"]
             if not differ and values[0] == values[1]:
-                raise UsageError(f"{asked} is {values[0]:.6g} in both runs", hint=f"orun diff {good.run} {bad.run}")
+                raise UsageError(f"{name} is {values[0]:.6g} in both runs", hint=f"orun diff {good.run} {bad.run}")
             return Symptom(stage.id, gate, None if differ else (values[0], values[1]))
-    gates = dict.fromkeys(f"{one.id}.{gate.metric}" for one in bad.pipeline.stages for gate in conditions(one.gates))
-    raise UsageError(f"there is no gate {asked!r} in {bad.run}", why=f"it has {', '.join(gates) or 'none'}")
+    gates = dict.fromkeys(
+        f"{stage.id}.{gate.metric}" for stage in bad.pipeline.stages for gate in conditions(stage.gates)
+    )
+    raise UsageError(f"there is no gate {name!r} in {bad.run}", why=f"it has {', '.join(gates) or 'none'}")
 
 
-def _refuse_given(bad: Side, good: Side, given: Mapping[str, str]) -> None:
-    """Say it where all that is worse are stages that give something away."""
-    for one in bad.record.stages:
-        if one.outcome == "failed" and one.stage in given and not _outcome(good, one.stage, "failed"):
-            raise UsageError(messages.given(one.stage, given[one.stage]), hint=f"orun diff {good.run} {bad.run}")
+def _has_outcome(run: RunSnapshot, stage: str, outcome: str) -> bool:
+    return any(result.stage == stage and result.outcome == outcome for result in run.record.stages)
 
 
-def _outcome(side: Side, stage: str, outcome: str) -> bool:
-    return any(one.stage == stage and one.outcome == outcome for one in side.record.stages)
+def _value(run: RunSnapshot, stage: str, metric: str) -> float | None:
+    metrics = next((result.metrics for result in run.record.stages if result.stage == stage), {})
+    return metrics[metric].value if metric in metrics else None
 
 
-def _value(side: Side, stage: str, metric: str) -> float | None:
-    found = next((one.metrics for one in side.record.stages if one.stage == stage), {})
-    return found[metric].value if metric in found else None
-
-
-def _verdict(side: Side, stage: str, gate: Gate) -> str:
-    same = _condition(stage, gate)
-    return next((one.outcome for one in side.record.verdicts if _condition(one.stage, one) == same), "undecided")
+def _verdict(run: RunSnapshot, stage: str, gate: Gate) -> str:
+    condition = _condition(stage, gate)
+    verdicts = (v.outcome for v in run.record.verdicts if _condition(v.stage, v) == condition)
+    return next(verdicts, "undecided")
 
 
 def _condition(stage: str, gate: Gate | Verdict) -> tuple[str, str, str, str]:
-    """What makes a gate the same one in two runs, whatever its threshold."""
+    """Return what identifies a gate in two runs, whatever its threshold."""
     return stage, gate.metric, gate.rule, gate.scope
 
 
@@ -187,29 +193,29 @@ def _title(symptom: Symptom) -> str:
 
 def _sentence(
     symptom: Symptom,
-    found: Sequence[Change],
-    others: Sequence[Fixed],
+    changes: Sequence[Change],
+    fixed: Sequence[FixedDifference],
     ends: tuple[Outcome, Outcome],
-    sets: Sequence[Sequence[Change]],
+    causes: Sequence[Sequence[Change]],
 ) -> str:
-    """The answer; what cannot be told is said."""
+    """Return the answer, or say why there is none."""
     title = _title(symptom)
-    besides = f"; besides differ: {'; '.join(dict.fromkeys(map(str, others))) or 'nothing that the runs recorded'}"
-    if not found:
-        return f"{title}, and the runs do not differ in what can be mixed ({BUILT[ends[1]]}){besides}"
+    also = f"; other differences: {'; '.join(dict.fromkeys(map(str, fixed))) or 'none that the runs recorded'}"
+    if not changes:
+        return f"{title}, and the runs have no differences that can be tried here ({BUILT[ends[1]]}){also}"
     if ends[1] != "bad":
-        return f"{title}, but not with the bad run's parameters and code on this machine as it is now{besides}"
+        return f"{title}, but not with the bad run's parameters and code on this machine today{also}"
     if ends[0] == "bad":
-        return f"{title} with the good run's parameters and code too, on this machine as it is now{besides}"
-    if not sets:
-        return f"{title}, and the good run cannot be built any more, so that nothing can be told{besides}"
-    listed = ", and by itself also ".join(_together(one) for one in sets)
-    rest = len(found) - sum(map(len, sets))
-    others_text = f"; {rest} other change{'s do' if rest > 1 else ' does'} not matter" if rest else ""
-    return f"{title} because of {listed}{others_text}"
+        return f"{title} with the good run's parameters and code too, on this machine today{also}"
+    if not causes:
+        return f"{title}, but the good run cannot be built any more, so the cause is unknown{also}"
+    listed = ", and by itself also ".join(_describe_cause(cause) for cause in causes)
+    rest = len(changes) - sum(map(len, causes))
+    irrelevant = f"; {rest} other change{'s do' if rest > 1 else ' does'} not matter" if rest else ""
+    return f"{title} because of {listed}{irrelevant}"
 
 
-def _together(one: Sequence[Change]) -> str:
-    if len(one) == 1:
-        return str(one[0])
-    return f"{len(one)} changes together, none of which does it alone ({'; '.join(map(str, one))})"
+def _describe_cause(cause: Sequence[Change]) -> str:
+    if len(cause) == 1:
+        return str(cause[0])
+    return f"{len(cause)} changes together, none of which suffices alone ({'; '.join(map(str, cause))})"

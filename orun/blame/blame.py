@@ -1,4 +1,4 @@
-"""From a gate to the reason why it fails."""
+"""Blame: from a failed gate to the stage and nodes that cause it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from time import monotonic
 from orun import api
 from orun.blame import accuracy, latency, messages
 from orun.blame.chain import upstream
-from orun.blame.changes import giving
+from orun.blame.changes import publishing_stages
 from orun.blame.diagnosis import Diagnosis
-from orun.blame.experiment import Bench
-from orun.blame.origin import brought, past
-from orun.blame.upstream_metrics import judged
+from orun.blame.experiment import Experiment
+from orun.blame.origin import find_earlier_model, import_model
+from orun.blame.upstream_metrics import judged_metric
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult, Verdict
 from orun.errors import UsageError
@@ -29,15 +29,15 @@ from orun.text.suggestions import near
 
 
 @dataclass(frozen=True)
-class Question:
-    """A gate to look into.
+class BlameRequest:
+    """A gate to investigate.
 
     Attributes:
         pipeline: the pipeline, up to date as far as the stage.
         stage: the stage with the gate.
         gate: the gate.
-        metric: what it judged.
-        result: the run that it failed in.
+        metric: the metric that it judged.
+        result: the run in which it failed.
     """
 
     pipeline: Pipeline
@@ -47,10 +47,10 @@ class Question:
     result: RunResult
 
 
-def questions(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False) -> Iterator[Question]:
-    """The gates of a run that failed, or all, where a stage measured a model that other stages made.
+def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False) -> Iterator[BlameRequest]:
+    """Yield a request for each failed gate, or for all, whose stage measured a model with stages upstream.
 
-    One for each metric of a stage: what makes it miss one limit makes it miss the other.
+    Gates on the same metric of a stage have the same cause, so the first of them stands for all.
     """
     seen: set[tuple[str, str]] = set()
     for verdict in result.verdicts:
@@ -60,76 +60,78 @@ def questions(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False)
         seen.add((verdict.stage, gate.metric))
         stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)
         if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and upstream(pipeline, stage):
-            yield Question(pipeline, stage, gate, metric, result)
+            yield BlameRequest(pipeline, stage, gate, metric, result)
 
 
-def needed(pipeline: Pipeline, stage: str | None = None) -> list[str]:
-    """The stages to bring up to date before gates are looked into: all, or one, but for those that give a release away.
+def stages_to_run(pipeline: Pipeline, stage: str | None = None) -> list[str]:
+    """Return the stages to bring up to date before an investigation: `stage`, or all that publish no release.
 
     Raises:
-        UsageError: when the stage is such a one or comes after it.
+        UsageError: if the stage publishes a release or comes after a stage that does.
     """
     if stage is None:
-        return [one.id for one in pipeline.stages if not giving(pipeline, one.id)]
-    if given := giving(pipeline, stage):
-        raise UsageError(messages.given(stage, given[0]), hint=f"orun {quoted(near(str(pipeline.file)))}")
+        return [candidate.id for candidate in pipeline.stages if not publishing_stages(pipeline, candidate.id)]
+    if publishers := publishing_stages(pipeline, stage):
+        raise UsageError(
+            messages.refuse_publishing(stage, publishers[0]), hint=f"orun {quoted(near(str(pipeline.file)))}"
+        )
     return [stage]
 
 
 def _gate(pipeline: Pipeline, verdict: Verdict) -> Gate | None:
-    """Against several references one place in the file holds a gate each."""
+    """Return a verdict's gate. Gates against several references share a position and differ in scope."""
     gates = conditions(pipeline.stage(verdict.stage).gates)
-    return next((one for one in gates if (one.position, one.scope) == (verdict.position, verdict.scope)), None)
+    return next((gate for gate in gates if (gate.position, gate.scope) == (verdict.position, verdict.scope)), None)
 
 
-def blame(question: Question, seconds: float, store: Path | None = None, listener: Listener = ignore) -> Diagnosis:
-    """Find out why a gate fails: which stage, which nodes, and what a variant without them does.
+def blame(request: BlameRequest, seconds: float, store: Path | None = None, listener: Listener = ignore) -> Diagnosis:
+    """Find out why a gate fails: the stage, its nodes, and the result of a variant without them.
 
-    Everything that is measured or built for it is a stage of a pipeline `<name>.blame`, run in a process of its own
-    and kept in the store: asking again costs nothing.
+    Every measurement and variant is a stage of a pipeline `<name>.blame`, run in a process of its own and stored, so a
+    second investigation reuses it.
 
     Args:
-        question: the gate.
-        seconds: after which nothing more is begun, and what runs is stopped.
+        request: the gate.
+        seconds: time after which no stage begins and the running stage is stopped.
         store: the store's folder; see `orun.api.default_store`.
-        listener: hears what is run.
+        listener: receives the events of the runs.
 
     Raises:
-        StoreError: when the store cannot be used.
+        StoreError: if the store cannot be used.
     """
     began = monotonic()
-    pipeline, stage, gate = question.pipeline, question.stage, question.gate
+    pipeline, stage, gate = request.pipeline, request.stage, request.gate
     root = store or api.default_store(pipeline.root)
-    bench = Bench.open(pipeline, root, seconds, listener)
+    experiment = Experiment.open(pipeline, root, seconds, listener)
     chain = upstream(pipeline, stage)
     title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
-    metric = judged(gate, question.result[stage.id].metrics)
-    found = Diagnosis(title, stage.id, metric, question.metric.unit, "")
+    metric = judged_metric(gate, request.result[stage.id].metrics)
+    diagnosis = Diagnosis(title, stage.id, metric, request.metric.unit, "")
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(root))
-        then = past(opened, pipeline, question.result, (stage, gate), chain)
-        if then and then.here:
-            stack.enter_context(brought(bench, opened, stage, then.tree, then.name))
-        if question.metric.noise == "timing":
-            other = stack.enter_context(_other(bench, question, opened))
-            found = latency.Case(bench, stage, gate, chain, other, then).solve(found)
+        earlier = find_earlier_model(opened, pipeline, request.result, (stage, gate), chain)
+        if earlier and earlier.here:
+            stack.enter_context(import_model(experiment, opened, stage, earlier.tree, earlier.name))
+        if request.metric.noise == "timing":
+            other = stack.enter_context(_compared_stage(experiment, request, opened))
+            diagnosis = latency.Investigation(experiment, stage, gate, chain, other, earlier).solve(diagnosis)
         else:
-            found = accuracy.Case(bench, stage, gate, chain, then, metric).solve(found)
-    sentence = found.sentence or "nothing was found before the time limit"
-    return replace(found, sentence=sentence, seconds=monotonic() - began)
+            diagnosis = accuracy.Investigation(experiment, stage, gate, chain, earlier, metric).solve(diagnosis)
+    sentence = diagnosis.sentence or "no cause was found before the time limit"
+    return replace(diagnosis, sentence=sentence, seconds=monotonic() - began)
 
 
 @contextmanager
-def _other(bench: Bench, question: Question, store: Store) -> Iterator[str]:
-    """The stage whose model the gate compares with; the accepted model is put where a stage can read it."""
-    stage, gate = question.stage, question.gate
+def _compared_stage(experiment: Experiment, request: BlameRequest, store: Store) -> Iterator[str]:
+    """Yield the stage whose model the gate compares with, or empty; imports the accepted model if that is compared."""
+    stage, gate = request.stage, request.gate
     if gate.rule != "max_regression":
         yield stage.needs.get(f"reference.{gate.against}" if gate.against else "reference", "")
         return
-    baseline = baselines.read(question.pipeline)
+    baseline = baselines.read(request.pipeline)
     accepted = baseline.stages.get(stage.id) if baseline else None
     if accepted is None or not accepted.model or store.check(accepted.model):
         yield ""
         return
-    with brought(bench, store, stage, accepted.model, BASELINE) as name:
+    with import_model(experiment, store, stage, accepted.model, BASELINE) as name:
         yield name

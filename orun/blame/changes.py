@@ -1,4 +1,4 @@
-"""Differences between two runs as changes that can be made one by one, and those that cannot."""
+"""Differences between two runs: changes that can be tried one by one, and fixed differences that cannot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orun.blame.run_snapshot import Side
+from orun.blame.run_snapshot import RunSnapshot
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, subjects
 from orun.core.targets import Environment
@@ -34,14 +34,14 @@ FIXED = VARIABLES | {
 
 @dataclass(frozen=True)
 class Change:
-    """One difference that can be made by itself.
+    """A difference that can be tried by itself.
 
     Attributes:
         sort: a `parameter` of a stage, its `target`, its `environment`, the rest of a `stage` (its kind, its inputs,
-            whether it is there), a `file`, a `package` that orun runs with, an environment `variable`, or the `seed`.
+            its existence), a `file`, a `package` of orun's own environment, an environment `variable`, or the `seed`.
         name: of the stage, file, package or variable; empty for the seed.
         parameter: its name; else empty.
-        old, new: in the good and the bad run, as text; empty where there is none. Of files and variables a digest.
+        old, new: values in the good and the bad run, as text; empty for none. For files and variables a digest.
     """
 
     sort: Literal["parameter", "target", "environment", "stage", "file", "package", "variable", "seed"]
@@ -52,30 +52,30 @@ class Change:
 
     def __str__(self) -> str:
         if self.sort == "file":
-            return f"{self.name} was {_how(self.old, self.new)}"
-        if self.sort == "variable":  # its values may be private
-            return f"environment variable {self.name} was {_how(self.old, self.new)}"
-        where = {
+            return f"{self.name} was {_past_tense(self.old, self.new)}"
+        if self.sort == "variable":  # values may be private
+            return f"environment variable {self.name} was {_past_tense(self.old, self.new)}"
+        titles = {
             "parameter": f"{self.name}.{self.parameter}",
             "target": f"target of {self.name}",
             "environment": f"environment of {self.name}",
             "package": "package",
             "seed": "seed",
         }
-        if self.sort in where:
-            return f"{where[self.sort]}: {_short(self.old)} -> {_short(self.new)}"
-        return f"stage {self.name} was {_how(self.old, self.new)}"
+        if self.sort in titles:
+            return f"{titles[self.sort]}: {_short(self.old)} -> {_short(self.new)}"
+        return f"stage {self.name} was {_past_tense(self.old, self.new)}"
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """Difference that is not mixed: a version, the machine, a variable, orun's own code.
+class FixedDifference:
+    """Difference that cannot be tried here: a version, the machine, a variable, orun's own code.
 
     Attributes:
         stage: the stage that depends on it.
         kind, subject, owner: the key component.
         old, new: its values.
-        why: why it is not mixed, where that was tried.
+        why: why it cannot be tried, if known.
     """
 
     stage: str
@@ -88,7 +88,7 @@ class Fixed:
 
     @property
     def variable(self) -> str:
-        """The environment variable that differs; empty where it is another component."""
+        """The environment variable that differs; empty for other components."""
         return self.subject if self.kind in VARIABLES else ""
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class Fixed:
         if self.variable:
             return f"environment variable {self.variable} of {self.stage} was changed{why}"
         if self.kind == ComponentKind.STAGE_CODE and self.old == self.new:
-            return f"the code behind {self.stage}: {self.old} in both, and yet not the same{why}"
+            return f"the code behind {self.stage}: different code of the same version {self.old}{why}"
         names: dict[str, str] = {
             ComponentKind.STAGE_CODE: "the code behind",
             ComponentKind.PYTHON: "Python of",
@@ -106,22 +106,22 @@ class Fixed:
         return f"{name} {self.stage}: {_short(self.old) or 'none'} -> {_short(self.new) or 'none'}{why}"
 
 
-def changes(good: Side, bad: Side, stages: Collection[str]) -> tuple[Change, ...]:
-    """The changes between two runs as far as these stages (of either) rest on them."""
-    found = [change for name in _ids(good, bad) if name in stages for change in _of_stage(good, bad, name)]
+def list_changes(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> tuple[Change, ...]:
+    """Return the changes between two runs that the given stages, of either run, depend on."""
+    differing = [change for name in _ids(good, bad) if name in stages for change in _stage_changes(good, bad, name)]
     if good.pipeline.seed != bad.pipeline.seed:
-        found.append(Change("seed", "", "", str(good.pipeline.seed), str(bad.pipeline.seed)))
-    used = {name for side in (good, bad) for name in _used(side, stages)}
+        differing.append(Change("seed", "", "", str(good.pipeline.seed), str(bad.pipeline.seed)))
+    used = {name for run in (good, bad) for name in _used_files(run, stages)}
     for name in sorted(used):
         old, new = good.code.get(name, ""), bad.code.get(name, "")
         if old != new:
-            found.append(Change("file", name, "", old, new))
-    return tuple(found)
+            differing.append(Change("file", name, "", old, new))
+    return tuple(differing)
 
 
-def fixed(good: Side, bad: Side, stages: Collection[str]) -> tuple[Fixed, ...]:
-    """The differences that cannot be mixed, once each."""
-    differences: dict[tuple[Identity, str, str], Fixed] = {}
+def list_fixed(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> tuple[FixedDifference, ...]:
+    """Return the differences that cannot be tried, once each."""
+    differences: dict[tuple[Identity, str, str], FixedDifference] = {}
     for name in _ids(good, bad):
         if name not in stages:
             continue
@@ -131,45 +131,45 @@ def fixed(good: Side, bad: Side, stages: Collection[str]) -> tuple[Fixed, ...]:
                 was, now = old.get(identity, ""), new.get(identity, "")
                 if identity == (ComponentKind.STAGE_CODE, "", ""):
                     if old[KIND] != new[KIND]:
-                        continue  # that is a change of the stage
-                    was, now = _maker(good, was), _maker(bad, now)
-                differences.setdefault((identity, was, now), Fixed(name, *identity, was, now))
+                        continue  # the stage itself has changed
+                    was, now = _code_version(good, was), _code_version(bad, now)
+                differences.setdefault((identity, was, now), FixedDifference(name, *identity, was, now))
     return tuple(differences.values())
 
 
-def _maker(side: Side, code: str) -> str:
-    """What the code of a kind is of, with its version: a plug-in package, which is named beside its digest, or orun."""
-    return code.partition(" ")[2] or " ".join(filter(None, ("orun", side.record.orun)))
+def _code_version(run: RunSnapshot, code: str) -> str:
+    """Return package and version of a kind's code: a plug-in, which is named beside the digest, or orun."""
+    return code.partition(" ")[2] or " ".join(filter(None, ("orun", run.record.orun)))
 
 
 def upstream(pipeline: Pipeline, stage: str) -> set[str]:
-    """A stage and all before it; nothing when the pipeline does not have it."""
-    stages = {one.id: one for one in pipeline.stages}
-    found: set[str] = set()
-    waiting = [stage]
-    while waiting:
-        name = waiting.pop()
-        if name in stages and name not in found:
-            found.add(name)
-            waiting += stages[name].upstream
-    return found
+    """Return a stage and all before it; empty if the pipeline does not have it."""
+    stages = {candidate.id: candidate for candidate in pipeline.stages}
+    names: set[str] = set()
+    pending = [stage]
+    while pending:
+        name = pending.pop()
+        if name in stages and name not in names:
+            names.add(name)
+            pending += stages[name].upstream
+    return names
 
 
-def giving(pipeline: Pipeline, stage: str) -> list[str]:
-    """Which of a stage and all before it give something away: they must not run to find something out."""
-    before = upstream(pipeline, stage)
-    return [one.id for one in pipeline.stages if one.id in before and pipeline.kinds[one.uses].spec.publishes]
+def publishing_stages(pipeline: Pipeline, stage: str) -> list[str]:
+    """Return the stages up to `stage` that publish a release: an investigation must not run them."""
+    names = upstream(pipeline, stage)
+    return [item.id for item in pipeline.stages if item.id in names and pipeline.kinds[item.uses].spec.publishes]
 
 
-def _ids(good: Side, bad: Side) -> list[str]:
-    return list(dict.fromkeys(stage.id for side in (good, bad) for stage in side.pipeline.stages))
+def _ids(good: RunSnapshot, bad: RunSnapshot) -> list[str]:
+    return list(dict.fromkeys(stage.id for run in (good, bad) for stage in run.pipeline.stages))
 
 
-def _find(side: Side, name: str) -> Stage | None:
-    return next((stage for stage in side.pipeline.stages if stage.id == name), None)
+def _find(run: RunSnapshot, name: str) -> Stage | None:
+    return next((stage for stage in run.pipeline.stages if stage.id == name), None)
 
 
-def _of_stage(good: Side, bad: Side, name: str) -> Iterator[Change]:
+def _stage_changes(good: RunSnapshot, bad: RunSnapshot, name: str) -> Iterator[Change]:
     old, new = _find(good, name), _find(bad, name)
     if old is None or new is None or old.uses != new.uses:
         yield Change("stage", name, "", old.uses if old else "", new.uses if new else "")
@@ -177,41 +177,41 @@ def _of_stage(good: Side, bad: Side, name: str) -> Iterator[Change]:
     if (old.needs, old.after, old.env) != (new.needs, new.after, new.env):
         yield Change("stage", name, "", _text(dict(old.needs)), _text(dict(new.needs)))
     if old.environment != new.environment:
-        yield Change("environment", name, "", _packages(old.environment), _packages(new.environment))
+        yield Change("environment", name, "", _requirements(old.environment), _requirements(new.environment))
     if (old.target, old.extra_targets) != (new.target, new.extra_targets):
-        yield Change("target", name, "", _targets(old), _targets(new))
+        yield Change("target", name, "", _describe_targets(old), _describe_targets(new))
     for parameter in dict.fromkeys((*old.params, *new.params)):
         was, now = _text(old.params.get(parameter)), _text(new.params.get(parameter))
         if was != now:
             yield Change("parameter", name, parameter, was, now)
 
 
-def _used(side: Side, stages: Collection[str]) -> set[str]:
-    """Files that parameters of these stages name, or that they were seen to read."""
-    named = {item.path for stage in side.pipeline.stages if stage.id in stages for item in stage.references}
-    read = {path for name in stages for path in subjects(inputs_of(side, name), ComponentKind.READ)}
-    return (named | read) & side.code.keys()
+def _used_files(run: RunSnapshot, stages: Collection[str]) -> set[str]:
+    """Return the files that parameters of these stages name or that they read."""
+    named = {item.path for stage in run.pipeline.stages if stage.id in stages for item in stage.references}
+    read = {path for name in stages for path in subjects(inputs_of(run, name), ComponentKind.READ)}
+    return (named | read) & run.code.keys()
 
 
-def inputs_of(side: Side, stage: str) -> Components:
+def inputs_of(run: RunSnapshot, stage: str) -> Components:
     """Return all that the result of a stage of a run depends on."""
-    return next((result.inputs for result in side.record.stages if result.stage == stage), ())
+    return next((result.inputs for result in run.record.stages if result.stage == stage), ())
 
 
-def values_of(side: Side, stage: str) -> dict[Identity, str]:
+def values_of(run: RunSnapshot, stage: str) -> dict[Identity, str]:
     """Return the value of each component that the result of a stage of a run depends on."""
-    return {item.identity: item.value for item in inputs_of(side, stage)}
+    return {item.identity: item.value for item in inputs_of(run, stage)}
 
 
-def _targets(stage: Stage) -> str:
+def _describe_targets(stage: Stage) -> str:
     return " and ".join(
-        _text({"providers": [item.name for item in one.providers], "session": dict(one.session)})
-        + (f" in {_packages(one.environment)}" if one.environment else "")
-        for one in stage.targets
+        _text({"providers": [provider.name for provider in target.providers], "session": dict(target.session)})
+        + (f" in {_requirements(target.environment)}" if target.environment else "")
+        for target in stage.targets
     )
 
 
-def _packages(environment: Environment | None) -> str:
+def _requirements(environment: Environment | None) -> str:
     return " ".join(environment.requirements) if environment else "none"
 
 
@@ -219,7 +219,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _how(old: str, new: str) -> str:
+def _past_tense(old: str, new: str) -> str:
     if not old:
         return "added"
     return "changed" if new else "removed"

@@ -1,4 +1,4 @@
-"""Commits between two runs that touch what differs."""
+"""Commits between two runs that touch the files of the changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orun.blame.changes import Change
-from orun.blame.run_snapshot import Side
+from orun.blame.run_snapshot import RunSnapshot
 from orun.history.git_revision import git
 
 SHOWN = 10
@@ -15,13 +15,13 @@ UNSHALLOW = ", a shallow clone: `git fetch --unshallow` gets the rest"
 
 
 @dataclass(frozen=True)
-class Between:
-    """What git knows of the way from one run to another.
+class CommitList:
+    """Commits from one run to another.
 
     Attributes:
-        commits: that touch the files of the changes, the oldest first: short id and subject; at most ten.
-        more: further ones.
-        note: what else is to be known, as a sentence; empty when nothing is.
+        commits: short id and subject, the oldest first; at most ten.
+        more: number of commits left out.
+        note: a remark; else empty.
     """
 
     commits: tuple[str, ...] = ()
@@ -29,39 +29,39 @@ class Between:
     note: str = ""
 
 
-def between(good: Side, bad: Side, causes: Collection[Change]) -> Between:
-    """The commits that touch the files of some changes; of parameters, targets and stages that is the pipeline file.
+def list_commits(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]) -> CommitList:
+    """Return the commits that touch the files of the changes; for parameters, targets and stages the pipeline files.
 
-    Nothing where a run recorded no commit, or git or the repository is not here any more.
+    The list is empty if a run recorded no commit, or git or the repository is missing.
     """
     old, new, root = good.record.commit, bad.record.commit, Path(bad.record.file).parent
     if not old or not new:
-        return Between()
+        return CommitList()
     files = sorted(_files(good, bad, causes))
-    notes = [note for side in (good, bad) if (note := _edited(side))]
+    notes = [note for run in (good, bad) if (note := _note_uncommitted(run))]
     if old == new:
-        return Between(note="; ".join((f"both runs were made at {old[:10]}", *notes)))
-    said = git(root, "log", "--reverse", "--format=%h %s", f"{old}..{new}", "--", *files) if files else ""
-    if said is None:
+        return CommitList(note="; ".join((f"both runs were made at {old[:10]}", *notes)))
+    log = git(root, "log", "--reverse", "--format=%h %s", f"{old}..{new}", "--", *files) if files else ""
+    if log is None:
         shallow = git(root, "rev-parse", "--is-shallow-repository") == "true"
         missing = f"git does not have {old[:10]}..{new[:10]} here{UNSHALLOW if shallow else ''}"
-        return Between(note="; ".join((missing, *notes)))
-    lines = said.splitlines()
+        return CommitList(note="; ".join((missing, *notes)))
+    lines = log.splitlines()
     if git(root, "merge-base", "--is-ancestor", old, new) is None:
-        notes.append(f"{old[:10]} does not lead to {new[:10]}: what only the former has is not listed")
-    return Between(tuple(lines[:SHOWN]), max(0, len(lines) - SHOWN), "; ".join(notes))
+        notes.append(f"{old[:10]} is no ancestor of {new[:10]}: commits of only the former are not listed")
+    return CommitList(tuple(lines[:SHOWN]), max(0, len(lines) - SHOWN), "; ".join(notes))
 
 
-def _files(good: Side, bad: Side, causes: Collection[Change]) -> set[str]:
-    """Paths from the pipeline's folder."""
-    found = {one.name for one in causes if one.sort == "file"}
-    if any(one.sort not in ("file", "package", "variable") for one in causes):
-        found |= {name for side in (good, bad) for name in side.files.keys() - side.code.keys()}
-    return found
+def _files(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]) -> set[str]:
+    """Return the files of the changes, relative to the pipeline's folder."""
+    files = {change.name for change in causes if change.sort == "file"}
+    if any(change.sort not in ("file", "package", "variable") for change in causes):
+        files |= {name for run in (good, bad) for name in run.files.keys() - run.code.keys()}
+    return files
 
 
-def _edited(side: Side) -> str:
-    """What of a run was not committed, as a sentence."""
-    names = side.record.edited or ()
+def _note_uncommitted(run: RunSnapshot) -> str:
+    """Name the files of a run that were not committed; empty if there are none."""
+    names = run.record.edited or ()
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{side.run} had changes that were not committed: {', '.join(names[:SHOWN])}{more}" if names else ""
+    return f"{run.run} had uncommitted changes: {', '.join(names[:SHOWN])}{more}" if names else ""

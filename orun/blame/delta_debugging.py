@@ -15,49 +15,50 @@ Outcome = Literal["good", "bad", "unresolved"]
 Test = Callable[[Sequence[T]], Outcome]
 
 
-def minimal(changes: Sequence[T], test: Test[T]) -> list[T]:
-    """Changes that are bad together, of which none can be left out alone.
+def minimize(changes: Sequence[T], test: Test[T]) -> list[T]:
+    """Return changes that are bad together, none of which can be left out alone.
 
     Args:
-        changes: that are bad all together.
-        test: what some of them are, in their order; `unresolved` where they do not go together.
+        changes: changes that are bad together.
+        test: outcome of some of them, in their order; `unresolved` if they do not go together.
     """
-    found = list(changes)
+    kept = list(changes)
     parts = 2
-    while len(found) > 1:
-        chunks = _chunks(found, parts)
+    while len(kept) > 1:
+        chunks = _chunks(kept, parts)
         smaller = next((chunk for chunk in chunks if test(chunk) == "bad"), None)
         if smaller is not None:
-            found, parts = list(smaller), 2
+            kept, parts = list(smaller), 2
             continue
-        rests = ([one for one in found if one not in chunk] for chunk in chunks)
-        rest = next((rest for rest in rests if parts > 2 and test(rest) == "bad"), None)  # noqa: PLR2004 - else twice
+        rests = ([change for change in kept if change not in chunk] for chunk in chunks)
+        # With two chunks the rests are the chunks, which were tested.
+        rest = next((rest for rest in rests if parts > 2 and test(rest) == "bad"), None)  # noqa: PLR2004
         if rest is not None:
-            found, parts = rest, max(parts - 1, 2)
-        elif parts < len(found):
-            parts = min(2 * parts, len(found))
+            kept, parts = rest, max(parts - 1, 2)
+        elif parts < len(kept):
+            parts = min(2 * parts, len(kept))
         else:
             break
-    return found
+    return kept
 
 
-def causes(changes: Sequence[T], test: Test[T], most: int = 3) -> list[list[T]]:
-    """Sets of changes each of which is bad by itself and has nothing in common with the others.
+def find_causes(changes: Sequence[T], test: Test[T], most: int = 3) -> list[list[T]]:
+    """Return disjoint minimal sets of changes, each of which is bad by itself.
 
     Args:
-        changes: that are bad all together.
-        test: as for `minimal`.
+        changes: changes that are bad together.
+        test: as for `minimize`.
         most: sets to look for.
     """
-    found: list[list[T]] = []
+    causes: list[list[T]] = []
     left = list(changes)
-    while left and len(found) < most and (not found or test(left) == "bad"):
-        found.append(minimal(left, test))
-        left = [one for one in left if one not in found[-1]]
-    return found
+    while left and len(causes) < most and (not causes or test(left) == "bad"):
+        causes.append(minimize(left, test))
+        left = [change for change in left if change not in causes[-1]]
+    return causes
 
 
 def _chunks(items: Sequence[T], count: int) -> list[Sequence[T]]:
-    """As many parts of nearly equal size."""
+    """Split into `count` parts of nearly equal size."""
     bounds = [len(items) * number // count for number in range(count + 1)]
     return [items[low:high] for low, high in pairwise(bounds) if high > low]

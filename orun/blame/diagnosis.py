@@ -1,4 +1,4 @@
-"""Findings of an investigation, as plain data."""
+"""Diagnosis: findings of an investigation, as plain data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Level:
     """The gate's metric at the artifact of one stage.
 
     Attributes:
-        stage: whose artifact it is.
-        value: of the metric; None when it could not be measured there.
-        passes: whether the gate would pass there; None when that cannot be told.
+        stage: the stage that made the artifact.
+        value: of the metric; None if it could not be measured.
+        passes: whether the gate would pass; None if unknown.
         why: why it could not be measured; else empty.
     """
 
@@ -28,17 +28,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Place:
-    """A node, or nodes in the place of others, that brings some of the harm.
+    """A node, or nodes that replaced others, with a share of the error or slow-down.
 
     Attributes:
         node: its name.
         share: of the outputs' error, or of the slow-down.
-        nodes: names of all of its nodes in the model before the stage; for a slow-down in the model after it.
-        op: type of its operator; for a slow-down how many nodes are there for how many before.
-        now: types of the nodes that the model after the stage has there; empty for a slow-down.
-        tensor: what it yields, by its name in the model before the stage; empty for a slow-down.
-        before, after: accuracy: the lowest SQNR in dB of what comes before it, and that of what it yields; None where
-            there is none. Latency: seconds in the model before, and in the one after.
+        nodes: names of its nodes in the model before the stage; for a slow-down, in the model after it.
+        op: type of its operator; for a slow-down, how many nodes replaced how many.
+        now: types of the nodes that replaced it in the model after the stage; empty for a slow-down.
+        tensor: its output, by its name in the model before the stage; empty for a slow-down.
+        before, after: accuracy: lowest SQNR in dB of the tensors before it, and SQNR of its output; None if unknown.
+            Latency: seconds in the model before and after the stage.
     """
 
     node: str
@@ -53,15 +53,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Proof:
-    """The variant that was built to see whether the places make the difference.
+    """Variant without the places, built to verify that they are the cause.
 
     Attributes:
-        how: `excluded` from the stage by its own parameter; `restored`: computed as in the model before the stage; or
-            `mixed`: the stages of now on the first model of then.
+        how: `excluded` from the stage by a parameter; `restored`: computed as in the model before the stage; or
+            `mixed`: today's stages on the earlier first model.
         stage: its id in the pipeline that was run for it.
-        value: the gate's metric of it; None where that was not measured.
+        value: the gate's metric; None if not measured.
         passes: whether the gate would pass.
-        seconds: what an inference of it takes longer than one of the stage's model; None where that was not measured.
+        seconds: how much longer an inference takes than with the stage's model; None if not measured.
         why: why it could not be built or measured; else empty.
     """
 
@@ -75,23 +75,23 @@ class Proof:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a gate failed.
+    """Cause of a failed gate.
 
     Attributes:
-        gate: the gate as one reads it.
-        stage: the stage that has it.
-        metric: what it judges.
+        gate: the gate, for people.
+        stage: the stage with the gate.
+        metric: the metric that the gate judges.
         unit: of the metric.
         sentence: the answer.
-        levels: the metric at each artifact upstream, the first made first.
-        culprit: the stage that did it; empty when none did.
-        lost: by how much it made the metric worse.
-        places: the worst first.
-        chosen: how many of the first places the proof puts right.
+        levels: the metric at each artifact upstream, in order.
+        culprit: the stage that made the metric worse; empty if none did.
+        lost: how much worse it made the metric.
+        places: the nodes, the largest share first.
+        chosen: how many of the first places the proof restores.
         proof: the variant that was built, if any.
-        stopped: what was left out, mostly for want of time; empty when nothing was.
-        note: what else should be known of it; else empty.
-        seconds: that the investigation took.
+        stopped: what was left out, usually for lack of time; else empty.
+        note: a remark; else empty.
+        seconds: duration of the investigation.
     """
 
     gate: str

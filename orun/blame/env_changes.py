@@ -1,8 +1,7 @@
-"""Environment variables that differ between two runs, as far as their values in both are known here.
+"""Environment variables that differ between two runs and whose values in both are known here.
 
-A run keeps digests of values and never a value, which may be private. A value is known when its digest is that of a
-variable that is not set, or of what this process was given: as the variable itself, or as `ORUN_GOOD_<name>` and
-`ORUN_BAD_<name>`.
+A run stores digests of values, because values may be private. A value is known if its digest is that of an unset
+variable, of the variable in this process, or of `ORUN_GOOD_<name>` or `ORUN_BAD_<name>`.
 """
 
 from __future__ import annotations
@@ -12,45 +11,51 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from orun.blame.changes import VARIABLES, Change, Fixed, values_of
-from orun.blame.run_snapshot import Side
+from orun.blame.changes import VARIABLES, Change, FixedDifference, values_of
+from orun.blame.run_snapshot import RunSnapshot
 from orun.environment.env_vars import variable
 from orun.fs.observed_state import ABSENT, value_digest
 from orun.planning.cache_key import UNSET
 
-GIVEN = ("ORUN_GOOD_", "ORUN_BAD_")  # before the name of a variable: its value in the good run, and in the bad one
+PREFIXES = ("ORUN_GOOD_", "ORUN_BAD_")  # of variables with a variable's value in the good and in the bad run
 
-Values = tuple[str | None, str | None]  # in the good and the bad run; None when it was not set
+Values = tuple[str | None, str | None]  # in the good and the bad run; None if not set
 
 
 @dataclass(frozen=True)
 class Variables:
-    """The variables that differ.
+    """Variables that differ.
 
     Attributes:
-        values: of those whose values in both runs are known, by name.
-        unknown: of the others, what would tell: `ORUN_GOOD_MODE` for what `MODE` was in the good run.
+        values: values in both runs, by name, where they are known.
+        unknown: for every other variable, the variables to set: `ORUN_GOOD_MODE` for the value of `MODE` in the good
+            run.
     """
 
     values: Mapping[str, Values] = field(default_factory=dict)
     unknown: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def between(cls, good: Side, bad: Side, stages: Collection[str]) -> Variables:
-        """The variables that stages of both runs rest on, and that had another value in each."""
+    def between(cls, good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> Variables:
+        """Return the variables that stages of both runs depend on and whose values differ."""
         values: dict[str, Values] = {}
         unknown: dict[str, list[str]] = {}
         for name, digests in sorted(_differing(good, bad, stages).items()):
-            found = [_candidates(name, given, digest) for given, digest in zip(GIVEN, digests, strict=True)]
-            if all(found):
-                values[name] = (found[0][0], found[1][0])
+            good_values, bad_values = (
+                _matching_values(name, prefix, digest) for prefix, digest in zip(PREFIXES, digests, strict=True)
+            )
+            if good_values and bad_values:
+                values[name] = (good_values[0], bad_values[0])
             else:
-                unknown[name] = [f"{given}{name}" for given, known in zip(GIVEN, found, strict=True) if not known]
+                known = (good_values, bad_values)
+                unknown[name] = [
+                    f"{prefix}{name}" for prefix, matches in zip(PREFIXES, known, strict=True) if not matches
+                ]
         return cls(values, unknown)
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Those that can be mixed, one each."""
+        """Changes of the variables whose values are known."""
         return tuple(
             Change("variable", name, "", value_digest(name, old), value_digest(name, new))
             for name, (old, new) in self.values.items()
@@ -58,52 +63,49 @@ class Variables:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All that would have to be set, so that every variable could be mixed."""
+        """Variables to set so that every change could be tried."""
         return tuple(name for names in self.unknown.values() for name in names)
 
-    def left(self, others: Sequence[Fixed]) -> list[Fixed]:
-        """Differences without the variables that are mixed; the rest of these with what keeps them from it."""
-        found = []
-        for one in others:
-            name = one.variable
+    def filter_fixed(self, differences: Sequence[FixedDifference]) -> list[FixedDifference]:
+        """Return the differences without the variables that can be tried; other variables get the reason."""
+        kept = []
+        for item in differences:
+            name = item.variable
             if name in self.unknown:
-                found.append(replace(one, why="; ".join(map(_why, self.unknown[name]))))
+                kept.append(replace(item, why="; ".join(map(_explain_unknown, self.unknown[name]))))
             elif name not in self.values:
-                found.append(replace(one, why="only one of the runs looked at it") if name else one)
-        return found
+                kept.append(replace(item, why="only one of the runs read it") if name else item)
+        return kept
 
     @contextmanager
     def within(self, chosen: Collection[Change]) -> Iterator[None]:
-        """Within it each variable has the good run's value, or the bad one's where that is chosen."""
-        new = {one.name for one in chosen if one.sort == "variable"}
+        """Set each variable to the good run's value, or to the bad run's for the chosen changes."""
+        new = {change.name for change in chosen if change.sort == "variable"}
         with ExitStack() as stack:
             for name, values in self.values.items():
                 stack.enter_context(variable(name, values[name in new]))
             yield
 
 
-def _differing(good: Side, bad: Side, stages: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Digests of the variables that a stage looked at in both runs, and found otherwise; `ABSENT` where not set."""
-    found: dict[str, tuple[str, str]] = {}
+def _differing(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return both digests of each variable that a stage read in both runs and that differs; `ABSENT` if not set."""
+    digests: dict[str, tuple[str, str]] = {}
     for stage in stages:
         old, new = values_of(good, stage), values_of(bad, stage)
         for identity in old.keys() & new.keys():
             kind, name, _ = identity
             if kind in VARIABLES and old[identity] != new[identity]:
-                found[name] = (_plain(old[identity]), _plain(new[identity]))
-    return found
+                was, now = (ABSENT if digest == UNSET else digest for digest in (old[identity], new[identity]))
+                digests[name] = (was, now)
+    return digests
 
 
-def _plain(digest: str) -> str:
-    return ABSENT if digest == UNSET else digest
+def _matching_values(name: str, prefix: str, digest: str) -> list[str | None]:
+    values = (None, os.environ.get(prefix + name), os.environ.get(name))
+    return [value for value in values if value_digest(name, value) == digest]
 
 
-def _candidates(name: str, given: str, digest: str) -> list[str | None]:
-    """The values with that digest."""
-    values = (None, os.environ.get(given + name), os.environ.get(name))
-    return [one for one in values if value_digest(name, one) == digest]
-
-
-def _why(given: str) -> str:
-    """Why a value is not known."""
-    return f"{given} is not what it was" if given in os.environ else f"only a digest is kept of it: set {given}"
+def _explain_unknown(name: str) -> str:
+    if name in os.environ:
+        return f"{name} is not the value of that run"
+    return f"only its digest is stored: set {name}"

@@ -1,8 +1,8 @@
-"""Stages added to a pipeline for an investigation, run by the ordinary runner and kept in the ordinary store."""
+"""Experiment: stages added to a pipeline for an investigation, run by the usual runner with the usual store."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,7 @@ from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.stages import registry
 from orun.stages.params import params_of
 
-INTERNAL = ("diagnose/restored",)  # kinds that no file names
+INTERNAL = ("diagnose/restored",)  # kinds that a pipeline file cannot name
 
 
 class OutOfTime(Exception):
@@ -27,14 +27,15 @@ class OutOfTime(Exception):
 
 
 @dataclass
-class Bench:
-    """Runs variants of a pipeline's stages.
+class Experiment:
+    """Variants of a pipeline's stages, within a time limit.
 
     Attributes:
         pipeline: the pipeline; its own stages run without their gates.
         store: the store's folder.
-        end: when time is up, on the clock of `monotonic`.
-        listener: hears what the runs say.
+        end: time limit, on the clock of `monotonic`.
+        listener: receives the events of the runs.
+        added: the added stages by id.
     """
 
     pipeline: Pipeline
@@ -44,55 +45,67 @@ class Bench:
     added: dict[str, Stage] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, pipeline: Pipeline, store: Path, seconds: float, listener: Listener = ignore) -> Bench:
-        """A bench whose time begins now."""
+    def open(cls, pipeline: Pipeline, store: Path, seconds: float, listener: Listener = ignore) -> Experiment:
+        """Start an experiment of `seconds`."""
         return cls(pipeline, store, monotonic() + seconds, listener)
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """Seconds left."""
         return self.end - monotonic()
 
     def stage(self, name: str) -> Stage:
-        """A stage of the pipeline or an added one by its id."""
+        """Return a stage of the pipeline or an added stage."""
         return self.added.get(name) or self.pipeline.stage(name)
 
     def add(self, like: Stage, **changes: Any) -> Stage:
-        """A stage that is like another but for some fields; one of the same id is replaced."""
-        made = replace(like, **({"gates": ()} | changes))
-        self.added[made.id] = made
-        return made
+        """Add a copy of a stage with some fields changed, without gates unless given; replaces an added stage's id."""
+        stage = replace(like, **({"gates": ()} | changes))
+        self.added[stage.id] = stage
+        return stage
 
     def make(self, name: str, uses: str, like: Stage, needs: Mapping[str, str], params: Mapping[str, Any]) -> Stage:
-        """A stage of a built-in kind whose parameters are the kind's own but for those given.
+        """Add a stage of a built-in kind with the kind's default parameters and those in `params` that the kind has.
 
-        Target, environment and the files that the parameters name are those of the stage that it is like.
+        Target, environment and the files that the parameters name are those of `like`.
         """
-        known = {
-            one.name: None if one.required else plain_default(one.default)
-            for one in params_of(import_module(entry(uses)).Params)
+        defaults = {
+            parameter.name: None if parameter.required else plain_default(parameter.default)
+            for parameter in params_of(import_module(module_of(uses)).Params)
         }
-        given = {key: value for key, value in params.items() if key in known}
-        kept = tuple(one for one in like.references if one.parameter.partition(".")[0] in given)
+        chosen = {key: value for key, value in params.items() if key in defaults}
+        references = tuple(item for item in like.references if item.parameter.partition(".")[0] in chosen)
         return self.add(
-            like, id=name, uses=uses, needs=dict(needs), after=(), params=known | given, references=kept, cpus=1
+            like,
+            id=name,
+            uses=uses,
+            needs=dict(needs),
+            after=(),
+            params=defaults | chosen,
+            references=references,
+            cpus=1,
         )
 
     def run(self, names: Collection[str]) -> RunResult:
-        """Bring these stages up to date with all before them; a stage that fails is a result.
+        """Bring these stages and all before them up to date; a failed stage is part of the result.
 
         Raises:
-            OutOfTime: when no time is left.
-            Interrupted: when the user stops it.
+            OutOfTime: if no time is left.
+            Interrupted: if the user stops it.
         """
         if self.left <= 0:
             raise OutOfTime
         wanted = self._closure(names)
-        limited = [self._limited(stage) for stage in (*self._own(wanted), *self._extra(wanted))]
+        own = [
+            replace(stage, gates=(), guards=())
+            for stage in self.pipeline.stages
+            if stage.id in wanted and stage.id not in self.added
+        ]
+        added = [self._limit_time(stage) for name, stage in self.added.items() if name in wanted]
         kinds = dict(self.pipeline.kinds) | {
             stage.uses: kind_use(stage.uses) for stage in self.added.values() if stage.uses not in self.pipeline.kinds
         }
-        derived = replace(self.pipeline, name=f"{self.pipeline.name}.blame", stages=tuple(limited), kinds=kinds)
+        derived = replace(self.pipeline, name=f"{self.pipeline.name}.blame", stages=(*own, *added), kinds=kinds)
         result = api.run(derived, to=list(names), keep_going=True, store=self.store, on_event=self.listener)
         if result.exit_code == Interrupted.exit_code:
             raise Interrupted("interrupted")
@@ -100,39 +113,27 @@ class Bench:
 
     def _closure(self, names: Collection[str]) -> set[str]:
         wanted: set[str] = set()
-        waiting = list(names)
-        while waiting:
-            name = waiting.pop()
+        pending = list(names)
+        while pending:
+            name = pending.pop()
             if name not in wanted:
                 wanted.add(name)
-                waiting += self.stage(name).upstream
+                pending += self.stage(name).upstream
         return wanted
 
-    def _own(self, wanted: Collection[str]) -> Sequence[Stage]:
-        return [
-            replace(stage, gates=(), guards=())
-            for stage in self.pipeline.stages
-            if stage.id in wanted and stage.id not in self.added
-        ]
-
-    def _extra(self, wanted: Collection[str]) -> Sequence[Stage]:
-        return [stage for name, stage in self.added.items() if name in wanted]
-
-    def _limited(self, stage: Stage) -> Stage:
-        """What is added must end in time; the time limit of a stage is not in its key."""
-        if stage.id not in self.added:
-            return stage
+    def _limit_time(self, stage: Stage) -> Stage:
+        """Return the stage with a timeout at the time limit; a timeout is not in its key."""
         return replace(stage, timeout=min(stage.timeout or float("inf"), max(self.left, 1.0)))
 
 
-def entry(uses: str) -> str:
-    """The module of a built-in kind or of one of our own."""
+def module_of(uses: str) -> str:
+    """Return the module of a built-in or internal kind."""
     return f"orun.stages.{uses.replace('/', '.')}"
 
 
 def kind_use(uses: str) -> KindUse:
-    """What the planner must know of a built-in kind or of one of our own."""
+    """Return what the planner needs to know of a built-in or internal kind."""
     if uses in INTERNAL:
-        return KindUse("built-in", entry(uses), import_module(entry(uses)).SPEC)
+        return KindUse("built-in", module_of(uses), import_module(module_of(uses)).SPEC)
     kind = registry.find(uses, Path())
     return KindUse(kind.origin, kind.entry, kind.spec, kind.distribution)

@@ -1,4 +1,4 @@
-"""Why a model takes longer: the stage, the nodes, and a variant without them that shows it."""
+"""Investigation of a failed latency gate: the stage, its nodes, and a variant without them as proof."""
 
 from __future__ import annotations
 
@@ -11,160 +11,157 @@ from typing import Any
 
 from orun.blame import messages, upstream_metrics
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Level, Place, Proof
-from orun.blame.experiment import Bench, OutOfTime
-from orun.blame.origin import Past, rebuilt
+from orun.blame.experiment import Experiment, OutOfTime
+from orun.blame.origin import EarlierModel, rebuild_chain
 from orun.core.metrics import Comparison
 from orun.core.run_record import StageResult
 from orun.pipeline.model import Gate, Stage
 
-ENOUGH = 0.8
-MOST = 5
-SHOWN = 20
+ENOUGH = 0.8  # share of the slow-down that the restored places should explain
+MOST = 5  # places restored together
+SHOWN = 20  # places of a diagnosis
 TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}
-FEEDING = ("inputs", "batch", "shape", "target")
+INPUT_PARAMETERS = ("inputs", "batch", "shape", "target")
 
 
 @dataclass
-class Case:
+class Investigation:
     """A latency gate that failed.
 
     Attributes:
-        bench: where variants are run.
+        experiment: runs the variants.
         stage: the stage with the gate.
         gate: the gate.
-        chain: the stages upstream, the first made first.
-        other: the stage whose model it is compared with: the reference, or the accepted baseline; empty for none.
-        past: the first model as it was when the gate was good, where it is another one now.
-        before: the stage whose model went into the culprit, once that is known.
-        slow: the culprit's time in nodes against that of the model before.
+        chain: the stages upstream, in order.
+        other: the stage whose model the gate compares with: the reference or the accepted baseline; empty for none.
+        earlier: the first model as it was when the gate passed, if it has changed since.
+        before: the stage whose model is the culprit's input, once it is known.
+        slow: the culprit's time in nodes against that model's, once it is known.
     """
 
-    bench: Bench
+    experiment: Experiment
     stage: Stage
     gate: Gate
     chain: Sequence[Stage]
     other: str
-    past: Past | None = None
+    earlier: EarlierModel | None = None
     before: str = ""
     slow: Comparison | None = None
 
-    def solve(self, found: Diagnosis) -> Diagnosis:
-        """Fill the diagnosis in as far as time allows."""
-        found = self._slower(found)
-        return self._since(found, self.past) if self.past else found
+    def solve(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Complete the diagnosis as far as time allows."""
+        diagnosis = self._find_culprit(diagnosis)
+        return self._compare_earlier(diagnosis, self.earlier) if self.earlier else diagnosis
 
-    def _since(self, found: Diagnosis, past: Past) -> Diagnosis:
-        """Say that the first model is another one, and see whether that alone makes the last one another."""
+    def _compare_earlier(self, diagnosis: Diagnosis, earlier: EarlierModel) -> Diagnosis:
+        """Say that the first model has changed; blame it if the chain rebuilt from the earlier one is unchanged."""
         last = self.chain[-1].id
         try:
-            made = rebuilt(self.bench, past, self.stage)[last] if past.here else ""
-            same = bool(made) and self.bench.run([made])[made].tree == past.last
+            rebuilt = rebuild_chain(self.experiment, earlier, self.stage)[last] if earlier.here else ""
+            same = bool(rebuilt) and self.experiment.run([rebuilt])[rebuilt].tree == earlier.last
         except OutOfTime:
             same = False
-        said = messages.another(past)
+        note = messages.changed_model(earlier)
         if not same:
-            return replace(found, note=said)
-        told = f"{said}: of that one `{last}` makes the very model of then" if last != past.stage else said
-        if found.culprit and self.slow:
-            return replace(found, culprit=past.stage, sentence=messages.latency(found, self.before, self.slow, told))
-        return replace(found, sentence=f"{found.sentence}; {told}")
+            return replace(diagnosis, note=note)
+        origin = note if last == earlier.stage else f"{note}: built from the earlier one, `{last}` is unchanged"
+        if diagnosis.culprit and self.slow:
+            sentence = messages.latency(diagnosis, self.before, self.slow, origin)
+            return replace(diagnosis, culprit=earlier.stage, sentence=sentence)
+        return replace(diagnosis, sentence=f"{diagnosis.sentence}; {origin}")
 
-    def _slower(self, found: Diagnosis) -> Diagnosis:
+    def _find_culprit(self, diagnosis: Diagnosis) -> Diagnosis:
         try:
-            found = self._steps(found)
-            if not found.culprit:
-                return found
-            found = self._proof(found)
+            diagnosis = self._profile_steps(diagnosis)
+            if not diagnosis.culprit:
+                return diagnosis
+            diagnosis = self._prove(diagnosis)
         except OutOfTime:
-            found = replace(found, stopped=OUT_OF_TIME)
-        if not found.culprit or self.slow is None:
-            return found
-        return replace(found, sentence=messages.latency(found, self.before, self.slow))
+            diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
+        if not diagnosis.culprit or self.slow is None:
+            return diagnosis
+        return replace(diagnosis, sentence=messages.latency(diagnosis, self.before, self.slow))
 
-    def _steps(self, found: Diagnosis) -> Diagnosis:
-        """Profile each artifact beside the one before it; the culprit is that which got slower most."""
+    def _profile_steps(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Profile each artifact and the one before it together; the culprit is the stage with the largest slow-down."""
         pairs = self._pairs()
         results: dict[str, StageResult] = {}
         try:
-            for before, after in reversed(pairs):  # most of what makes a model slow is done to it late
-                one = self._profile(before, after)
-                results[after] = self.bench.run([one.id])[one.id]
+            for before, after in reversed(pairs):  # late stages slow a model down most often
+                needs = {"model": after, "reference": before}
+                name = f"profile of {after}"
+                self.experiment.make(name, "measure/profile", self.stage, needs, self._input_parameters())
+                results[after] = self.experiment.run([name])[name]
         except OutOfTime:
             if not results:
                 raise
-            found = replace(found, stopped=OUT_OF_TIME)
-        steps = {after: _compared(one) for after, one in results.items()}
-        found = replace(found, levels=tuple(_levels(pairs[-len(results) :], steps, results)))
+            diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
+        totals = {after: result.metrics.get("total") for after, result in results.items()}
+        steps = {after: total.reference if total else None for after, total in totals.items()}
+        diagnosis = replace(diagnosis, levels=tuple(_read_levels(pairs[-len(results) :], steps, results)))
         slower = {after: step for after, step in steps.items() if step and step.difference.low > 0}
         if not slower:
-            return replace(found, sentence=messages.not_slower(found, [step for step in steps.values() if step]))
+            return replace(
+                diagnosis, sentence=messages.not_slower(diagnosis, [step for step in steps.values() if step])
+            )
         culprit = max(slower, key=lambda name: slower[name].difference.value)
         self.before = next(before for before, after in pairs if after == culprit)
         self.slow = slower[culprit]
         table = json.loads((Path(results[culprit].out) / "profile.json").read_bytes())
-        places = tuple(_places(table["slower"]["places"]))
-        chosen = _chosen(places)
-        return replace(found, culprit=culprit, lost=self.slow.difference.value, places=places, chosen=chosen)
+        places = tuple(_read_places(table["slower"]["places"]))
+        chosen = _count_chosen(places)
+        return replace(diagnosis, culprit=culprit, lost=self.slow.difference.value, places=places, chosen=chosen)
 
     def _pairs(self) -> list[tuple[str, str]]:
-        """Neighbours in the chain; from the reference on where that is in it, and the baseline beside the last."""
-        names = [one.id for one in self.chain]
+        """Return neighbours in the chain, from the reference on if it is in the chain; else the other and the last."""
+        names = [stage.id for stage in self.chain]
         if self.other in names:
             names = names[names.index(self.other) :]
         elif self.other:
             return [(self.other, names[-1])]
         return list(pairwise(names))
 
-    def _given(self) -> dict[str, Any]:
-        return {key: self.stage.params[key] for key in FEEDING if key in self.stage.params}
+    def _input_parameters(self) -> dict[str, Any]:
+        return {key: self.stage.params[key] for key in INPUT_PARAMETERS if key in self.stage.params}
 
-    def _profile(self, before: str, after: str) -> Stage:
-        needs = {"model": after, "reference": before}
-        return self.bench.make(f"profile of {after}", "measure/profile", self.stage, needs, self._given())
-
-    def _proof(self, found: Diagnosis) -> Diagnosis:
-        """Put the nodes of the model before into the places, and measure what that saves."""
-        if not found.chosen:
-            return found
-        nodes = [name for place in found.places[: found.chosen] for name in place.nodes]
-        needs = {"model": found.culprit, "reference": self.before}
-        name = f"{found.culprit} restored"
-        restored = self.bench.make(name, "diagnose/restored", self.stage, needs, {"tensors": [], "nodes": nodes})
-        params = {**self._given(), **TIMING}
-        beside = {"model": found.culprit, "reference": restored.id}
-        timed = self.bench.make(f"time of {restored.id}", "measure/latency", self.stage, beside, params)
-        result = self.bench.run([timed.id])
-        metric = result[timed.id].metrics.get("cpu")
+    def _prove(self, diagnosis: Diagnosis) -> Diagnosis:
+        """Put the nodes of the model before back into the places, and measure what that saves."""
+        if not diagnosis.chosen:
+            return diagnosis
+        nodes = [name for place in diagnosis.places[: diagnosis.chosen] for name in place.nodes]
+        needs = {"model": diagnosis.culprit, "reference": self.before}
+        name = f"{diagnosis.culprit} restored"
+        restored = self.experiment.make(name, "diagnose/restored", self.stage, needs, {"tensors": [], "nodes": nodes})
+        params = {**self._input_parameters(), **TIMING}
+        models = {"model": diagnosis.culprit, "reference": restored.id}
+        timing = self.experiment.make(f"time of {restored.id}", "measure/latency", self.stage, models, params)
+        result = self.experiment.run([timing.id])
+        metric = result[timing.id].metrics.get("cpu")
         seconds = metric.reference.difference if metric and metric.reference else None
-        failed = restored.id if not result[restored.id].out else timed.id
-        why = "" if seconds else upstream_metrics.reason(result, failed)
-        return replace(found, proof=Proof("restored", restored.id, seconds=seconds, why=why))
+        failed = restored.id if not result[restored.id].out else timing.id
+        why = "" if seconds else upstream_metrics.explain_missing(result, failed)
+        return replace(diagnosis, proof=Proof("restored", restored.id, seconds=seconds, why=why))
 
 
-def _compared(one: StageResult) -> Comparison | None:
-    metric = one.metrics.get("total")
-    return metric.reference if metric else None
-
-
-def _levels(
+def _read_levels(
     pairs: Sequence[tuple[str, str]], steps: Mapping[str, Comparison | None], results: Mapping[str, StageResult]
 ) -> Sequence[Level]:
-    """Time of the nodes of each artifact; the first is that of the model before the first step."""
-    found: list[Level] = []
+    """Return the time of the nodes of each artifact, beginning with the model before the first step."""
+    levels: list[Level] = []
     for before, after in pairs:
-        step, one = steps[after], results[after]
+        step, result = steps[after], results[after]
         if step is None:
-            why = one.failure.what if one.failure else "it could not be profiled"
-            found.append(Level(after, None, why=why))
+            why = result.failure.what if result.failure else "it could not be profiled"
+            levels.append(Level(after, None, why=why))
             continue
-        if not found:
-            found.append(Level(before, step.value))
-        found.append(Level(after, one.metrics["total"].value))
-    return found
+        if not levels:
+            levels.append(Level(before, step.value))
+        levels.append(Level(after, result.metrics["total"].value))
+    return levels
 
 
-def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
-    """Places that got slower, the one that explains most first."""
+def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
+    """Return the places that got slower, the largest share first."""
     slower = [row for row in rows if row["seconds"] > row["reference"]]
     return [
         Place(
@@ -179,8 +176,8 @@ def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
     ]
 
 
-def _chosen(places: Sequence[Place]) -> int:
-    """How many of the first places explain enough of it, of those that explain anything to speak of."""
+def _count_chosen(places: Sequence[Place]) -> int:
+    """Return how many of the first places explain enough of the slow-down."""
     total = 0.0
     for count, place in enumerate(places[:MOST], start=1):
         total += place.share

@@ -1,11 +1,11 @@
-"""Sentences that an investigation ends with."""
+"""Messages of an investigation: the sentence that answers, from its findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from orun.blame.diagnosis import Diagnosis, Place, Proof
-from orun.blame.origin import Past
+from orun.blame.origin import EarlierModel
 from orun.core.metrics import Comparison, Unit
 from orun.gates.regression import BASELINE
 from orun.text.units import show
@@ -15,90 +15,92 @@ NEARLY_ALL = 0.95
 
 
 def amount(value: float, unit: Unit) -> str:
-    """A difference of a metric: points for a proportion, else in its unit."""
+    """Return a difference of a metric: in points for a proportion, else in its unit."""
     if unit == "ratio":
         return f"{abs(100 * value):.3g} points"
     return show(abs(value), unit)
 
 
-def nobody(found: Diagnosis) -> str:
-    """No stage made it worse."""
-    known = [one for one in found.levels if one.value is not None]
+def no_culprit(diagnosis: Diagnosis) -> str:
+    """Say that no stage made the metric worse."""
+    known = [level for level in diagnosis.levels if level.value is not None]
     if not known:
-        why = found.levels[0].why if found.levels else "no model leads to it"
-        return f"{found.metric} could not be measured at any stage before `{found.stage}`: {why}"
-    if len(known) < len(found.levels):
-        listed = ", ".join(f"{show(one.value or 0.0, found.unit)} at `{one.stage}`" for one in known)
-        return f"{found.metric} is {listed}, which does not tell who did it: the others could not be measured"
+        why = diagnosis.levels[0].why if diagnosis.levels else "no model leads to it"
+        return f"{diagnosis.metric} could not be measured at any stage before `{diagnosis.stage}`: {why}"
+    if len(known) < len(diagnosis.levels):
+        listed = ", ".join(f"{show(level.value or 0.0, diagnosis.unit)} at `{level.stage}`" for level in known)
+        return f"{diagnosis.metric} is {listed}; the culprit is unknown because other stages could not be measured"
     first = known[0]
-    value = show(first.value or 0.0, found.unit)
-    return f"{found.metric} is {value} at `{first.stage}` already, and no stage after it made it worse"
+    value = show(first.value or 0.0, diagnosis.unit)
+    return f"{diagnosis.metric} is {value} at `{first.stage}` already, and no stage after it made it worse"
 
 
-def given(stage: str, giver: str) -> str:
-    """Why a stage is not run to find something out."""
-    name = f"{stage} comes after {giver}, which" if stage != giver else stage
-    return f"{name} gives a release away, and does not do so to find something out"
+def refuse_publishing(stage: str, publisher: str) -> str:
+    """Say why a stage is not run for an investigation."""
+    name = f"{stage} comes after {publisher}, which" if stage != publisher else stage
+    return f"{name} publishes a release, so it does not run for an investigation"
 
 
-def stage_alone(found: Diagnosis) -> str:
-    """The stage, without a node."""
-    if _sign(found) > 0:
-        return f"`{found.culprit}` lost {amount(found.lost, found.unit)} of {found.metric}"
-    return f"`{found.culprit}` added {amount(found.lost, found.unit)} to {found.metric}"
+def name_stage(diagnosis: Diagnosis) -> str:
+    """Say how much the culprit made the metric worse, without its nodes."""
+    if _sign(diagnosis) > 0:
+        return f"`{diagnosis.culprit}` lost {amount(diagnosis.lost, diagnosis.unit)} of {diagnosis.metric}"
+    return f"`{diagnosis.culprit}` added {amount(diagnosis.lost, diagnosis.unit)} to {diagnosis.metric}"
 
 
-def started(found: Diagnosis) -> str:
-    """The stage, after what is worse: that the gate fails without it."""
-    first = next(one for one in found.levels if one.value is not None)
-    if first.passes is not False or first.stage == found.culprit:
-        return stage_alone(found)
-    value = show(first.value or 0.0, found.unit)
-    return f"the gate fails at `{first.stage}` already, where {found.metric} is {value}; {stage_alone(found)}"
+def name_stage_and_start(diagnosis: Diagnosis) -> str:
+    """Name the culprit; say so if the gate fails at the first model already."""
+    first = next(level for level in diagnosis.levels if level.value is not None)
+    if first.passes is not False or first.stage == diagnosis.culprit:
+        return name_stage(diagnosis)
+    value = show(first.value or 0.0, diagnosis.unit)
+    return f"the gate fails at `{first.stage}` already, where {diagnosis.metric} is {value}; {name_stage(diagnosis)}"
 
 
-def origin(found: Diagnosis, past: Past) -> str:
-    """The first model itself got worse, and what changed; with what the model of then does in its place."""
-    start = f"{stage_alone(found)} since {past.run}: {_changes(past)}"
-    if found.proof is None or found.proof.value is None:
-        return f"{start}; not verified: {found.proof.why if found.proof else 'there was no time'}"
-    return f"{start}; {_of_then(found, found.proof)}"
+def origin(diagnosis: Diagnosis, earlier: EarlierModel) -> str:
+    """Say that the first model itself got worse, what changed, and what the earlier model gives in its place."""
+    start = f"{name_stage(diagnosis)} since {earlier.run}: {_changes(earlier)}"
+    if diagnosis.proof is None or diagnosis.proof.value is None:
+        return f"{start}; not verified: {diagnosis.proof.why if diagnosis.proof else 'there was no time'}"
+    return f"{start}; {_result_of_earlier(diagnosis, diagnosis.proof)}"
 
 
-def another(past: Past, found: Diagnosis | None = None, proof: Proof | None = None) -> str:
-    """The first model is another one, beside what else was found."""
-    start = f"`{past.stage}` is not the model that it was in {past.run} ({_changes(past)})"
-    if not past.here:
-        return f"{start}, which is not in the store any more"
-    return f"{start}: {_of_then(found, proof)}" if found and proof and proof.value is not None else start
+def changed_model(earlier: EarlierModel, diagnosis: Diagnosis | None = None, proof: Proof | None = None) -> str:
+    """Say that the first model has changed since the gate passed, in addition to the finding."""
+    start = f"`{earlier.stage}` is not the model that it was in {earlier.run} ({_changes(earlier)})"
+    if not earlier.here:
+        return f"{start}, and the earlier model is not in the store any more"
+    if diagnosis and proof and proof.value is not None:
+        return f"{start}: {_result_of_earlier(diagnosis, proof)}"
+    return start
 
 
-def _of_then(found: Diagnosis, proof: Proof) -> str:
-    value = show(proof.value or 0.0, found.unit)
-    return f"built of its model of then, {found.metric} is {value}{_gate(proof)}"
+def _result_of_earlier(diagnosis: Diagnosis, proof: Proof) -> str:
+    value = show(proof.value or 0.0, diagnosis.unit)
+    return f"built from its earlier model, {diagnosis.metric} is {value}{_gate(proof)}"
 
 
-def _changes(past: Past) -> str:
-    return "; ".join(sentences(past.changes)) or "nothing that the runs recorded differs"
+def _changes(earlier: EarlierModel) -> str:
+    return "; ".join(sentences(earlier.changes)) or "nothing that the runs recorded differs"
 
 
-def accuracy(found: Diagnosis, before: str) -> str:
-    """The stage, the nodes, and what the proof shows."""
-    places = found.places[: found.chosen]
-    start = started(found)
+def accuracy(diagnosis: Diagnosis, before: str) -> str:
+    """Name the stage and its nodes, and say what the proof shows."""
+    places = diagnosis.places[: diagnosis.chosen]
+    start = name_stage_and_start(diagnosis)
     if not places:
-        return f"{start}; no node brings more of the error than others: the worst is {_one(found.places[0])}"
+        return f"{start}; no node stands out: the worst is {_share_of(diagnosis.places[0])}"
     if len(places) == 1:
-        where = f"{_percent(places)} of the error enters at {places[0].node}"
+        error = f"{_percent(places)} of the error enters at {places[0].node}"
     else:
-        listed = ", ".join(_one(place) for place in places)
-        where = f"{_percent(places)} of the error enters at {len(places)} nodes: {listed}"
-    if not (found.proof and found.proof.how == "excluded") and len(places) == 1:
-        where += _instead(places[0]) + _agreement(places[0])
-    return f"{start}; {where}; {_proof(found, found.proof, before)}"
+        listed = ", ".join(_share_of(place) for place in places)
+        error = f"{_percent(places)} of the error enters at {len(places)} nodes: {listed}"
+    if not (diagnosis.proof and diagnosis.proof.how == "excluded") and len(places) == 1:
+        error += _replaced_operator(places[0]) + _agreement(places[0])
+    return f"{start}; {error}; {_proof(diagnosis, diagnosis.proof, before)}"
 
 
-def _one(place: Place) -> str:
+def _share_of(place: Place) -> str:
     return f"{place.node} ({_percent([place])})"
 
 
@@ -106,7 +108,7 @@ def _percent(places: Sequence[Place]) -> str:
     return f"{100 * sum(place.share for place in places):.0f} %"
 
 
-def _instead(place: Place) -> str:
+def _replaced_operator(place: Place) -> str:
     types = list(dict.fromkeys(place.now))
     return f", where `{place.op}` is now {', '.join(types)}" if types and types != [place.op] else ""
 
@@ -114,29 +116,28 @@ def _instead(place: Place) -> str:
 def _agreement(place: Place) -> str:
     if place.before is None or place.after is None:
         return ""
-    return f", whose result agrees to {place.after:.0f} dB, and all before it to {place.before:.0f} dB"
+    return f" (SQNR {place.after:.0f} dB there, {place.before:.0f} dB or more before it)"
 
 
-def _proof(found: Diagnosis, proof: Proof | None, before: str) -> str:
-    them = "it" if found.chosen == 1 else "them"
+def _proof(diagnosis: Diagnosis, proof: Proof | None, before: str) -> str:
+    them = "it" if diagnosis.chosen == 1 else "them"
     if proof is None:
         return "not verified"
     if proof.value is None:
         return f"not verified: {proof.why}"
-    after = next((one.value for one in found.levels if one.stage == found.culprit), None) or 0.0
+    after = next((level.value for level in diagnosis.levels if level.stage == diagnosis.culprit), None) or 0.0
     gained = abs(proof.value - after)
-    better = (proof.value - after) * _sign(found) > 0
+    better = (proof.value - after) * _sign(diagnosis) > 0
     doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as {_named(before)} does"
-    effect = f"brings back {amount(gained, found.unit)}" if better else "does not bring it back"
+    effect = f"brings back {amount(gained, diagnosis.unit)}" if better else "does not bring it back"
     return f"{doing} {effect}{_cost(proof)}{_gate(proof)}"
 
 
-def _sign(found: Diagnosis) -> int:
-    """1 where a larger value is better: the culprit's was smaller than that before it."""
-    names = [one.stage for one in found.levels]
-    place = names.index(found.culprit)
-    earlier = [one.value for one in found.levels[:place] if one.value is not None]
-    return 1 if earlier and (found.levels[place].value or 0.0) < earlier[-1] else -1
+def _sign(diagnosis: Diagnosis) -> int:
+    """Return 1 if a larger value is better, so that the culprit's is smaller than the one before it, else -1."""
+    index = [level.stage for level in diagnosis.levels].index(diagnosis.culprit)
+    before = [level.value for level in diagnosis.levels[:index] if level.value is not None]
+    return 1 if before and (diagnosis.levels[index].value or 0.0) < before[-1] else -1
 
 
 def _cost(proof: Proof) -> str:
@@ -144,63 +145,70 @@ def _cost(proof: Proof) -> str:
         return ""
     if proof.seconds.low <= 0 <= proof.seconds.high:
         limit = max(abs(proof.seconds.low), abs(proof.seconds.high))
-        return f" and costs no time that can be told (less than {show(limit, 's')})"
+        return f" and costs no measurable time (less than {show(limit, 's')})"
     verb = "costs" if proof.seconds.value > 0 else "saves"
     return f" and {verb} {show(abs(proof.seconds.value), 's')}"
 
 
 def _gate(proof: Proof) -> str:
-    return {True: "; the gate passes then", False: "; the gate still fails then", None: ""}[proof.passes]
+    return {True: "; the gate then passes", False: "; the gate still fails", None: ""}[proof.passes]
 
 
-def not_slower(found: Diagnosis, steps: Sequence[Comparison]) -> str:
-    """No step made it slower by what can be told."""
-    known = [one for one in found.levels if one.value is not None]
+def not_slower(diagnosis: Diagnosis, steps: Sequence[Comparison]) -> str:
+    """Say that no stage made the model measurably slower."""
+    known = [level for level in diagnosis.levels if level.value is not None]
     if not steps or not known:
-        why = next((one.why for one in found.levels if one.why), "there is no other model to compare it with")
-        return f"what makes `{found.stage}` slow cannot be told: {why}"
-    listed = ", ".join(f"`{one.stage}` {show(one.value or 0.0, 's')}" for one in known)
-    return f"no stage made it slower by what can be told: {listed} in nodes"
+        why = next((level.why for level in diagnosis.levels if level.why), "there is no other model to compare it with")
+        return f"what makes `{diagnosis.stage}` slow is unknown: {why}"
+    listed = ", ".join(f"`{level.stage}` {show(level.value or 0.0, 's')}" for level in known)
+    return f"no stage made it measurably slower: {listed} in nodes"
 
 
-def latency(found: Diagnosis, before: str, slow: Comparison, origin: str = "") -> str:
-    """The stage, the places, and what it saves to put them right; `origin` says that the first model alone did it."""
+def latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "") -> str:
+    """Name the stage and its nodes, and say what restoring them saves.
+
+    Args:
+        diagnosis: the findings.
+        before: stage whose model is the culprit's input.
+        slow: the culprit's time against that model's.
+        origin: sentence that the first model alone is the cause; empty if it is not.
+    """
     start = (
-        f"{origin}; it takes" if origin else f"`{found.culprit}` takes"
+        f"{origin}; it takes" if origin else f"`{diagnosis.culprit}` takes"
     ) + f" {show(slow.difference.value, 's')} longer than {_named(before)} ({show(slow.ratio.value - 1, 'ratio')})"
-    places = found.places[: found.chosen]
+    places = diagnosis.places[: diagnosis.chosen]
     if not places:
         return f"{start}; no node explains it"
-    listed = ", ".join(_slow(place) for place in places)
+    listed = ", ".join(_describe_slow(place) for place in places)
     explained = "all" if sum(place.share for place in places) > NEARLY_ALL else _percent(places)
     start = f"{start}; {explained} of that is at {listed}"
-    shown = found.proof is not None and found.proof.seconds is not None
-    return start if origin and not shown else f"{start}; {_saved(found, before, slow)}"
+    shown = diagnosis.proof is not None and diagnosis.proof.seconds is not None
+    return start if origin and not shown else f"{start}; {_saved(diagnosis, before, slow)}"
 
 
 def _named(stage: str) -> str:
-    """A stage by its id; the accepted baseline is none of the file's."""
+    """Quote a stage's id; the accepted baseline is not a stage of the file."""
     return stage if stage == BASELINE else f"`{stage}`"
 
 
-def _slow(place: Place) -> str:
+def _describe_slow(place: Place) -> str:
     more = len(place.nodes) - 1
-    others = f" and {more} node{'s' if more > 1 else ''} beside it" if more else ""
-    return f"{place.node}{others} ({show(place.after or 0.0, 's')} for {show(place.before or 0.0, 's')})"
+    neighbours = f" and {more} more node{'s' if more > 1 else ''}" if more else ""
+    return f"{place.node}{neighbours} ({show(place.after or 0.0, 's')} for {show(place.before or 0.0, 's')})"
 
 
-def _saved(found: Diagnosis, before: str, slow: Comparison) -> str:
-    proof = found.proof
+def _saved(diagnosis: Diagnosis, before: str, slow: Comparison) -> str:
+    proof = diagnosis.proof
     if proof is None:
         return "not verified"
     if proof.seconds is None:
         return f"not verified: {proof.why}"
-    them = "it" if found.chosen == 1 else "them"
+    them = "it" if diagnosis.chosen == 1 else "them"
     doing = f"computing {them} as {_named(before)} does"
     if proof.seconds.low <= 0:
-        return f"{doing} saves no time that can be told"
+        return f"{doing} saves no measurable time"
     share = proof.seconds.value / slow.difference.value
-    # Time of an inference here, of undisturbed nodes there: it may well be more than what was to be saved.
+    # The saving is that of an inference, the slow-down that of undisturbed nodes: the saving may be larger.
     return (
         f"{doing} saves {show(proof.seconds.value, 's')}, {'all' if share > NEARLY_ALL else show(share, 'ratio')} of it"
     )

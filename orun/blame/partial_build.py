@@ -1,4 +1,4 @@
-"""Pipeline of the good run with some of the changes that lead to the bad one."""
+"""Partial build: the good run's pipeline with some of the changes of the bad run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orun import api
 from orun.blame.changes import Change, upstream
 from orun.blame.delta_debugging import Outcome
 from orun.blame.env_changes import Variables
-from orun.blame.run_snapshot import Layout, Side
+from orun.blame.run_snapshot import Layout, RunSnapshot
 from orun.blame.versions import Versions
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
@@ -27,12 +27,12 @@ from orun.store import Store
 
 @dataclass(frozen=True)
 class Symptom:
-    """What is bad about the bad run.
+    """Symptom of the bad run.
 
     Attributes:
-        stage: where it shows.
-        gate: the gate that fails; None when the stage itself does.
-        values: the gate's metric in the good and the bad run, where it passes or fails in both: the nearer one counts.
+        stage: the stage that shows it.
+        gate: the gate that fails; None if the stage itself fails.
+        values: the gate's metric in the good and the bad run, if both have the same verdict: the nearer value counts.
     """
 
     stage: str
@@ -41,89 +41,89 @@ class Symptom:
 
 
 @dataclass
-class Mixer:
-    """Builds mixtures and says what they are.
+class PartialBuilder:
+    """Builder of partial builds.
 
     Attributes:
         good, bad: the runs.
-        symptom: what to look for.
-        store: where results go; those of both runs are taken from there.
-        variables: that differ and can be mixed.
-        listener: hears what is run.
-        versions: the packages of both runs, where these are mixed too; else they are as they are here.
-        tried: what each set of changes was found to be.
+        symptom: the symptom to look for.
+        store: holds the results of both runs and of the partial builds.
+        variables: environment variables that can be tried.
+        listener: receives the events of the runs.
+        versions: the packages of both runs, to try these too; None uses the installed ones.
+        outcomes: outcome of each set of changes so far.
     """
 
-    good: Side
-    bad: Side
+    good: RunSnapshot
+    bad: RunSnapshot
     symptom: Symptom
     store: Store
     variables: Variables
     listener: Listener = ignore
     versions: Versions | None = None
-    tried: dict[frozenset[Change], Outcome] = field(default_factory=dict)
+    outcomes: dict[frozenset[Change], Outcome] = field(default_factory=dict)
 
     def test(self, chosen: Sequence[Change]) -> Outcome:
-        """Whether the good run with these changes is good or bad, by building it as far as the symptom's stage."""
+        """Build the good run with these changes up to the symptom's stage; return the outcome."""
         key = frozenset(chosen)
-        if key not in self.tried:
-            self.tried[key] = self._test(key)
-        return self.tried[key]
+        if key not in self.outcomes:
+            self.outcomes[key] = self._build(key)
+        return self.outcomes[key]
 
-    def _test(self, chosen: Collection[Change]) -> Outcome:
+    def _build(self, chosen: Collection[Change]) -> Outcome:
         stage = self.symptom.stage
-        # Outside of the store: what is read in there counts as nobody's.
-        scratch = Path(tempfile.mkdtemp(prefix="orun-bisect-"))
+        # Outside of the store: files below the store are no implicit dependencies.
+        folder = Path(tempfile.mkdtemp(prefix="orun-bisect-"))
         try:
-            pipeline = self._pipeline(chosen, self._root(chosen, scratch))
-            if pipeline is None or stage not in {one.id for one in pipeline.stages}:
+            pipeline = self._pipeline(chosen, self._write_project(chosen, folder))
+            if pipeline is None or stage not in {candidate.id for candidate in pipeline.stages}:
                 return "unresolved"
             root = self.store.root
             with self.variables.within(chosen):
                 result = api.run(pipeline, to=[stage], keep_going=True, store=root, on_event=self.listener)
             if result.exit_code == Interrupted.exit_code:
                 raise Interrupted("interrupted")
-        except PipelineError:  # it lacks a file or a package: these changes do not go together
+        except PipelineError:  # a file or package is missing: these changes do not go together
             return "unresolved"
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-        return self._outcome(result)
+            shutil.rmtree(folder, ignore_errors=True)
+        return self._judge(result)
 
-    def _outcome(self, result: RunResult) -> Outcome:
-        found = result[self.symptom.stage]
+    def _judge(self, result: RunResult) -> Outcome:
+        stage = result[self.symptom.stage]
         gate = self.symptom.gate
         if gate is None:
-            return {"failed": "bad", "built": "good", "cached": "good"}.get(found.outcome, "unresolved")  # type: ignore[return-value] # mypy widens the values to str
-        sliced = not gate.by or any(name.startswith(f"{gate.metric}[{gate.by}=") for name in found.metrics)
-        if not found.tree or gate.metric not in found.metrics or not sliced:
-            return "unresolved"  # a gate on what was not measured fails, and says nothing of these changes
+            return {"failed": "bad", "built": "good", "cached": "good"}.get(stage.outcome, "unresolved")  # type: ignore[return-value] # mypy widens the values to str
+        sliced = not gate.by or any(name.startswith(f"{gate.metric}[{gate.by}=") for name in stage.metrics)
+        if not stage.tree or gate.metric not in stage.metrics or not sliced:
+            return "unresolved"  # a gate without its metric fails whatever the changes
         if self.symptom.values:
-            value = found.metrics[gate.metric].value
-            good, bad = (abs(value - one) for one in self.symptom.values)
+            value = stage.metrics[gate.metric].value
+            good, bad = (abs(value - known) for known in self.symptom.values)
             return "good" if good < bad else "bad"
-        verdict = next(one for one in result.verdicts if one.stage == found.stage)
+        verdict = next(verdict for verdict in result.verdicts if verdict.stage == stage.stage)
         return {"passed": "good", "failed": "bad"}.get(verdict.outcome, "unresolved")  # type: ignore[return-value]
 
-    def _root(self, chosen: Collection[Change], scratch: Path) -> Path:
-        """The project with the files of the good run, or of the bad one where that is chosen."""
-        names = {one.name for one in chosen if one.sort == "file"}
-        sides = {name: self.good for name in self.good.files if name not in names}
-        sides |= {name: self.bad for name in self.bad.files if name in names or name not in self.good.files}
-        files = {name: (side.record, side.files[name]) for name, side in sides.items()}
-        root = Layout(self.store, scratch).write(files)
+    def _write_project(self, chosen: Collection[Change], folder: Path) -> Path:
+        """Write the project with the good run's files, and the bad run's for the chosen changes."""
+        names = {change.name for change in chosen if change.sort == "file"}
+        runs = {name: self.good for name in self.good.files if name not in names}
+        runs |= {name: self.bad for name in self.bad.files if name in names or name not in self.good.files}
+        files = {name: (run.record, run.files[name]) for name, run in runs.items()}
+        root = Layout(self.store, folder).write(files)
         accepted = path_for(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
         if seen_at(accepted):
             shutil.copy2(accepted, root)
         return root
 
     def _pipeline(self, chosen: Collection[Change], root: Path) -> Pipeline | None:
-        good, bad = ({one.id: one for one in side.pipeline.stages} for side in (self.good, self.bad))
-        switched = {one.name for one in chosen if one.sort == "stage"}
+        good, bad = ({stage.id: stage for stage in run.pipeline.stages} for run in (self.good, self.bad))
+        switched = {change.name for change in chosen if change.sort == "stage"}
         stages: dict[str, Stage] = {}
         for name in dict.fromkeys((*good, *bad)):
             source = bad if name in switched else good
             if name in source:
-                stages[name] = self._mixed(source[name], bad.get(name), chosen)
+                stages[name] = self._mix_stage(source[name], bad.get(name), chosen)
         wanted = upstream(replace(self.good.pipeline, stages=tuple(stages.values())), self.symptom.stage)
         stages = {name: stage for name, stage in stages.items() if name in wanted}
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
@@ -132,7 +132,7 @@ class Mixer:
         order, cycles = ordered(tuple(stages), edges)
         if cycles:
             return None
-        seed = self.bad if any(one.sort == "seed" for one in chosen) else self.good
+        seed = self.bad if any(change.sort == "seed" for change in chosen) else self.good
         return replace(
             self.good.pipeline,
             name=f"{self.good.pipeline.name}.bisect",
@@ -142,16 +142,16 @@ class Mixer:
             kinds={**self.good.pipeline.kinds, **self.bad.pipeline.kinds},
         )
 
-    def _mixed(self, stage: Stage, other: Stage | None, chosen: Collection[Change]) -> Stage:
-        """A stage with the chosen parameters and target of the other, and the symptom's gate alone."""
-        mine = {one for one in chosen if one.name == stage.id}
-        names = {one.parameter for one in mine if one.sort == "parameter"}
+    def _mix_stage(self, stage: Stage, other: Stage | None, chosen: Collection[Change]) -> Stage:
+        """Return a stage with the chosen parts of the other, and no gate but the symptom's."""
+        own = {change for change in chosen if change.name == stage.id}
+        names = {change.parameter for change in own if change.sort == "parameter"}
         params = dict(stage.params)
-        references = [one for one in stage.references if _top(one.parameter) not in names]
+        references = [item for item in stage.references if _top(item.parameter) not in names]
         if other is not None and names:
             params |= {name: other.params[name] for name in names if name in other.params}
-            references += [one for one in other.references if _top(one.parameter) in names]
-        switched = {one.sort: other for one in mine if other is not None}
+            references += [item for item in other.references if _top(item.parameter) in names]
+        switched = {change.sort: other for change in own if other is not None}
         targets, environment = (switched.get(sort, stage) for sort in ("target", "environment"))
         gates = (self.symptom.gate,) if self.symptom.gate and stage.id == self.symptom.stage else ()
         mixed = replace(
@@ -164,7 +164,7 @@ class Mixer:
             gates=gates,
             guards=(),
         )
-        return self.versions.applied(mixed, chosen) if self.versions else mixed
+        return self.versions.apply(mixed, chosen) if self.versions else mixed
 
 
 def _top(parameter: str) -> str:

@@ -1,4 +1,4 @@
-"""A stored run with its files laid out so that its pipeline can be loaded again."""
+"""Run snapshot: a stored run and its files, laid out so that its pipeline can be loaded again."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from orun.pipeline.model import Pipeline
 from orun.store import Store
 from orun.store.layout import RECORD_FILE
 
-NAME = "name one of the pipeline: last is the last of them, last~1 the one before"
-TOP = "top"  # stands for a folder above the pipeline's, whose name does not matter
+HINT = "name a run of the pipeline: last is the newest, last~1 the one before"
+TOP = "top"  # name of the folders above the pipeline's, which does not matter
 
 
 @dataclass(frozen=True)
-class Side:
-    """A run.
+class RunSnapshot:
+    """A run with its pipeline.
 
     Attributes:
-        run: its id, as it was asked for.
-        record: its record, or that of the run whose results it found unchanged.
-        files: digest of each file of the project that it rests on, by its path from the pipeline's folder.
+        run: its id.
+        record: its record, or that of the run that it repeats.
+        files: digest of each project file that it depends on, by the path from the pipeline's folder.
         pipeline: its pipeline, loaded from those files.
     """
 
@@ -39,87 +39,87 @@ class Side:
 
     @property
     def code(self) -> dict[str, str]:
-        """The files that are no pipeline files."""
+        """Files that are not pipeline files."""
         return {name: digest for name, digest in self.files.items() if not name.endswith((".yaml", ".yml"))}
 
     @classmethod
-    def read(cls, store: Store, run: str, scratch: Path) -> Side:
+    def read(cls, store: Store, run: str, empty_folder: Path) -> RunSnapshot:
         """Read a run and load its pipeline.
 
         Args:
-            store: where the run is.
-            run: its id, or an unambiguous beginning of it.
-            scratch: an empty folder outside of any project.
+            store: holds the run.
+            run: its id, or an unambiguous prefix of it.
+            empty_folder: a folder outside of any project, for the files.
 
         Raises:
-            UsageError: when there is no such run, it looked into another, or a file of it is not to be had any more.
+            UsageError: if there is no such run, it was part of an investigation, or one of its files is lost.
         """
         folder = store.run(run, hold=True)
         if folder.name.endswith(ASIDE):
-            why = f"`orun {folder.name.rpartition('.')[2]}` made it to look into another one"
-            raise UsageError(f"the run {folder.name} is none of a pipeline file", why=why, hint=NAME)
+            why = f"`orun {folder.name.rpartition('.')[2]}` made it to investigate another run"
+            raise UsageError(f"the run {folder.name} is not the run of a pipeline file", why=why, hint=HINT)
         record = read_result(folder / RECORD_FILE)
         if record.repeats:
             record = read_result(store.run(record.repeats, hold=True) / RECORD_FILE)
         files = source_snapshot.index(record)
         if files is None:
-            why = "a version of orun made it that did not keep what a run is made from"
-            raise UsageError(f"the run {folder.name} cannot be mixed with another", why=why)
-        root = Layout(store, scratch).write({name: (record, digest) for name, digest in files.items()})
+            why = "it was made by a version of orun that did not store the files of a run"
+            raise UsageError(f"the run {folder.name} cannot be compared", why=why)
+        root = Layout(store, empty_folder).write({name: (record, digest) for name, digest in files.items()})
         return cls(folder.name, record, files, load(root / Path(record.file).name, record.overrides))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Writes files as a project of their own.
+    """Files of runs, written as a project.
 
     Attributes:
-        store: whose digests are used.
-        scratch: an empty folder, which becomes the top of the project.
+        store: computes digests.
+        folder: an empty folder that becomes the top of the project.
     """
 
     store: Store
-    scratch: Path
+    folder: Path
 
     def write(self, files: Mapping[str, tuple[RunResult, str]]) -> Path:
-        """Write the files; returns the folder that stands for the pipeline's.
+        """Write the files and return the pipeline's folder.
 
         Args:
-            files: by their path from the pipeline's folder, the run that they are of and their digest there.
+            files: the run and digest of each file, by its path from the pipeline's folder.
 
         Raises:
-            UsageError: when the content of one is not to be had.
+            UsageError: if the content of a file is lost.
         """
         above = max((Path(name).parts.count("..") for name in files), default=0)
-        root = self.scratch.joinpath(*[TOP] * above)
+        root = self.folder.joinpath(*[TOP] * above)
         root.mkdir(parents=True, exist_ok=True)
-        (self.scratch / ".git").mkdir(exist_ok=True)  # marks the top of a project
+        (self.folder / ".git").mkdir(exist_ok=True)  # marks the top of a project
         for name, (record, digest) in files.items():
             path = (root / name).resolve()
             path.parent.mkdir(parents=True, exist_ok=True)
-            kept = source_snapshot.content(record, digest)
-            if kept is not None:
-                path.write_bytes(kept)
+            content = source_snapshot.content(record, digest)
+            if content is not None:
+                path.write_bytes(content)
             else:
                 self._copy(record, name, digest, path)
         return root
 
     def _copy(self, record: RunResult, name: str, digest: str, path: Path) -> None:
-        """Data, large files and folders are not kept: they must still be where they were."""
-        now = Path(record.file).parent / name
-        if not digest:  # no part of the run: that it is there is enough
-            if seen_at(now):
-                path.symlink_to(now)
+        """Copy a file that runs do not store (data, large files, folders) from its place in the project."""
+        source = Path(record.file).parent / name
+        if not digest:  # the run did not read it: its existence suffices
+            if seen_at(source):
+                path.symlink_to(source)
             else:
                 path.touch()
             return
-        if not seen_at(now) or self.store.files.digest_path(now) != digest:
+        if not seen_at(source) or self.store.files.digest_path(source) != digest:
             raise UsageError(
-                f"{name} is not to be had as it was in the run {record.run}",
-                why="a run keeps code and small texts only, and it is gone or has changed since",
-                hint=f"bring it back: {now}",
+                f"{name} was removed or changed since the run {record.run}",
+                why="runs store only code and small text files",
+                hint=f"restore it: {source}",
             )
-        if now.is_dir():
-            shutil.copytree(now, path, dirs_exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, path, dirs_exist_ok=True)
         else:
-            shutil.copy2(now, path)
+            shutil.copy2(source, path)

@@ -8,27 +8,27 @@ from itertools import pairwise
 
 from orun.blame import upstream_metrics
 from orun.blame.diagnosis import Level
-from orun.blame.experiment import Bench, OutOfTime
+from orun.blame.experiment import Experiment, OutOfTime
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.pipeline.model import Gate, Stage
 
-FEW = 64  # examples that find the stage where all of them would take too long
-PATIENCE = 1 / 3  # of the time that is left, what finding the stage may take with all examples
+FEW = 64  # examples with which the stage is searched for if all would take too long
+PATIENCE = 1 / 3  # share of the time left that the search may take with all examples
 SAMPLED = frozenset({"measure/accuracy"})  # kinds with the parameter `samples`
 SKIPPED = "not needed: less was lost around it"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The metric at the artifacts.
+class SearchResult:
+    """The metric at the artifacts of a chain.
 
     Attributes:
-        levels: of each artifact, the first made first.
-        stage: the measurement as it was made: the gate's own, or one of its first examples alone.
-        seconds: that the gate's own takes.
-        metrics: of the gate's own.
-        complete: whether there was time for all that had to be measured.
+        levels: of each artifact, in order.
+        stage: the measurement that was used: the gate's own stage, or a copy with the first examples.
+        seconds: duration of the gate's own measurement.
+        metrics: of the gate's own measurement.
+        complete: whether the time sufficed for the search.
     """
 
     levels: tuple[Level, ...]
@@ -39,64 +39,78 @@ class Measured:
 
 
 def measure(
-    bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage], patience: float = PATIENCE, metric: str = ""
-) -> Measured:
-    """A gate's metric, or another of its stage, at the artifacts, as far as that tells where most was lost.
+    experiment: Experiment,
+    stage: Stage,
+    gate: Gate,
+    chain: Sequence[Stage],
+    patience: float = PATIENCE,
+    metric: str = "",
+) -> SearchResult:
+    """Measure a gate's metric at the artifacts of a chain until the worst step is known.
 
-    The last and the first come first, then one between those two that differ most, until nothing is between them.
-    What is lost and made up for in between is not seen. Where all examples would take longer than that share of the
-    time that is left, the first ones alone are taken.
+    Bisection: the last artifact and the first, then one between the two that differ most, until they are neighbours. A
+    loss that a later stage compensates for is not seen.
+
+    Args:
+        experiment: runs the measurements.
+        stage: the stage with the gate.
+        gate: the gate.
+        chain: the stages upstream, in order.
+        patience: share of the time left that all examples may take; else the first examples are used.
+        metric: another metric of the stage; the gate's own if empty.
     """
-    found: dict[int, Level] = {}
-    measured = Measured((), stage)
+    levels: dict[int, Level] = {}
+    result = SearchResult((), stage)
     try:
-        made = upstream_metrics.variant(bench, stage, gate, chain[-1].id)
-        own = bench.run([made.id])[made.id]
-        enough = own.seconds * (len(chain) - 1) <= patience * bench.left
-        search = stage if enough or not _has_more(stage) else shortened(stage)
-        measured = Measured((), search, own.seconds, own.metrics)
-        sign = upstream_metrics.direction(gate, own.metrics)
-        while (place := following({number: one.value for number, one in found.items()}, len(chain), sign)) is not None:
-            made = upstream_metrics.variant(bench, search, gate, chain[place].id)
-            found[place] = upstream_metrics.level(bench.run([made.id]), chain[place].id, made.id, metric or gate.metric)
-        measured = replace(measured, complete=True)
+        measurement = upstream_metrics.add_measurement(experiment, stage, gate, chain[-1].id)
+        own = experiment.run([measurement.id])[measurement.id]
+        enough = own.seconds * (len(chain) - 1) <= patience * experiment.left
+        search = stage if enough or not _can_shorten(stage) else on_few_examples(stage)
+        result = SearchResult((), search, own.seconds, own.metrics)
+        sign = upstream_metrics.metric_sign(gate, own.metrics)
+        while (index := next_index({i: level.value for i, level in levels.items()}, len(chain), sign)) is not None:
+            model = chain[index].id
+            measurement = upstream_metrics.add_measurement(experiment, search, gate, model)
+            run = experiment.run([measurement.id])
+            levels[index] = upstream_metrics.read_level(run, model, measurement.id, metric or gate.metric)
+        result = replace(result, complete=True)
     except OutOfTime:
         pass
-    why = SKIPPED if measured.complete else "skipped: time limit reached"
-    every = (found.get(number, Level(one.id, None, why=why)) for number, one in enumerate(chain))
-    return replace(measured, levels=tuple(every))
+    why = SKIPPED if result.complete else "skipped: time limit reached"
+    every = (levels.get(index, Level(upstream.id, None, why=why)) for index, upstream in enumerate(chain))
+    return replace(result, levels=tuple(every))
 
 
-def _has_more(stage: Stage) -> bool:
-    """Whether a measurement can be made on fewer examples; those of one slice are few already."""
+def _can_shorten(stage: Stage) -> bool:
+    """Return whether a measurement has more than `FEW` examples; a slice's are few already."""
     if stage.uses not in SAMPLED or stage.params["slices"]:
         return False
     samples = stage.params["samples"]
     return samples is None or samples > FEW
 
 
-def shortened(stage: Stage) -> Stage:
-    """A measurement on the first examples alone."""
+def on_few_examples(stage: Stage) -> Stage:
+    """Return a copy of a measurement with the first examples."""
     return replace(stage, id=f"{stage.id} of {FEW} examples", params={**stage.params, "samples": FEW})
 
 
-def following(values: Mapping[int, float | None], count: int, sign: int) -> int | None:
-    """The place in a chain that is to be measured next; None where the worst step is known.
+def next_index(values: Mapping[int, float | None], count: int, sign: int) -> int | None:
+    """Return the index in a chain to measure next; None if the worst step is known.
 
     Args:
-        values: those that were measured; None where there is no such value.
+        values: measured values by index; None where the metric could not be measured.
         count: length of the chain.
-        sign: 1 where a larger value is better, else -1.
+        sign: 1 if a larger value is better, else -1.
     """
-    missing = [place for place in range(count) if place not in values]
-    known = [(place, value) for place, value in sorted(values.items()) if value is not None]
+    missing = [index for index in range(count) if index not in values]
+    known = [(index, value) for index, value in sorted(values.items()) if value is not None]
     first, last = (known[0][0], known[-1][0]) if known else (count, count)
-    outside = [place for place in (count - 1, 0, *missing) if place in missing and not first < place < last]
+    outside = [index for index in (count - 1, 0, *missing) if index in missing and not first < index < last]
     if not missing or outside:
         return next(iter(outside), None)
     size = max(abs(value) for _, value in known)
     steps = [
-        (sign * (old - new), [place for place in missing if low < place < high])
+        (sign * (old - new), [index for index in missing if low < index < high])
         for (low, old), (high, new) in pairwise(known)
     ]
     sure = [lost for lost, between in steps if not between and lost > upstream_metrics.TELLING * size]

@@ -1,4 +1,4 @@
-"""The gate's metric at an artifact upstream, and the stage that made it worse."""
+"""Upstream metrics: the gate's metric at an artifact upstream, and the step that made it worse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from orun.blame.chain import model_port
 from orun.blame.diagnosis import Level
-from orun.blame.experiment import Bench
+from orun.blame.experiment import Experiment
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
 from orun.pipeline.model import Gate, Stage
@@ -20,11 +20,11 @@ TELLING = 1e-6  # share of a metric's own size below which a change from one art
 
 @dataclass(frozen=True)
 class Step:
-    """The stage that made the metric worse than any other did.
+    """Change of a metric by one stage.
 
     Attributes:
-        before, after: the last artifact that could be measured before it, and its own.
-        lost: by how much, in the metric's unit.
+        before, after: the level at the last artifact measured before the stage, and at the stage's own.
+        lost: how much worse the metric got, in its unit.
     """
 
     before: Level
@@ -32,32 +32,32 @@ class Step:
     lost: float
 
 
-def variant(bench: Bench, stage: Stage, gate: Gate, model: str) -> Stage:
-    """The measurement of another model; of the model that it has, it is the stage itself under another name."""
-    needs = dict(stage.needs) | {model_port(bench.pipeline, stage): model}
-    return bench.add(stage, id=f"{stage.id} of {model}", needs=needs, gates=(gate,), after=())
+def add_measurement(experiment: Experiment, stage: Stage, gate: Gate, model: str) -> Stage:
+    """Add a copy of a measurement that measures another stage's model."""
+    needs = dict(stage.needs) | {model_port(experiment.pipeline, stage): model}
+    return experiment.add(stage, id=f"{stage.id} of {model}", needs=needs, gates=(gate,), after=())
 
 
-def level(result: RunResult, model: str, stage: str, metric: str) -> Level:
-    """What a measurement of one artifact found."""
-    found = result[stage]
-    if metric not in found.metrics:
-        return Level(model, None, why=reason(result, stage))
-    verdicts = [one for one in result.verdicts if one.stage == stage]
-    decided = next((one.outcome == "passed" for one in verdicts if one.outcome in ("passed", "failed")), None)
-    return Level(model, found.metrics[metric].value, decided)
+def read_level(result: RunResult, model: str, stage: str, metric: str) -> Level:
+    """Return the level that a measurement of one artifact gave."""
+    metrics = result[stage].metrics
+    if metric not in metrics:
+        return Level(model, None, why=explain_missing(result, stage))
+    outcomes = [verdict.outcome for verdict in result.verdicts if verdict.stage == stage]
+    passes = next((outcome == "passed" for outcome in outcomes if outcome in ("passed", "failed")), None)
+    return Level(model, metrics[metric].value, passes)
 
 
-def reason(result: RunResult, stage: str) -> str:
-    """Why a stage has no result."""
-    found = result[stage]
-    if found.failure:
-        return found.failure.what
-    return sentence(found.reasons[0]) if found.reasons else "it measured no such figure"
+def explain_missing(result: RunResult, stage: str) -> str:
+    """Say why a stage has no result."""
+    stage_result = result[stage]
+    if stage_result.failure:
+        return stage_result.failure.what
+    return sentence(stage_result.reasons[0]) if stage_result.reasons else "it has no such metric"
 
 
-def direction(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
-    """1 where more is better: as the gate's rule says, or the metric where the rule goes by it."""
+def metric_sign(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
+    """Return 1 if more is better, else -1: by the gate's rule, or by the metric if the rule follows it."""
     if gate.rule in ("min", "max_drop"):
         return 1
     if gate.rule in ("max", "max_increase"):
@@ -66,28 +66,27 @@ def direction(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
     return 1 if better == "higher" else -1
 
 
-def judged(gate: Gate, metrics: Mapping[str, Metric]) -> str:
-    """The metric that a gate judges; of one by slices that of the worst slice."""
+def judged_metric(gate: Gate, metrics: Mapping[str, Metric]) -> str:
+    """Return the metric that a gate judges; for a gate by slices, that of the worst slice."""
     start = f"{gate.metric}[{gate.by}="
     slices = [name for name in metrics if name.startswith(start)] if gate.by else []
-    sign = direction(gate, metrics)
+    sign = metric_sign(gate, metrics)
     return min(slices, key=lambda name: sign * _change(gate, metrics[name]), default=gate.metric)
 
 
 def _change(gate: Gate, metric: Metric) -> float:
-    """The figure, or by how much it is above that of the model which the gate compares it with."""
+    """Return the metric's value, or its difference from the model that the gate compares with."""
+    comparison = None
     if gate.rule == "max_regression":
-        other = metric.baseline
+        comparison = metric.baseline
     elif gate.rule in ("max_drop", "max_increase", "min_speedup"):
-        other = metric.references.get(gate.against) or metric.reference
-    else:
-        other = None
-    return other.difference.value if other else metric.value
+        comparison = metric.references.get(gate.against) or metric.reference
+    return comparison.difference.value if comparison else metric.value
 
 
 def worst_step(levels: Sequence[Level], sign: int) -> Step | None:
-    """Where the metric got worse most; None where it never did by an amount that tells."""
-    known = [(one, one.value) for one in levels if one.value is not None]
+    """Return the step with the largest loss; None if no loss exceeds rounding."""
+    known = [(level, level.value) for level in levels if level.value is not None]
     steps = [Step(before, after, sign * (old - new)) for (before, old), (after, new) in pairwise(known)]
     size = max((abs(value) for _, value in known), default=0.0)
     telling = [step for step in steps if step.lost > TELLING * size]

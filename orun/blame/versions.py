@@ -1,12 +1,12 @@
-"""Packages that differ between two runs, and isolated environments in which one of them is as it was."""
+"""Package versions that differ between two runs, and isolated environments with the versions of either."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from orun.blame.changes import Change, Fixed, inputs_of
-from orun.blame.run_snapshot import Side
+from orun.blame.changes import Change, FixedDifference, inputs_of
+from orun.blame.run_snapshot import RunSnapshot
 from orun.core.component_kinds import ComponentKind
 from orun.core.events import Notice
 from orun.core.key_component import Components
@@ -18,22 +18,22 @@ from orun.errors import EnvironmentFailed
 from orun.eventlog.writer import Listener, ignore
 from orun.pipeline.model import Stage
 
-MOST = 4  # packages that are mixed one by one: each may take an environment of its own
+MOST = 4  # packages that are tried one by one: each may take an environment of its own
 RUNTIME = "onnxruntime"
 
-OWN = frozenset({"orun", *BUILDS})  # what no environment is held to
+UNPINNED = frozenset({"orun", *BUILDS})  # packages that environments do not pin beyond the requirements
 
-Pins = Mapping[str, str]  # `numpy==2.1.0` by what stands for the package
+Pins = Mapping[str, str]  # `numpy==2.1.0` by the package's slot
 
 
 @dataclass(frozen=True)
 class Versions:
-    """What the packages of stages were in two runs.
+    """Package versions of stages in two runs.
 
     Attributes:
-        good, bad: of each stage, in the good and the bad run.
-        changes: the packages that differ, one each.
-        refused: those that cannot be had as they were, with pip's reason.
+        good, bad: pins of each stage in the good and the bad run.
+        changes: the packages that differ.
+        refused: packages whose old version cannot be installed, with pip's reason.
     """
 
     good: Mapping[str, Pins]
@@ -42,73 +42,79 @@ class Versions:
     refused: tuple[tuple[Change, str], ...] = ()
 
     @classmethod
-    def between(cls, good: Side, bad: Side, stages: Collection[str]) -> Versions:
-        """The packages of stages that run where orun does; what is in an environment differs by the file."""
-        shared = [one.id for one in good.pipeline.stages if one.id in stages and not one.environments]
-        olds, news = ({name: _pins(inputs_of(side, name)) for name in shared} for side in (good, bad))
-        found = {
+    def between(cls, good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> Versions:
+        """Return the versions of stages in orun's own environment; others differ by the pipeline file."""
+        shared = [stage.id for stage in good.pipeline.stages if stage.id in stages and not stage.environments]
+        olds, news = ({name: _pins(inputs_of(run, name)) for name in shared} for run in (good, bad))
+        differing = {
             (package, old, news[name][package])
             for name in shared
             for package, old in olds[name].items()
             if old != news[name].get(package, old)
         }
-        return cls(olds, news, tuple(Change("package", name, "", old, new) for name, old, new in sorted(found)))
+        return cls(olds, news, tuple(Change("package", name, "", old, new) for name, old, new in sorted(differing)))
 
-    def had(self, listener: Listener = ignore) -> Versions:
-        """Without the packages that cannot be brought back, each alone beside all others of the bad run."""
+    def build(self, listener: Listener = ignore) -> Versions:
+        """Build the environments; packages whose old version cannot be installed with the bad run's are refused."""
         if len(self.changes) > MOST:
             why = f"{len(self.changes)} packages differ, which is too many to try one by one"
-            return replace(self, changes=(), refused=tuple((one, why) for one in self.changes))
+            return replace(self, changes=(), refused=tuple((change, why) for change in self.changes))
         kept: list[Change] = []
         refused: list[tuple[Change, str]] = []
         for change in self.changes:
-            others = [one for one in self.changes if one is not change]
-            with_it = [name for name in self.good if change.name in self.good[name]]
-            made = [self.environment(name, chosen) for name in with_it for chosen in (others, self.changes)]
+            without = [other for other in self.changes if other is not change]
+            stages = [name for name in self.good if change.name in self.good[name]]
+            environments = [self.environment(name, chosen) for name in stages for chosen in (without, self.changes)]
             try:
-                for environment in dict.fromkeys(filter(None, made)):
+                for environment in dict.fromkeys(filter(None, environments)):
                     make(environment, lambda text: listener(Notice("info", text)))
                 kept.append(change)
             except EnvironmentFailed as error:
                 refused.append((change, error.why.partition("\n")[0]))
         return replace(self, changes=tuple(kept), refused=tuple(refused))
 
-    def left(self, others: Sequence[Fixed]) -> list[Fixed]:
-        """Differences without those that are mixed now; those that cannot be with the reason."""
-        mixed, refused = {one.name for one in self.changes}, {one.name: why for one, why in self.refused}
-        found = []
-        for one in others:
-            is_runtime = (one.kind, one.subject) == (ComponentKind.DEVICE, "runtime")
-            name = RUNTIME if is_runtime else slot(pin(one.kind, one.subject, one.old or one.new))
-            if name not in mixed:
-                found.append(replace(one, why=refused.get(name, one.why)))
-        return found
+    def filter_fixed(self, differences: Sequence[FixedDifference]) -> list[FixedDifference]:
+        """Return the differences without those that can be tried now; refused packages get the reason."""
+        tried, refused = {change.name for change in self.changes}, {change.name: why for change, why in self.refused}
+        kept = []
+        for item in differences:
+            is_runtime = (item.kind, item.subject) == (ComponentKind.DEVICE, "runtime")
+            name = RUNTIME if is_runtime else slot(pin(item.kind, item.subject, item.old or item.new))
+            if name not in tried:
+                kept.append(replace(item, why=refused.get(name, item.why)))
+        return kept
 
-    def applied(self, stage: Stage, chosen: Collection[Change]) -> Stage:
-        """A stage with the good run's packages but for those that are chosen, which are the bad run's."""
+    def apply(self, stage: Stage, chosen: Collection[Change]) -> Stage:
+        """Return a stage with the good run's packages, and the bad run's for the chosen changes."""
         environment = self.environment(stage.id, chosen)
         return replace(stage, environment=environment) if environment else stage
 
     def environment(self, stage: str, chosen: Collection[Change]) -> Environment | None:
-        """Where a stage has those packages: one for all stages that have any; None where orun runs with them itself."""
-        new, known = {one.name for one in chosen}, {one.name for one in self.changes}
-        if known.isdisjoint(self.good.get(stage, {})):
+        """Return the environment with those packages for a stage; None if orun's own has them.
+
+        All stages with differing packages share it.
+        """
+        new, changed = {change.name for change in chosen}, {change.name for change in self.changes}
+        if changed.isdisjoint(self.good.get(stage, {})):
             return None
         pins: dict[str, str] = {}
         for name, good in self.good.items():
-            if not known.isdisjoint(good):
+            if not changed.isdisjoint(good):
                 bad = self.bad[name]
-                pins |= {one: bad.get(one, old) if one in new or one not in known else old for one, old in good.items()}
+                pins |= {
+                    package: bad.get(package, old) if package in new or package not in changed else old
+                    for package, old in good.items()
+                }
         here = exact()
-        if all(_is_here(one, here) for one in pins.values()):
+        requirements = tuple(sorted(pins.values()))
+        differing = [pinned for pinned in requirements if not _is_here(pinned, here)]
+        if not differing:
             return None
-        asked = tuple(sorted(pins.values()))
-        differing = [one for one in asked if not _is_here(one, here)]
-        wanted = {normalise(one.partition("==")[0]) for one in asked}
-        others = tuple(
-            f"{name}=={version}" for name, version in sorted(installed().items()) if name not in wanted | OWN
+        required = {normalise(pinned.partition("==")[0]) for pinned in requirements}
+        constraints = tuple(
+            f"{name}=={version}" for name, version in sorted(installed().items()) if name not in required | UNPINNED
         )
-        return Environment(", ".join(differing), asked, others)
+        return Environment(", ".join(differing), requirements, constraints)
 
 
 def _pins(inputs: Components) -> dict[str, str]:
@@ -130,7 +136,7 @@ def pin(kind: str, subject: str, value: str) -> str:
 
 
 def slot(pinned: str) -> str:
-    """What stands for a package: its name, and one name for all builds of ONNX Runtime, which exclude one another."""
+    """Return a package's slot: its name, and one name for all builds of ONNX Runtime, which exclude one another."""
     name = normalise(pinned.partition("==")[0])
     return RUNTIME if name in BUILDS else name
 

@@ -40,7 +40,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     them, until none can be left out; what both runs have built comes from the store. Where it takes several changes
     together, all are named. Where that explains nothing, packages that differ are installed as they were, in isolated
     environments, and mixed as well. A run keeps only digests of variables: $ORUN_GOOD_NAME and $ORUN_BAD_NAME say what
-    $NAME was, where it is not so now. Orun's own code, Python and the machine cannot be mixed: they are listed, with
+    $NAME was, where it is not so now. Orun's own code, Python and the machine cannot be tried: they are listed, with
     what to type.
     Where both runs recorded their commits, those that touch the change are named.
 

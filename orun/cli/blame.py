@@ -21,7 +21,7 @@ from orun.report.figures import quoted
 from orun.text.suggestions import closest, near, settings
 
 if TYPE_CHECKING:
-    from orun.blame.blame import Question
+    from orun.blame.blame import BlameRequest
     from orun.blame.diagnosis import Diagnosis
     from orun.core.events import Event
     from orun.core.run_record import RunResult
@@ -53,11 +53,11 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     With GATE, a stage or STAGE.METRIC, those gates are looked into whether they fail or not.
     Stages that give a release away, as `release/publish` does, are not run for it.
     """
-    from orun.blame.blame import needed
+    from orun.blame.blame import stages_to_run
 
     values, seconds = options.parse_overrides(overrides), _seconds(time)
     pipeline = orun.load(file, set=values)
-    to = needed(pipeline, None if gate is None else _stage_of(pipeline, gate))
+    to = stages_to_run(pipeline, None if gate is None else _stage_of(pipeline, gate))
     say = _silent if as_json else _say
     result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
     found = _investigated(_asked(pipeline, result, gate), seconds, store, say)
@@ -92,12 +92,12 @@ def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
 
 
 def _kept_diagnoses(pipeline: Pipeline, store: Path | None, result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
-    from orun.blame.blame import questions
+    from orun.blame.blame import find_requests
     from orun.fs.os_errors import convert_os_errors
     from orun.fs.output_file import OutputFile
     from orun.report.document import dumps
 
-    asked = list(questions(pipeline, result))
+    asked = list(find_requests(pipeline, result))
     if not asked:
         return ()
     if not quiet:
@@ -119,7 +119,7 @@ def show(found: Sequence[Diagnosis], *, sentences: bool = False) -> None:
         options.show(list(filter(None, (one.sentence, one.stopped))) if sentences else ["", *lines_of(one, terminal)])
 
 
-def _investigated(asked: Sequence[Question], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
+def _investigated(asked: Sequence[BlameRequest], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
     """Look into each gate in turn; all of them together have so many seconds."""
     from orun.blame.blame import blame
 
@@ -130,7 +130,7 @@ def _investigated(asked: Sequence[Question], seconds: float, store: Path | None,
     return tuple(found)
 
 
-def with_advice(found: Diagnosis, question: Question, seconds: float, store: Path | None) -> Diagnosis:
+def with_advice(found: Diagnosis, question: BlameRequest, seconds: float, store: Path | None) -> Diagnosis:
     """Say how to go on where the time was too short."""
     from dataclasses import replace
 
@@ -149,10 +149,10 @@ def _again(file: Path, overrides: Mapping[str, str], store: Path | None, stage: 
     return f"orun blame {quoted(near(str(file)))}{stage}{settings(overrides)}{where}"
 
 
-def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Question]:
-    from orun.blame.blame import questions
+def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[BlameRequest]:
+    from orun.blame.blame import find_requests
 
-    every = list(questions(pipeline, result, all_gates=gate is not None))
+    every = list(find_requests(pipeline, result, all_gates=gate is not None))
     if gate is None:
         return every
     return [one for one in every if gate in (one.stage.id, f"{one.stage.id}.{one.gate.metric}")]

@@ -1,4 +1,4 @@
-"""Examples to feed to a model, and what is right for them: what a `dataset: file.py:function` returns."""
+"""Dataset: examples for a model with their labels, as a `dataset: file.py:function` returns them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ from orun.errors import UsageError
 
 Array: TypeAlias = NDArray[Any]
 Values: TypeAlias = Array | Sequence[Array]
-"""One array `[n, ...]`, or n arrays of which each has its own shape."""
+"""One array `[n, ...]`, or n arrays of any shapes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Examples for `measure/accuracy` and for calibration.
 
-    A function of yours builds one and returns it:
+    Your function builds and returns it:
 
         def digits() -> orun.Dataset:
             images, labels = load()                      # [n, 1, 8, 8] float32, [n] integers
             return orun.Dataset({"image": images}, labels)
 
     Attributes:
-        inputs: for each input of the model one array `[n, ...]`, or a list of n arrays without the batch axis when
-            shapes differ from example to example (texts of different lengths). Inputs that a model does not have are
-            not fed to it.
-        labels: what is right for each example, `[n, ...]`: its class for `accuracy`; with `candidates`, the index of
-            the right candidate. A function of your own may give them any meaning.
-        candidates: for retrieval, the documents among which each example has to find its own: like `inputs`, with a
-            length of their own; they are fed through the same model.
-        fields: what else is known of each example, by name, `[n]`: the language of a text, the camera of a picture.
-            `measure/accuracy` can measure by each of their values; the labels are there as `label`.
+        inputs: for each input of the model one array `[n, ...]`, or a list of n arrays without batch axis if shapes
+            differ between examples (texts of different lengths). Inputs that a model does not have are not fed to it.
+        labels: the right result of each example, `[n, ...]`: its class for `accuracy`; with `candidates`, the index of
+            the right candidate. A custom metric may give them any meaning.
+        candidates: for retrieval, the documents among which each example must find its own: like `inputs`, with a
+            length of their own. They are fed through the same model.
+        fields: further facts on each example, by name, `[n]`: the language of a text, the camera of a picture.
+            `measure/accuracy` can measure each of their values as a slice; `label` stands for the labels.
 
     Raises:
-        UsageError: when the parts do not fit together.
+        UsageError: if the parts do not fit together.
     """
 
     inputs: Mapping[str, Values]
@@ -62,11 +61,11 @@ class Dataset:
         return count(self.inputs)
 
     def take(self, examples: int) -> Dataset:
-        """The first `examples` of it, or all when it has fewer; every candidate stays."""
+        """Return the first `examples`, or all if there are fewer; with every candidate."""
         return self.choose(np.arange(min(examples, len(self))))
 
     def choose(self, examples: NDArray[np.intp]) -> Dataset:
-        """The examples at these places, in this order, as often as they are named; every candidate stays."""
+        """Return the examples at these indices, in this order and with repetitions; with every candidate."""
         inputs = {name: choose(values, examples) for name, values in self.inputs.items()}
         labels = None if self.labels is None else self.labels[examples]
         fields = {name: values[examples] for name, values in self.fields.items()}
@@ -74,8 +73,8 @@ class Dataset:
 
 
 def choose(values: Values, examples: NDArray[np.intp]) -> Values:
-    """The values at these places, in this order."""
-    return values[examples] if isinstance(values, np.ndarray) else [values[place] for place in examples]
+    """Return the values at these indices, in this order."""
+    return values[examples] if isinstance(values, np.ndarray) else [values[index] for index in examples]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +91,9 @@ class Batch:
 
 
 def batches(inputs: Mapping[str, Values], size: int) -> Iterator[Batch]:
-    """Every example once, with others of exactly its shape, at most `size` together.
+    """Yield every example once, in batches of equal shapes of at most `size` examples.
 
-    Nothing is padded: what a model answers for an example must not hang on the lengths of its neighbours.
+    Nothing is padded: a model's result for an example must not depend on the lengths of other examples.
     """
     groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for index in range(count(inputs)):
@@ -103,20 +102,20 @@ def batches(inputs: Mapping[str, Values], size: int) -> Iterator[Batch]:
         indices = groups[shapes]
         for start in range(0, len(indices), size):
             chosen = np.array(indices[start : start + size])
-            yield Batch(chosen, {name: _gather(values, chosen) for name, values in inputs.items()})
+            yield Batch(chosen, {name: _stack(values, chosen) for name, values in inputs.items()})
 
 
 def count(inputs: Mapping[str, Values]) -> int:
-    """Number of examples in a mapping of inputs."""
+    """Return the number of examples in a mapping of inputs."""
     return len(next(iter(inputs.values())))
 
 
 def as_type(name: str, dtype: str) -> str:
-    """How to give an input values of another type, for messages."""
+    """Return a hint on how to convert an input to another type."""
     return f"in the dataset, {name}: values.astype(np.{dtype}); of a file, `types: {{{name}: {dtype}}}`"
 
 
-def _gather(values: Values, indices: NDArray[np.intp]) -> Array:
+def _stack(values: Values, indices: NDArray[np.intp]) -> Array:
     if isinstance(values, np.ndarray):
         return values[indices]
     return np.stack([values[index] for index in indices])
@@ -142,11 +141,11 @@ def _as_arrays(part: str, name: str, values: Values) -> Values:
     if isinstance(values, np.ndarray) and values.ndim:
         return values
     if not isinstance(values, Sequence):
-        given = next((call for call in ("to_numpy", "numpy") if hasattr(values, call)), "")  # of pandas, of PyTorch
+        method = next((name for name in ("to_numpy", "numpy") if hasattr(values, name)), "")  # of pandas, of PyTorch
         raise UsageError(
             f"{part}.{name} of a dataset must be an array or a list of arrays",
-            why=f"got a {type(values).__name__}" if given else f"got {values!r:.80}",
-            hint=f"give it as one: values.{given}()" if given else "",
+            why=f"got a {type(values).__name__}" if method else f"got {values!r:.80}",
+            hint=f"convert it: values.{method}()" if method else "",
         )
     arrays = [np.asarray(value) for value in values]
     types = sorted({str(array.dtype) for array in arrays})
@@ -161,7 +160,7 @@ def _checked_fields(dataset: Dataset) -> dict[str, Array]:
         if values.shape != (len(dataset),):
             raise UsageError(f"a dataset of {len(dataset)} examples has a field {name} of shape {list(values.shape)}")
     if "label" in fields:
-        raise UsageError("a dataset cannot have a field label", why="that name is for its labels")
+        raise UsageError("a dataset cannot have a field label", why="that name stands for its labels")
     return fields
 
 
@@ -182,5 +181,5 @@ def _check_indices(labels: Array, examples: int, candidates: int) -> None:
     if wrong.size:
         raise UsageError(
             f"the label of example {wrong[0]} is {labels[wrong[0]]}, and there are {candidates} candidates",
-            why=f"{wrong.size} of {examples} labels are no index of a candidate",
+            why=f"{wrong.size} of {examples} labels are not the index of a candidate",
         )

@@ -1,4 +1,4 @@
-"""Sessions with built-in providers, or with plug-in ones: libraries that packages bring beside a plain ONNX Runtime."""
+"""Plug-in providers: libraries of separate packages that plain ONNX Runtime loads. Sessions with and without them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 CPU = "CPUExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
 ON_PROCESSOR = frozenset({CPU, "ACLExecutionProvider", "DnnlExecutionProvider", "XnnpackExecutionProvider"})
-# Module of the package that brings a provider as a plug-in.
+# Module of the package with a provider's plug-in.
 PACKAGES: Mapping[str, str] = {
     OPENVINO: "onnxruntime_ep_openvino",
     "QNNExecutionProvider": "onnxruntime_qnn",
 }
-# Options of the built-in provider that the plug-in goes without, with a message on stderr: it is told by `load_config`.
+# Options of the built-in provider that the plug-in ignores with a message on stderr; `load_config` replaces them.
 IGNORED: Mapping[str, frozenset[str]] = {
     OPENVINO: frozenset(
         {
@@ -33,27 +33,27 @@ IGNORED: Mapping[str, frozenset[str]] = {
     )
 }  # fmt: skip
 _REGISTERED: set[str] = set()
-DEVICE = "device_type"  # the option that chooses among the devices of a plug-in; `CPU` when left out
+DEVICE = "device_type"  # option that chooses a device of a plug-in
 
 
 def on_processor(provider: Provider) -> bool:
-    """Whether a provider computes on the machine's processor."""
+    """Return whether a provider computes on the machine's CPU."""
     if provider.name == OPENVINO:
         return provider.options.get(DEVICE, "CPU").upper() == "CPU"
     return provider.name in ON_PROCESSOR
 
 
 def available() -> tuple[str, ...]:
-    """Names of the providers that this process can ask for: built in, or as plug-ins."""
+    """Return the names of the providers that this process can use, built in or as plug-ins."""
     import onnxruntime
 
     built_in = onnxruntime.get_available_providers()
-    return tuple(dict.fromkeys((*built_in, *(name for name in PACKAGES if plugged(name)))))
+    return tuple(dict.fromkeys((*built_in, *(name for name in PACKAGES if is_plugin(name)))))
 
 
 @functools.cache
-def plugged(provider: str) -> bool:
-    """Whether a provider comes as a plug-in: its package is there, and it is not built in."""
+def is_plugin(provider: str) -> bool:
+    """Return whether a provider comes as a plug-in: its package is installed, and it is not built in."""
     import onnxruntime
 
     module = PACKAGES.get(provider)
@@ -65,7 +65,7 @@ def plugged(provider: str) -> bool:
 def make_session(
     model: Path | bytes, options: SessionOptions, providers: Sequence[Provider], **more: Any
 ) -> InferenceSession:
-    """A session with these providers, whichever way they come.
+    """Make a session with these providers, built in or plug-ins.
 
     Args:
         model: an ONNX file, or its bytes.
@@ -74,11 +74,11 @@ def make_session(
         more: further arguments of `onnxruntime.InferenceSession`.
 
     Raises:
-        UsageError: when a plug-in cannot be used as it is asked for.
+        UsageError: if a plug-in cannot be used as the target says.
     """
     import onnxruntime
 
-    # Without enable_fallback=0 the Python class catches the error of a provider and retries on the CPU.
+    # Without enable_fallback=0, ONNX Runtime's Python class catches a provider's error and retries on the CPU.
     arguments = {"enable_fallback": 0, **more}
     if not add_plugins(options, providers):
         wanted = [(provider.name, dict(provider.options)) for provider in providers]
@@ -87,26 +87,26 @@ def make_session(
 
 
 def add_plugins(options: SessionOptions, providers: Sequence[Provider]) -> bool:
-    """Add to session options those providers that come as plug-ins; whether there are any.
+    """Add the plug-ins among the providers to session options; return whether there are any.
 
     Raises:
-        UsageError: when one is beside a built-in one, has no such device, or would ignore an option.
+        UsageError: if a plug-in stands beside a built-in provider, lacks the device, or would ignore an option.
     """
-    plugins = [provider for provider in providers if plugged(provider.name)]
+    plugins = [provider for provider in providers if is_plugin(provider.name)]
     if not plugins:
         return False
-    others = [one.name for one in providers if one not in plugins and one.name != CPU]
-    if others:
+    built_in = [provider.name for provider in providers if provider not in plugins and provider.name != CPU]
+    if built_in:
         raise UsageError(
-            f"{plugins[0].name} comes as a plug-in here and cannot be beside {', '.join(others)}, which is built in",
-            hint="give each a target of its own",
+            f"{plugins[0].name} is a plug-in here and cannot be combined with {', '.join(built_in)}, which is built in",
+            hint="use a target for each",
         )
     for provider in plugins:
         ignored = sorted(IGNORED.get(provider.name, frozenset()) & provider.options.keys())
         if ignored:
             raise UsageError(
                 f"the plug-in of {provider.name} ignores {', '.join(ignored)}",
-                why="it is told by `load_config` alone, a JSON text such as"
+                why="it reads only `load_config`, a JSON text such as"
                 ' {"CPU": {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}}',
             )
         kept = {name: value for name, value in provider.options.items() if name != DEVICE}
@@ -115,38 +115,33 @@ def add_plugins(options: SessionOptions, providers: Sequence[Provider]) -> bool:
 
 
 def _devices(provider: Provider) -> list[Any]:
-    """The devices of a plug-in that its options ask for."""
+    """Return the devices of a plug-in that its options choose."""
     import onnxruntime
 
     _register(provider.name)
-    there = [device for device in onnxruntime.get_ep_devices() if device.ep_name == provider.name]
-    usual = "CPU" if provider.name == OPENVINO or any(_kind(device) == "CPU" for device in there) else "NPU"
-    wanted = provider.options.get(DEVICE, usual)
-    found = [device for device in there if _kind(device) == wanted.upper()]
-    if not found:
-        raise UsageError(
-            f"{provider.name} has no device {wanted} on this machine{_elsewhere(provider, wanted)}",
-            why=f"it has {', '.join(sorted({_kind(device) for device in there})) or 'none'}",
-        )
-    return found[:1]
-
-
-def _elsewhere(provider: Provider, wanted: str) -> str:
-    """What takes a device that the plug-in does not."""
-    # onnxruntime-ep-openvino 1.8.1 leaves out CPUs of other vendors than Intel, on which OpenVINO itself computes:
+    present = [device for device in onnxruntime.get_ep_devices() if device.ep_name == provider.name]
+    default = "CPU" if provider.name == OPENVINO or any(_kind(device) == "CPU" for device in present) else "NPU"
+    wanted = provider.options.get(DEVICE, default)
+    devices = [device for device in present if _kind(device) == wanted.upper()]
+    if devices:
+        return devices[:1]
+    # onnxruntime-ep-openvino 1.8.1 refuses CPUs that are not Intel's, on which OpenVINO itself computes:
     # https://github.com/microsoft/onnxruntime/pull/31981
-    if provider.name == OPENVINO and wanted.upper() == "CPU":
-        return ": its plug-in takes CPUs of Intel alone, onnxruntime-openvino takes others, too"
-    return ""
+    intel_only = provider.name == OPENVINO and wanted.upper() == "CPU"
+    note = ": its plug-in accepts only Intel CPUs, onnxruntime-openvino accepts all" if intel_only else ""
+    raise UsageError(
+        f"{provider.name} has no device {wanted} on this machine{note}",
+        why=f"it has {', '.join(sorted({_kind(device) for device in present})) or 'none'}",
+    )
 
 
 def _kind(device: Any) -> str:
-    """`CPU`, `GPU` or `NPU`."""
+    """Return `CPU`, `GPU` or `NPU`."""
     return str(device.device.type).rpartition(".")[2].partition(":")[0]
 
 
 def _register(provider: str) -> None:
-    """Load the library of a plug-in, once to a process."""
+    """Load the library of a plug-in, once per process."""
     import onnxruntime
 
     if provider in _REGISTERED:

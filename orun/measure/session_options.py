@@ -36,17 +36,17 @@ ATTRIBUTES: Mapping[str, type] = {
     "use_deterministic_compute": bool,
 }
 ORDERS: Mapping[str, str] = {"default": "DEFAULT", "priority": "PRIORITY_BASED", "memory": "MEMORY_EFFICIENT"}
-GROWTH: Mapping[str, int] = {"power-of-two": 0, "as-requested": 1}  # by ONNX Runtime's numbers
+GROWTH: Mapping[str, int] = {"power-of-two": 0, "as-requested": 1}  # ONNX Runtime's numbers
 
 
 def session_options(target: Target) -> SessionOptions:
-    """The target's session options as ONNX Runtime's own object.
+    """Return the target's session options as ONNX Runtime's own object.
 
-    A name with a dot is a configuration entry (`session.disable_prepacking: 1`), of which ONNX Runtime ignores those
-    that it does not know; every other name is one of `OPTIONS`.
+    A name with a dot is a configuration entry (`session.disable_prepacking: 1`); ONNX Runtime ignores unknown entries.
+    Any other name must be in `OPTIONS`.
 
     Raises:
-        UsageError: when a name is unknown or its value has the wrong form.
+        UsageError: if a name is unknown or its value has the wrong form.
     """
     import onnxruntime
 
@@ -55,7 +55,8 @@ def session_options(target: Target) -> SessionOptions:
         if value is None:
             continue
         if "." in name:
-            options.add_session_config_entry(name, _config_text(value))
+            text = str(int(value)) if isinstance(value, bool) else str(value)
+            options.add_session_config_entry(name, text)
         elif name in SETTERS:
             SETTERS[name](options, target, value)
         elif name in ATTRIBUTES:
@@ -66,41 +67,41 @@ def session_options(target: Target) -> SessionOptions:
 
 
 def disabled_optimizers(target: Target) -> list[str]:
-    """The optimizers of ONNX Runtime that the target leaves out; they go to the session, not into its options."""
+    """Return the optimizers that the target leaves out; an argument of the session, not one of its options."""
     return list(target.session.get("disabled_optimizers") or ())
 
 
-def _level(options: SessionOptions, target: Target, value: Any) -> None:
+def _set_level(options: SessionOptions, target: Target, value: Any) -> None:
     import onnxruntime
 
     level = _choice(target, "graph_optimization_level", value, LEVELS)
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
 
 
-def _mode(options: SessionOptions, target: Target, value: Any) -> None:
+def _set_mode(options: SessionOptions, target: Target, value: Any) -> None:
     import onnxruntime
 
     options.execution_mode = getattr(onnxruntime.ExecutionMode, _choice(target, "execution_mode", value, MODES))
 
 
-def _order(options: SessionOptions, target: Target, value: Any) -> None:
+def _set_order(options: SessionOptions, target: Target, value: Any) -> None:
     import onnxruntime
 
     options.execution_order = getattr(onnxruntime.ExecutionOrder, _choice(target, "execution_order", value, ORDERS))
 
 
-def _sizes(options: SessionOptions, _target: Target, value: Mapping[str, Any]) -> None:
+def _set_dimensions(options: SessionOptions, _target: Target, value: Mapping[str, Any]) -> None:
     for dimension, size in value.items():
         options.add_free_dimension_override_by_name(str(dimension), int(size))
 
 
-def _denormals(options: SessionOptions, _target: Target, value: bool) -> None:
+def _set_denormals(options: SessionOptions, _target: Target, value: bool) -> None:
     options.add_session_config_entry("session.set_denormal_as_zero", str(int(value)))
 
 
-def _libraries(options: SessionOptions, target: Target, value: list[str]) -> None:
+def _register_libraries(options: SessionOptions, target: Target, value: list[str]) -> None:
     for library in value:
-        path = _extensions(target) if library == EXTENSIONS else library
+        path = _extensions_path(target) if library == EXTENSIONS else library
         try:
             options.register_custom_ops_library(path)
         except Exception as error:  # its errors share no base class but this
@@ -110,18 +111,18 @@ def _libraries(options: SessionOptions, target: Target, value: list[str]) -> Non
             ) from error
 
 
-def _extensions(target: Target) -> str:
+def _extensions_path(target: Target) -> str:
     if importlib.util.find_spec("onnxruntime_extensions") is None:
         raise UsageError(f"target '{target.name}': {EXTENSIONS} is not installed", hint=f"pip install {EXTENSIONS}")
     return str(importlib.import_module("onnxruntime_extensions").get_library_path())
 
 
-def _arena(options: SessionOptions, target: Target, value: Mapping[str, Any]) -> None:
-    """An arena of these limits instead of the session's own; all sessions of a process that ask for one share it."""
-    wanted = {name: item for name, item in value.items() if item is not None}
-    if "extend" in wanted:
-        wanted["arena_extend_strategy"] = _choice(target, "cpu_arena", wanted.pop("extend"), GROWTH)
-    _make_arena(tuple(sorted(wanted.items())))
+def _set_arena(options: SessionOptions, target: Target, value: Mapping[str, Any]) -> None:
+    """Replace the session's arena by the one with these limits that all such sessions of a process share."""
+    limits = {name: item for name, item in value.items() if item is not None}
+    if "extend" in limits:
+        limits["arena_extend_strategy"] = _choice(target, "cpu_arena", limits.pop("extend"), GROWTH)
+    _make_arena(tuple(sorted(limits.items())))
     options.add_session_config_entry("session.use_env_allocators", "1")
 
 
@@ -136,20 +137,16 @@ def _make_arena(limits: tuple[tuple[str, int], ...]) -> None:
 
 
 SETTERS: Mapping[str, Callable[[SessionOptions, Target, Any], None]] = {
-    "cpu_arena": _arena,
-    "custom_op_libraries": _libraries,
-    "denormals_as_zero": _denormals,
+    "cpu_arena": _set_arena,
+    "custom_op_libraries": _register_libraries,
+    "denormals_as_zero": _set_denormals,
     "disabled_optimizers": lambda _options, _target, _value: None,  # see `disabled_optimizers`
-    "execution_mode": _mode,
-    "execution_order": _order,
-    "free_dimension_overrides": _sizes,
-    "graph_optimization_level": _level,
+    "execution_mode": _set_mode,
+    "execution_order": _set_order,
+    "free_dimension_overrides": _set_dimensions,
+    "graph_optimization_level": _set_level,
 }
 OPTIONS: tuple[str, ...] = (*ATTRIBUTES, *SETTERS)
-
-
-def _config_text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _typed(target: Target, name: str, value: Any) -> Any:

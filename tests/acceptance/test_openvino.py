@@ -22,7 +22,7 @@ from tests.stages.models import convolution
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 CPUINFO = Path("/proc/cpuinfo")
 INTEL = CPUINFO.exists() and "GenuineIntel" in CPUINFO.read_text("utf-8")
-ELSEWHERE = "the plug-in takes CPUs of Intel alone"
+ELSEWHERE = "the plug-in accepts only Intel CPUs"
 ENVIRONMENTS = """
 environments:
   plugin: {packages: [onnxruntime==1.31.1, onnxruntime-ep-openvino==1.8.1, onnx==1.23.2, numpy==2.4.6]}
@@ -241,8 +241,8 @@ def test_custom_operators_run_where_the_target_brings_their_library(project: Pat
 
 
 NO_CPU = (
-    "OpenVINOExecutionProvider has no device CPU on this machine: its plug-in takes CPUs of Intel alone,"
-    " onnxruntime-openvino takes others, too"
+    "OpenVINOExecutionProvider has no device CPU on this machine: its plug-in accepts only Intel CPUs,"
+    " onnxruntime-openvino accepts all"
 )
 
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import orun
-from orun.blame.blame import blame, questions
+from orun.blame.blame import blame, find_requests
 from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Event, StageStarted
 from orun.fs import locks
@@ -85,7 +85,7 @@ class Planted:
         """Run a pipeline, and look into its one gate that failed."""
         pipeline = orun.load(self.folder / f"{name}.yaml", values)
         result = orun.run(pipeline, store=self.store)
-        (question,) = questions(pipeline, result)
+        (question,) = find_requests(pipeline, result)
         self.started.clear()
         return blame(question, seconds, self.store, self._hear)
 

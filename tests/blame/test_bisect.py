@@ -134,7 +134,7 @@ def test_two_changes_that_only_together_do_it(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.make.with.times": 2, "stages.score.with.weight": 2.0, "stages.score.with.note": "z"})
     assert project.bisect(good, bad).sentence == (
-        "score score max 10 fails because of 2 changes together, none of which does it alone "
+        "score score max 10 fails because of 2 changes together, none of which suffices alone "
         "(make.times: 1 -> 2; score.weight: 1.0 -> 2.0); 1 other change does not matter"
     )
 
@@ -311,7 +311,7 @@ def test_mixtures_are_not_given_away(project: Project, tmp_path: Path) -> None:
         with pytest.raises(UsageError) as error:
             project.bisect(good, bad, gate)
         assert str(error.value) == (
-            "upload gives a release away, and does not do so to find something out\n"
+            "upload publishes a release, so it does not run for an investigation\n"
             f"  hint: orun diff {good.run} {bad.run}"
         )
     assert (tmp_path / "up").read_text() == sent == "abcabcdef"
@@ -334,6 +334,6 @@ def test_data_that_is_gone(project: Project) -> None:
     bad = project.run(**{"stages.score.with.weight": 9.0})
     assert project.bisect(good, bad).causes == (("score.weight: 1.0 -> 9.0",),)
     data.unlink()
-    with pytest.raises(UsageError, match=r"more\.bin is not to be had as it was in the run ") as refused:
+    with pytest.raises(UsageError, match=r"more\.bin was removed or changed since the run ") as refused:
         project.bisect(good, bad)
-    assert refused.value.hint == f"bring it back: {data}"
+    assert refused.value.hint == f"restore it: {data}"

@@ -59,7 +59,7 @@ def test_what_was_not_committed_is_said(project: Project) -> None:
     project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
     bad = project.run()
     assert project.bisect(good, bad).commits.note == (
-        f"both runs were made at {first[:10]}; {bad.run} had changes that were not committed: pipeline.yaml"
+        f"both runs were made at {first[:10]}; {bad.run} had uncommitted changes: pipeline.yaml"
     )
 
 
@@ -74,7 +74,7 @@ def test_a_branch_that_was_left(project: Project) -> None:
     found = project.bisect(good, bad).commits
     assert [line.split(" ", 1)[1] for line in found.commits] == ["nine times the weight"]
     assert found.note == (
-        f"{good.commit[:10]} does not lead to {bad.commit[:10]}: what only the former has is not listed"
+        f"{good.commit[:10]} is no ancestor of {bad.commit[:10]}: commits of only the former are not listed"
     )
 
 

@@ -13,9 +13,9 @@ import onnx
 import pytest
 
 import orun
-from orun.blame.advice import advice
+from orun.blame.advice import advise
 from orun.blame.bisect import bisect
-from orun.blame.changes import Fixed
+from orun.blame.changes import FixedDifference
 from orun.core.component_kinds import ComponentKind
 from orun.fs import locks
 from orun.store import Store
@@ -76,12 +76,12 @@ def test_values_that_nobody_knows_any_more(project: Project, monkeypatch: pytest
     found = project.bisect(good, bad)
     said = (
         "environment variable MORE of score was changed "
-        "(only a digest is kept of it: set ORUN_GOOD_MORE; ORUN_BAD_MORE is not what it was)"
+        "(only its digest is stored: set ORUN_GOOD_MORE; ORUN_BAD_MORE is not the value of that run)"
     )
     assert found.fixed == (said,)
     assert found.sentence == (
-        "score score max 10 fails, and the runs do not differ in what can be mixed (built here, it is good); "
-        f"besides differ: {said}"
+        "score score max 10 fails, and the runs have no differences that can be tried here (built here, it is good); "
+        f"other differences: {said}"
     )
     assert found.advice == (f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run}",)
 
@@ -93,7 +93,7 @@ def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: p
     bad = project.run()
     found = project.bisect(good, bad)
     assert found.causes == (("helper.py was changed",),)
-    assert found.fixed == ("environment variable OTHER of score was changed (only one of the runs looked at it)",)
+    assert found.fixed == ("environment variable OTHER of score was changed (only one of the runs read it)",)
 
 
 def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,16 +126,16 @@ def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         bad = opened.runs()[-1].name
         found = bisect(opened, good.run, bad)
     version = orun.__version__
-    said = f"the code behind size: orun {version} in both, and yet not the same"
+    said = f"the code behind size: different code of the same version orun {version}"
     assert found.fixed == (said,)
     assert found.sentence == (
-        "size nodes max 1000 fails, and the runs do not differ in what can be mixed (built here, it is good); "
-        f"besides differ: {said}"
+        "size nodes max 1000 fails, and the runs have no differences that can be tried here (built here, it is good); "
+        f"other differences: {said}"
     )
     (advised,) = found.advice
     assert advised == (
-        f"orun itself: `orun bisect {good.run} {bad}` with the code that made {good.run} (orun {version}); "
-        "if the bad run is good there, orun's code did it"
+        f"orun itself: `orun bisect {good.run} {bad}` with the code of {good.run} (orun {version}); "
+        "if the bad run is good there, orun's code is the cause"
     )
 
 
@@ -165,8 +165,8 @@ def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: P
     assert found.changes == ('score.note: "one" -> "two"',)
     assert found.causes == ()
     assert found.sentence.startswith(
-        "score score max 10 fails, but not with the bad run's parameters and code on this machine as it is now; "
-        f"besides differ: Python of make: {version} -> 3.99.1; "
+        "score score max 10 fails, but not with the bad run's parameters and code on this machine today; "
+        f"other differences: Python of make: {version} -> 3.99.1; "
     )
     assert f"Python of make: {version} -> 3.99.1" in found.fixed
     assert f"Python: `orun bisect {found.good} {found.bad}` with Python {version}" in found.advice
@@ -174,15 +174,15 @@ def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: P
 
 def test_what_to_type_for_python_and_the_machine() -> None:
     python = [
-        Fixed("make", ComponentKind.PYTHON, old="3.11.7", new="3.12.1"),
-        Fixed("size", ComponentKind.DEVICE, "python", old="3.11", new="3.12"),
+        FixedDifference("make", ComponentKind.PYTHON, old="3.11.7", new="3.12.1"),
+        FixedDifference("size", ComponentKind.DEVICE, "python", old="3.11", new="3.12"),
     ]
     assert str(python[0]) == "Python of make: 3.11.7 -> 3.12.1"
-    assert list(advice(python, (), "a", "b")) == ["Python: `orun bisect a b` with Python 3.11.7"]
-    folders = Fixed("make", ComponentKind.MODULE_FOLDERS, new="/lib")
+    assert list(advise(python, (), "a", "b")) == ["Python: `orun bisect a b` with Python 3.11.7"]
+    folders = FixedDifference("make", ComponentKind.MODULE_FOLDERS, new="/lib")
     assert str(folders) == "PYTHONPATH of make: none -> /lib"
-    assert list(advice([folders], (), "a", "b")) == ["modules: PYTHONPATH= orun bisect a b"]
-    machine = Fixed("size", ComponentKind.DEVICE, "cpu", old="Xeon", new="EPYC")
-    assert list(advice([machine], (), "a", "b")) == ["the machine: `orun bisect a b` on that of b"]
-    versions = Fixed("size", ComponentKind.STAGE_CODE, old="orun 1.0", new="orun 1.1")
+    assert list(advise([folders], (), "a", "b")) == ["modules: PYTHONPATH= orun bisect a b"]
+    machine = FixedDifference("size", ComponentKind.DEVICE, "cpu", old="Xeon", new="EPYC")
+    assert list(advise([machine], (), "a", "b")) == ["the machine: `orun bisect a b` on the machine of b"]
+    versions = FixedDifference("size", ComponentKind.STAGE_CODE, old="orun 1.0", new="orun 1.1")
     assert str(versions) == "the code behind size: orun 1.0 -> orun 1.1"

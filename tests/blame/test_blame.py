@@ -8,7 +8,7 @@ import pytest
 
 import orun
 from orun.blame import accuracy
-from orun.blame.blame import questions
+from orun.blame.blame import find_requests
 from orun.cli.main import main
 from orun.core.serialization import replace
 from tests.blame.conftest import PIPELINES, Planted
@@ -29,7 +29,7 @@ def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
     assert found.proof.value > 0.99
     assert re.fullmatch(
         r"`int8` lost 1 of cosine\.min; 100 % of the error enters at second; excluding it brings back 0\.999\d? and "
-        r"(costs|saves) (no time that can be told \(less than )?[\d.]+ [nµm]s\)?; the gate passes then",
+        r"(costs|saves) (no measurable time \(less than )?[\d.]+ [nµm]s\)?; the gate then passes",
         found.sentence,
     )
 
@@ -44,7 +44,7 @@ def test_of_several_references_it_is_the_one_that_the_gate_fails_against(planted
         verdict("latency", "p50", "min_speedup", "0.9", 1, 1.0), position=pipeline.stage("latency").gates[0].position
     )
     verdicts = (passed, replace(passed, scope=" against edited", outcome="failed"))
-    (question,) = questions(pipeline, replace(PASSED, verdicts=verdicts))
+    (question,) = find_requests(pipeline, replace(PASSED, verdicts=verdicts))
     assert question.gate.against == "edited"
 
 
@@ -76,7 +76,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
         ("same", True, ""),
         ("int8", False, ""),
     ]
-    assert hasty.note == "measured with the first 64 examples, for want of time"
+    assert hasty.note == "measured with the first 64 examples, to save time"
     assert hasty.proof is not None
     assert hasty.proof.passes
 

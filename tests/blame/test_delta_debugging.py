@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orun.blame.delta_debugging import Outcome, Test, causes, minimal
+from orun.blame.delta_debugging import Outcome, Test, find_causes, minimize
 
 EIGHT = list(range(8))
 
@@ -21,7 +21,7 @@ def needs(*wanted: int) -> Test[int]:
 
 @pytest.mark.parametrize("cause", [*[(one,) for one in EIGHT], *itertools.combinations(EIGHT, 2), (0, 3, 7)])
 def test_every_cause_is_found_exactly(cause: tuple[int, ...]) -> None:
-    assert tuple(minimal(EIGHT, needs(*cause))) == cause
+    assert tuple(minimize(EIGHT, needs(*cause))) == cause
 
 
 def test_a_single_cause_takes_few_tests() -> None:
@@ -31,7 +31,7 @@ def test_a_single_cause_takes_few_tests() -> None:
         asked.append(chosen)
         return "bad" if 5 in chosen else "good"
 
-    assert minimal(list(range(64)), test) == [5]
+    assert minimize(list(range(64)), test) == [5]
     assert len(asked) <= 2 * 6
 
 
@@ -43,7 +43,7 @@ def test_two_causes_far_apart_take_few_mixtures() -> None:
         asked.add(tuple(chosen))
         return "bad" if {0, 31} <= set(chosen) else "good"
 
-    assert minimal(list(range(32)), test) == [0, 31]
+    assert minimize(list(range(32)), test) == [0, 31]
     assert len(asked) == 30
 
 
@@ -51,7 +51,7 @@ def test_causes_that_do_it_each_by_itself() -> None:
     def test(chosen: Sequence[int]) -> Outcome:
         return "bad" if 2 in chosen or {4, 6} <= set(chosen) else "good"
 
-    assert sorted(map(tuple, causes(EIGHT, test))) == [(2,), (4, 6)]
+    assert sorted(map(tuple, find_causes(EIGHT, test))) == [(2,), (4, 6)]
 
 
 def test_changes_that_go_only_together() -> None:
@@ -60,8 +60,8 @@ def test_changes_that_go_only_together() -> None:
             return "unresolved"
         return "bad" if 2 in chosen else "good"
 
-    assert minimal(EIGHT, test) == [1, 2]
+    assert minimize(EIGHT, test) == [1, 2]
 
 
 def test_one_change_is_its_own_cause() -> None:
-    assert causes([3], needs(3)) == [[3]]
+    assert find_causes([3], needs(3)) == [[3]]

@@ -1,4 +1,4 @@
-"""The sentence at the end, from findings that nobody made."""
+"""Sentences of made-up findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from orun.blame import messages
 from orun.blame.diagnosis import Diagnosis, Level, Place, Proof
-from orun.blame.origin import Past
+from orun.blame.origin import EarlierModel
 from orun.core.metrics import Estimate
 from orun.core.serialization import replace
 from tests.facts import said
@@ -15,7 +15,7 @@ LEVELS = (Level("fuse", 0.99, passes=True), Level("int8", 0.9, passes=False))
 PLACE = Place("/MatMul", 0.83, ("/MatMul",), "MatMul", "y", ("MatMulInteger",))
 
 
-def found(proof: Proof | None) -> Diagnosis:
+def diagnosis_of(proof: Proof | None) -> Diagnosis:
     return Diagnosis(
         "accuracy recall min 0.97", "accuracy", "recall", "ratio", "", LEVELS, "int8", 0.09, (PLACE,), 1, proof
     )
@@ -26,31 +26,32 @@ def found(proof: Proof | None) -> Diagnosis:
     [
         (Estimate(0.0003, 0.0001, 0.0005), " and costs 300 µs"),
         (Estimate(-0.0003, -0.0005, -0.0001), " and saves 300 µs"),
-        (Estimate(0.0001, -0.0003, 0.0004), " and costs no time that can be told (less than 400 µs)"),
-        (Estimate(-0.0001, -0.0005, 0.0002), " and costs no time that can be told (less than 500 µs)"),
+        (Estimate(0.0001, -0.0003, 0.0004), " and costs no measurable time (less than 400 µs)"),
+        (Estimate(-0.0001, -0.0005, 0.0002), " and costs no measurable time (less than 500 µs)"),
         (None, ""),
     ],
 )
 def test_what_the_variant_costs(seconds: Estimate | None, cost: str) -> None:
     proof = Proof("excluded", "int8 without", 0.97, passes=True, seconds=seconds)
-    assert messages.accuracy(found(proof), "fuse") == (
+    assert messages.accuracy(diagnosis_of(proof), "fuse") == (
         "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul; "
-        f"excluding it brings back 7 points{cost}; the gate passes then"
+        f"excluding it brings back 7 points{cost}; the gate then passes"
     )
 
 
 def test_a_gate_that_the_first_model_fails_already() -> None:
     """What a later stage loses is told after that: it is not why the gate fails."""
     bad = replace(
-        found(Proof("excluded", "int8 without", 0.98, passes=False)), levels=(Level("export", 0.95, False), LEVELS[1])
+        diagnosis_of(Proof("excluded", "int8 without", 0.98, passes=False)),
+        levels=(Level("export", 0.95, False), LEVELS[1]),
     )
     start = "the gate fails at `export` already, where recall is 95 %; `int8` lost 9 points of recall"
-    assert messages.started(bad) == start
+    assert messages.name_stage_and_start(bad) == start
     assert messages.accuracy(bad, "export") == (
-        f"{start}; 83 % of the error enters at /MatMul; excluding it brings back 8 points; the gate still fails then"
+        f"{start}; 83 % of the error enters at /MatMul; excluding it brings back 8 points; the gate still fails"
     )
     unknown = replace(bad, levels=(Level("load", None, why="it failed"), Level("export", 0.99, None), LEVELS[1]))
-    assert messages.started(unknown) == messages.stage_alone(unknown) == "`int8` lost 9 points of recall"
+    assert messages.name_stage_and_start(unknown) == messages.name_stage(unknown) == "`int8` lost 9 points of recall"
 
 
 @pytest.mark.parametrize(
@@ -60,12 +61,12 @@ def test_a_gate_that_the_first_model_fails_already() -> None:
         (Proof("restored", "int8 restored", why="it forms a cycle"), "not verified: it forms a cycle"),
         (
             Proof("restored", "int8 restored", 0.88, passes=False),
-            "computing it as `fuse` does does not bring it back; the gate still fails then",
+            "computing it as `fuse` does does not bring it back; the gate still fails",
         ),
     ],
 )
 def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
-    assert messages.accuracy(found(proof), "fuse") == (
+    assert messages.accuracy(diagnosis_of(proof), "fuse") == (
         "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul, "
         f"where `MatMul` is now MatMulInteger; {end}"
     )
@@ -73,21 +74,21 @@ def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "named"),
-    [(("a",), "a"), (("a", "b"), "a and 1 node beside it"), (("a", "b", "c"), "a and 2 nodes beside it")],
+    [(("a",), "a"), (("a", "b"), "a and 1 more node"), (("a", "b", "c"), "a and 2 more nodes")],
 )
 def test_how_many_nodes_a_slow_place_has(nodes: tuple[str, ...], named: str) -> None:
     place = Place("a", 0.5, nodes, "2 for 1", before=0.001, after=0.002)
-    assert messages._slow(place) == f"{named} (2 ms for 1 ms)"
+    assert messages._describe_slow(place) == f"{named} (2 ms for 1 ms)"
 
 
-def test_a_model_of_then_that_is_gone() -> None:
-    past = Past("run-7", "export", "aa", "bb", said("train.py changed", "weights.pt changed"), here=False)
+def test_an_earlier_model_that_is_gone() -> None:
+    earlier = EarlierModel("run-7", "export", "aa", "bb", said("train.py changed", "weights.pt changed"), here=False)
     start = "`export` is not the model that it was in run-7 (train.py changed; weights.pt changed)"
-    assert messages.another(past) == f"{start}, which is not in the store any more"
-    assert messages.another(replace(past, here=True, changes=())) == (
+    assert messages.changed_model(earlier) == f"{start}, and the earlier model is not in the store any more"
+    assert messages.changed_model(replace(earlier, here=True, changes=())) == (
         "`export` is not the model that it was in run-7 (nothing that the runs recorded differs)"
     )
-    lost = replace(found(Proof("mixed", "int8 before", why="it failed")), culprit="fuse")
-    assert messages.origin(lost, past) == (
+    lost = replace(diagnosis_of(Proof("mixed", "int8 before", why="it failed")), culprit="fuse")
+    assert messages.origin(lost, earlier) == (
         "`fuse` added 9 points to recall since run-7: train.py changed; weights.pt changed; not verified: it failed"
     )

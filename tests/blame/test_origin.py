@@ -12,11 +12,11 @@ from onnx import helper, numpy_helper
 
 import orun
 from orun.blame import accuracy, latency
-from orun.blame.blame import Question, blame
+from orun.blame.blame import BlameRequest, blame
 from orun.blame.chain import upstream
 from orun.blame.diagnosis import Diagnosis, Level
-from orun.blame.experiment import Bench
-from orun.blame.origin import Past, brought, past
+from orun.blame.experiment import Experiment
+from orun.blame.origin import EarlierModel, find_earlier_model, import_model
 from orun.cli.main import main
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
@@ -70,12 +70,12 @@ class Project:
         onnx.save(model, self.file.with_name("model.onnx"))
         return orun.run(self.file, store=self.store)
 
-    def question(self, result: orun.RunResult, metric: str, rule: str) -> Question:
+    def question(self, result: orun.RunResult, metric: str, rule: str) -> BlameRequest:
         """One gate of a run."""
         pipeline = orun.load(self.file)
         stage = pipeline.stage("accuracy")
         (gate,) = [one for one in conditions(stage.gates) if (one.metric, one.rule) == (metric, rule)]
-        return Question(pipeline, stage, gate, result["accuracy"].metrics[metric], result)
+        return BlameRequest(pipeline, stage, gate, result["accuracy"].metrics[metric], result)
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +86,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield Project(folder)
 
 
-def past_of(project: Project, question: Question) -> Past | None:
+def past_of(project: Project, question: BlameRequest) -> EarlierModel | None:
     chain = upstream(question.pipeline, question.stage)
     with Store.open(project.store) as store:
-        return past(store, question.pipeline, question.result, (question.stage, question.gate), chain)
+        return find_earlier_model(store, question.pipeline, question.result, (question.stage, question.gate), chain)
 
 
 @exact_sums
@@ -102,7 +102,7 @@ def test_against_the_accepted_release(project: Project) -> None:
     assert (found.proof.how, found.proof.stage, found.proof.value) == ("mixed", "int8 before", 1.0)
     assert found.sentence == (
         f"`import` lost 36 points of accuracy since {project.good.run}: model.onnx changed; "
-        "built of its model of then, accuracy is 100 %"
+        "built from its earlier model, accuracy is 100 %"
     )
 
 
@@ -112,7 +112,7 @@ def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Proj
     assert [one.passes for one in found.levels] == [True, False, False]
     assert found.sentence == (
         f"`import` lost 36 points of accuracy since {project.good.run}: model.onnx changed; "
-        "built of its model of then, accuracy is 100 %; the gate passes then"
+        "built from its earlier model, accuracy is 100 %; the gate then passes"
     )
 
 
@@ -122,17 +122,17 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
     question = project.question(project.run(outlier=4000), "cosine.min", "min")
     chain = upstream(question.pipeline, question.stage)
     with Store.open(project.store) as store:
-        then = past(store, question.pipeline, question.result, (question.stage, question.gate), chain)
+        then = find_earlier_model(store, question.pipeline, question.result, (question.stage, question.gate), chain)
         assert then is not None
-        bench = Bench.open(question.pipeline, project.store, PATIENT)
-        with brought(bench, store, question.stage, then.tree, then.name):
-            case = accuracy.Case(bench, question.stage, question.gate, chain, then)
-            found = case._since(case._levels(Diagnosis("", "accuracy", "cosine.min", "", "")))
+        experiment = Experiment.open(question.pipeline, project.store, PATIENT)
+        with import_model(experiment, store, question.stage, then.tree, then.name):
+            case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then)
+            found = case._compare_earlier(case._find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
     assert (found.culprit, found.proof) == ("int8", None)
     assert [(one.stage, one.passes) for one in found.levels] == [("import", True), ("int8", False)]
     start = f"`import` is not the model that it was in {project.bad.run} (model.onnx changed): "
-    assert found.note.startswith(f"{start}built of its model of then, cosine.min is 0.99")
-    assert found.note.endswith("; the gate passes then")
+    assert found.note.startswith(f"{start}built from its earlier model, cosine.min is 0.99")
+    assert found.note.endswith("; the gate then passes")
 
 
 def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_were(project: Project) -> None:
@@ -144,16 +144,18 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
     first, last = (project.good[name].tree for name in ("import", "int8"))
     then = past_of(project, question)
     assert then is not None
-    assert replace(then, changes=()) == Past(project.good.run, "import", first, last, (), here=True)
+    assert replace(then, changes=()) == EarlierModel(project.good.run, "import", first, last, (), here=True)
     assert sentences(then.changes) == ("model.onnx changed",)
-    bench = Bench.open(question.pipeline, project.store, PATIENT)
-    with Store.open(project.store) as store, brought(bench, store, question.stage, first, then.name):
-        case = latency.Case(bench, question.stage, question.gate, chain, "", then, "the accepted baseline", slow)
-        told = case._since(found, then)
-        other = case._since(found, replace(then, last="another"))
-        nobody = case._since(replace(found, culprit=""), then)
+    experiment = Experiment.open(question.pipeline, project.store, PATIENT)
+    with Store.open(project.store) as store, import_model(experiment, store, question.stage, first, then.name):
+        case = latency.Investigation(
+            experiment, question.stage, question.gate, chain, "", then, "the accepted baseline", slow
+        )
+        told = case._compare_earlier(found, then)
+        other = case._compare_earlier(found, replace(then, last="another"))
+        nobody = case._compare_earlier(replace(found, culprit=""), then)
     start = f"`import` is not the model that it was in {project.good.run} (model.onnx changed)"
-    very = f"{start}: of that one `int8` makes the very model of then"
+    very = f"{start}: built from the earlier one, `int8` is unchanged"
     slower = "it takes 2 ms longer than the accepted baseline (20 %); no node explains it"
     assert (told.culprit, told.sentence) == ("import", f"{very}; {slower}")
     assert (other.culprit, other.sentence, other.note) == ("int8", "`int8` is slow", start)

@@ -1,4 +1,4 @@
-"""How many places are put right together."""
+"""Number of places that are restored together."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def places(shares: Sequence[float]) -> list[Place]:
         ([0.9, 0.05], 1, 1),
         ([0.5, 0.4, 0.1], 2, 2),
         ([0.3, 0.2], 2, 2),
-        ([0.1] * 7, 5, 5),  # not most of it, and as many as are put right at all
-        ([0.03] * 7, 0, 5),  # error that comes from everywhere accuses none
+        ([0.1] * 7, 5, 5),  # not most of it, and as many as are restored at all
+        ([0.03] * 7, 0, 5),  # error from everywhere has no culprit
         ([0.9, -0.4], 1, 1),
         ([0.5, 0.4, -0.4], 2, 2),
-        ([0.29, 0.28, 0.001, 0.0, -254.6], 2, 5),  # one that makes up for others is not put right with them
+        ([0.29, 0.28, 0.001, 0.0, -254.6], 2, 5),  # a place that compensates for others is not restored with them
         ([], 0, 0),
     ],
 )
 def test_as_many_as_bring_most_of_it(shares: list[float], error: int, time: int) -> None:
-    assert accuracy._chosen(places(shares)) == error
-    assert latency._chosen(places(shares)) == time
+    assert accuracy._count_chosen(places(shares)) == error
+    assert latency._count_chosen(places(shares)) == time
 
 
 @pytest.mark.parametrize("cut_off", [True, False])
@@ -44,11 +44,12 @@ def test_an_error_of_the_kernels_of_this_processor_says_what_to_do(
     table = {"error": 0.1, "optimized_error": 8.7}
     stage = Stage("int8", "quantize/static", PLACE, params={"reduce_range": False})
     start = (
-        "with ONNX Runtime's optimizations the error is 87 times as large: one of its own kernels does it, not a node"
+        "with ONNX Runtime's optimizations the error is 87 times as large: a kernel of ONNX Runtime causes it, "
+        "not a node"
     )
     why = "; this processor, without VNNI, saturates sums of 8-bit products"
     advice = f"{why}: `reduce_range: true` of `int8` avoids it"
-    assert accuracy._note(table, stage) == start + (advice if cut_off else "")
-    assert accuracy._note(table, replace(stage, params={"reduce_range": True})) == start
-    assert accuracy._note(table, replace(stage, uses="optimize/float16", params={})) == start
-    assert accuracy._note(table | {"optimized_error": 0.1}, stage) == ""
+    assert accuracy._kernel_note(table, stage) == start + (advice if cut_off else "")
+    assert accuracy._kernel_note(table, replace(stage, params={"reduce_range": True})) == start
+    assert accuracy._kernel_note(table, replace(stage, uses="optimize/float16", params={})) == start
+    assert accuracy._kernel_note(table | {"optimized_error": 0.1}, stage) == ""

@@ -63,7 +63,7 @@ def test_a_run_that_looked_into_another(orun: CommandLine, project: Path) -> Non
     done = orun("bisect", "last", mixture)
     assert done.code == 2
     assert done.err == (
-        f"error: the run {mixture} is none of a pipeline file\n"
-        "  `orun bisect` made it to look into another one\n"
-        "  hint: name one of the pipeline: last is the last of them, last~1 the one before\n"
+        f"error: the run {mixture} is not the run of a pipeline file\n"
+        "  `orun bisect` made it to investigate another run\n"
+        "  hint: name a run of the pipeline: last is the newest, last~1 the one before\n"
     )

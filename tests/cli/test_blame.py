@@ -16,7 +16,7 @@ import pytest
 
 import orun as orun_api
 from orun.blame import blame as culprits
-from orun.blame.blame import questions
+from orun.blame.blame import find_requests
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis
 from orun.cli import blame
 from orun.errors import Interrupted
@@ -88,7 +88,7 @@ def test_a_search_of_its_own_that_was_cut_short_asks_for_twice_the_time(orun: Co
     orun("sized.yaml", "--no-blame")
     (found,) = json.loads(orun("blame", "sized.yaml", "--time", "0.001ms", "--json").out)["blame"]
     assert found["stopped"] == f"{CUT_SHORT} --time 10min"
-    (question,) = questions(orun_api.load("sized.yaml"), orun_api.run("sized.yaml"))
+    (question,) = find_requests(orun_api.load("sized.yaml"), orun_api.run("sized.yaml"))
     cut = Diagnosis("", "size", "size", "B", "", stopped=OUT_OF_TIME)
     assert blame.with_advice(cut, question, 930.0, None).stopped == f"{CUT_SHORT} --time 31min"
 
@@ -224,7 +224,7 @@ def test_nothing_is_given_away_to_find_something_out(orun: CommandLine, sized: P
         done = orun("blame", "sized.yaml", name)
         assert (done.code, done.err) == (
             2,
-            f"error: {why} gives a release away, and does not do so to find something out\n  hint: orun sized.yaml\n",
+            f"error: {why} publishes a release, so it does not run for an investigation\n  hint: orun sized.yaml\n",
         )
     assert not (sized / "uploads").exists()
 

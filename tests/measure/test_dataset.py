@@ -81,7 +81,7 @@ def test_shapes_of_all_inputs_count() -> None:
             {"inputs": {"x": torch.zeros(2, 3)}},
             (
                 "inputs.x of a dataset must be an array or a list of arrays\n  got a Tensor\n"
-                "  hint: give it as one: values.numpy()"
+                "  hint: convert it: values.numpy()"
             ),
         ),
         (
@@ -101,7 +101,7 @@ def test_shapes_of_all_inputs_count() -> None:
         ),
         (
             {"inputs": {"x": np.zeros(3)}, "labels": np.array([4, 5, -1]), "candidates": {"x": np.zeros(5)}},
-            "the label of example 1 is 5, and there are 5 candidates\n  2 of 3 labels are no index of a candidate",
+            "the label of example 1 is 5, and there are 5 candidates\n  2 of 3 labels are not the index of a candidate",
         ),
     ],
 )

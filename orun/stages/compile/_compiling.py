@@ -12,7 +12,7 @@ from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
 from orun.measure.engines import Engine, Form, write
-from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, make_session, plugged
+from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, is_plugin, make_session
 from orun.measure.session import session_options
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import Declarations
@@ -73,7 +73,7 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
     forms: list[Form] = []
     if name in CONTEXTS and not _context_problem(name):
         forms.append("context")
-    if name in CACHES and not plugged(name):
+    if name in CACHES and not is_plugin(name):
         forms.append("cache")
     if not forms:
         raise StageFailed(
@@ -101,7 +101,7 @@ def _context_problem(name: str) -> str:
     """Return why this build cannot read back the EPContext nodes that it writes; empty when it can."""
     # onnxruntime-openvino 1.24.1 writes them, with and without `embed`, and ends with EP_FAIL "Unhandled exception
     # type: 1" when it opens them in a new process, on the CPU, for every model that was tried; the plug-in reads its own.
-    if name == OPENVINO and not plugged(name):
+    if name == OPENVINO and not is_plugin(name):
         return f"onnxruntime-openvino writes EPContext models of the CPU that it cannot open; {PLUG_IN}"
     return ""
 

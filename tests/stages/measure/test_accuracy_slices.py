@@ -162,7 +162,7 @@ def test_a_part_of_a_dataset_keeps_its_fields() -> None:
     ("fields", "message"),
     [
         ({"camera": ["a"]}, "a dataset of 3 examples has a field camera of shape [1]"),
-        ({"label": [1, 2, 3]}, "a dataset cannot have a field label\n  that name is for its labels"),
+        ({"label": [1, 2, 3]}, "a dataset cannot have a field label\n  that name stands for its labels"),
     ],
 )
 def test_fields_that_do_not_fit(fields: dict[str, list[object]], message: str) -> None:
