@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import get_args
 
-from orun.fs import locks
+from orun.fs import machine_locks
 from tests.faults import beside, commands, deaths, failures, integrity, limits, neighbours, races, several, weather
 from tests.faults.calls import Counts, Failing, Fault
 from tests.faults.folders import remove
@@ -237,7 +237,7 @@ def main() -> int:
     print(f"seed {choices.seed}", flush=True)
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="orun-faults-"))
-    locks.MACHINE = folder
+    machine_locks.MACHINE = folder
     try:
         with small_disk(folder) as disk, ExitStack() as stack:
             numbers = range(choices.first, choices.first + choices.n)

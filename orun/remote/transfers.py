@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from orun.core.serialization import Record
 from orun.fs.digests import digest_bytes, digest_descriptor, is_digest
 from orun.fs.durable import READ_ONLY, set_mode
-from orun.fs.locks import machine_lock
+from orun.fs.machine_locks import machine_lock
 from orun.fs.signatures import set_stamp
 from orun.remote.envelope import RefusedError, open_envelope, sign
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name

@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orun.fs.locks import Lock, MachineClaim, MachineLock, machine_lock
+    from orun.fs.locks import Lock
+    from orun.fs.machine_locks import MachineClaim, MachineLock, machine_lock
     from orun.fs.signatures import Signature
     from orun.store.records import Action, Discovered, Entry, Tree, UndeclaredWrite
     from orun.store.stat_cache import StatCache
@@ -28,7 +29,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "orun.fs.locks": ("Lock", "MachineClaim", "MachineLock", "machine_lock"),
+    "orun.fs.locks": ("Lock",),
+    "orun.fs.machine_locks": ("MachineClaim", "MachineLock", "machine_lock"),
     "orun.fs.signatures": ("Signature",),
     "orun.store.records": ("Action", "Discovered", "Entry", "UndeclaredWrite", "Tree"),
     "orun.store.stat_cache": ("StatCache",),

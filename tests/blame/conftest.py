@@ -14,7 +14,7 @@ import orun
 from orun.blame.blame import blame, find_requests
 from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Event, StageStarted
-from orun.fs import locks
+from orun.fs import machine_locks
 from tests.diagnosis.planted import detour, layers
 
 PATIENT = 1e6  # seconds: the machine may be slow
@@ -104,5 +104,5 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     for name, text in PIPELINES.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locks, "MACHINE", folder)  # or a test that measures at the same time is waited for
+        patch.setattr(machine_locks, "MACHINE", folder)  # or a test that measures at the same time is waited for
         yield Planted(folder)

@@ -11,7 +11,7 @@ from orun.blame.bisect import Bisection, bisect
 from orun.core.events import Event, StageStarted
 from orun.core.run_record import RunResult
 from orun.errors import UsageError
-from orun.fs import locks
+from orun.fs import machine_locks
 from orun.store import Store
 
 STAGES = """
@@ -79,7 +79,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     return Project(tmp_path)
 
 

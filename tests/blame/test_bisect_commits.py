@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.cli.bisect import lines_of
-from orun.fs import locks
+from orun.fs import machine_locks
 from orun.report.terminal import Terminal
 from tests.blame.test_bisect import Project
 from tests.git import commit, git
@@ -16,7 +16,7 @@ from tests.git import commit, git
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     made = Project(tmp_path)
     git(made.folder, "init", "-q")
     commit(made.folder, "first")

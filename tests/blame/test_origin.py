@@ -20,7 +20,7 @@ from orun.blame.origin import EarlierModel, find_earlier_model, import_model
 from orun.cli.main import main
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
-from orun.fs import locks
+from orun.fs import machine_locks
 from orun.pipeline.model import conditions
 from orun.store import Store
 from tests.facts import sentences
@@ -82,7 +82,7 @@ class Project:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locks, "MACHINE", folder)
+        patch.setattr(machine_locks, "MACHINE", folder)
         yield Project(folder)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.fs import locks
+from orun.fs import machine_locks
 from tests.faults.projects import MODEL, TEXT
 from tests.faults.rig import Rig, inside, process
 
@@ -16,7 +16,7 @@ from tests.faults.rig import Rig, inside, process
 def _machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A machine of our own: tests that measure are not waited for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(locks, "MACHINE", tmp_path_factory.mktemp("machine"))
+        patch.setattr(machine_locks, "MACHINE", tmp_path_factory.mktemp("machine"))
         for name in ("CI", "GITHUB_STEP_SUMMARY", "ORUN_STORE"):
             patch.delenv(name, raising=False)
         yield

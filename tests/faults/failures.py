@@ -37,7 +37,7 @@ NAMES: Mapping[str, str] = {
     "store/latest/*": r"[a-z]+\.json",
     "store/out/*": "|".join(TEXT.stages),
     "store/runs/*": r"events\.jsonl|record\.json|logs|sources",
-    "store/index": r"[0-9]+\.sqlite(-wal|-shm)?|run-[0-9a-f]+\.json|remote-[0-9a-f]+\.txt",
+    "store/index": r"signatures\.sqlite(-wal|-shm)?|run-[0-9a-f]+\.json|remote-[0-9a-f]+\.txt",
     "remote/**": "[^#]*",  # obstore writes to a name with a number before it renames
 }
 

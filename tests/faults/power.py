@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orun
 from orun.core.events import Event, StageFinished
-from orun.fs import locks
+from orun.fs import machine_locks
 from tests.store.crash import Disk, say
 
 
@@ -22,7 +22,7 @@ def tell(event: Event) -> None:
 
 
 if __name__ == "__main__":
-    locks.MACHINE = Path(sys.argv[1])
+    machine_locks.MACHINE = Path(sys.argv[1])
     disk = Disk(Path(sys.argv[2]), int(sys.argv[3]), power=True)
     orun.run("pipeline.yaml", store=sys.argv[2], on_event=tell)
     say(f"changes {disk.count}")

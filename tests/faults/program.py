@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from orun.cli.main import main
-from orun.fs import locks
+from orun.fs import machine_locks
 
 if __name__ == "__main__":
-    locks.MACHINE = Path(sys.argv[1])
+    machine_locks.MACHINE = Path(sys.argv[1])
     sys.exit(main(sys.argv[2:]))

@@ -17,6 +17,7 @@ import pytest
 
 from orun.errors import StoreError
 from orun.fs import locks as locks_module
+from orun.fs import machine_locks
 from orun.store import Lock, MachineLock, Store, machine_lock
 from tests.faults.calls import Failing, Fault
 from tests.store.support import NOBODY, forks, in_child, needs_root
@@ -243,8 +244,8 @@ def test_two_that_want_it_alone_take_turns(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_the_machine_is_in_the_folder_of_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Path("/tmp") == locks_module.MACHINE  # noqa: S108
-    monkeypatch.setattr(locks_module, "MACHINE", tmp_path)
+    assert Path("/tmp") == machine_locks.MACHINE  # noqa: S108
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     with machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()
         assert not machine_lock(exclusive=False).try_acquire()
@@ -255,7 +256,7 @@ def test_where_that_folder_cannot_be_written_the_lock_is_in_that_of_temporary_fi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container whose root is read-only."""
-    monkeypatch.setattr(locks_module, "MACHINE", tmp_path / "nowhere")
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path / "nowhere")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()

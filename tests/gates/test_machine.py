@@ -9,7 +9,7 @@ import pytest
 
 import orun
 from orun.core.run_record import Verdict
-from orun.fs import locks
+from orun.fs import machine_locks
 from orun.gates import baselines
 from orun.store import Store
 from tests.diagnosis.planted import layers
@@ -33,7 +33,7 @@ stages:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     (tmp_path / "stages.py").write_text(STAGES)
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     return tmp_path / "pipeline.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.eventlog.reducer import read_log
-from orun.fs import locks
+from orun.fs import machine_locks
 from orun.history.git_revision import commit_of, edited
 from tests.git import commit, git
 from tests.project import Project
@@ -49,7 +49,7 @@ def test_none(repository: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_records_it_and_one_that_repeats_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     project = Project.make(tmp_path / "project")
     assert project.run().commit == ""
     git(project.folder, "init", "-q")
@@ -104,7 +104,7 @@ def test_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_records_what_was_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     project = Project.make(tmp_path / "project")
     assert project.run().edited is None
     git(project.folder, "init", "-q")

@@ -14,7 +14,7 @@ import pytest
 
 from orun.environment.env_vars import SHARED_KEY
 from orun.errors import UsageError
-from orun.fs import locks
+from orun.fs import machine_locks
 from orun.remote.connection import Connection
 from orun.remote.settings import Settings
 from orun.remote.thread_pool import DaemonThreadPool
@@ -57,7 +57,7 @@ def test_a_key_that_is_not_usable(connection: Connection, monkeypatch: pytest.Mo
 def test_a_transfer_that_waits_for_a_measurement_ends_with_the_run(
     connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     waiting = Event()
 
     def wait_for_machine(transfers: Transfers) -> None:

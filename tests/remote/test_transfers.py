@@ -13,7 +13,7 @@ from time import sleep
 
 import pytest
 
-from orun.fs import locks
+from orun.fs import machine_locks
 from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
@@ -33,7 +33,7 @@ KEY = "ab" * 32
 @pytest.fixture(autouse=True)
 def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else's measurements are waited for."""
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
 
 
 @pytest.fixture

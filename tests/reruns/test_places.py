@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from orun.core.events import Notice
-from orun.fs import locks
+from orun.fs import machine_locks
 from tests.facts import sentences
 from tests.project import Project, built
 
@@ -59,7 +59,7 @@ def names(context, *, folder: FilePath):
 def test_a_project_below_a_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """As /usr/src/app in an image: each stage, which names its code there, had found its own output."""
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        monkeypatch.setattr(locks, "MACHINE", Path(folder))
+        monkeypatch.setattr(machine_locks, "MACHINE", Path(folder))
         project = Project.make(Path(folder, "project"))
         project.store = project.folder / "artifacts"
         assert built(project.run()) == ["make", "upper", "count"]
@@ -72,7 +72,7 @@ def test_a_project_below_a_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with a stage that has a folder as a path and reads nothing of it."""
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     project = Project.make(tmp_path / "project", FOLDER)
     project.write("folder.py", NAMES)
     (project.folder / "data").mkdir()

@@ -16,12 +16,12 @@ import orun
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.fs import locks as fs_locks
+from orun.fs import machine_locks
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.runner import stage_locks
 from orun.runner.stage_locks import ALONE, PATIENCE, LockMode, RunLocks, StageLocks, who_measures
-from orun.store import MachineClaim, MachineLock, Store
+from orun.store import Lock, MachineClaim, MachineLock, Store
 from tests.project import Project
 
 CLAIM = MachineClaim(4711, "/home/ann/models", "bert", "latency", seconds=90.0)
@@ -183,7 +183,7 @@ def test_the_claim_of_a_process_that_was_killed_is_none(machine: Machine) -> Non
 def test_a_claim_that_somebody_else_made_up_is_none(machine: Machine, content: bytes) -> None:
     path = machine.folder / "orun-machine-claim-1.lock"
     path.write_bytes(content)
-    with fs_locks.Lock(path, keep=True) as held:
+    with Lock(path, keep=True) as held:
         held.acquire()
         assert machine.lock(False, CLAIM).claim() is None
 
@@ -195,7 +195,7 @@ def test_a_claim_that_is_a_pipe_is_none(machine: Machine) -> None:
 
 def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of which nothing is known wait for its end."""
-    monkeypatch.setattr(fs_locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     monkeypatch.setattr(stage_locks, "PATIENCE", 0.2)
     project = Project.make(tmp_path / "project")
     project.run()
