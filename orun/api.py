@@ -14,7 +14,7 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
-from orun.eventlog.writer import Journal, Listener, ignore
+from orun.eventlog import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
 from orun.noop.check import Recalled, Request, recall, replay
 from orun.remote.options import Remote

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orun.executors.tracing.availability import why_untraced
+from orun.executors import why_untraced
 
 if TYPE_CHECKING:
     from orun.store import Store

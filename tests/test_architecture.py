@@ -71,6 +71,19 @@ def test_no_files_import_one_another() -> None:
     assert len(circles) == len(KNOWN_CIRCLES)
 
 
+@pytest.mark.parametrize("room", ["eventlog", "executors"])
+def test_others_use_only_the_exports_of_a_room(room: str) -> None:
+    """Other rooms are used by their modules: eager exports would import what few verbs need, as planning does."""
+    inside = [
+        f"{name} -> {imported}"
+        for name, path in modules().items()
+        if not name.startswith(f"orun.{room}")
+        for imported in imports(path)
+        if imported.startswith(f"orun.{room}.")
+    ]
+    assert inside == []
+
+
 def test_the_root_holds_five_files() -> None:
     assert {path.name for path in PACKAGE.iterdir() if path.is_file()} == ROOT
 

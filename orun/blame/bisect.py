@@ -19,7 +19,7 @@ from orun.blame.versions import Versions
 from orun.core.run_record import Verdict
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
-from orun.eventlog.writer import Listener, ignore
+from orun.eventlog import Listener, ignore
 from orun.pipeline.model import Gate, conditions
 from orun.store import Store
 

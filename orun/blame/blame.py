@@ -19,7 +19,7 @@ from orun.blame.upstream_metrics import judged_metric
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult, Verdict
 from orun.errors import UsageError
-from orun.eventlog.writer import Listener, ignore
+from orun.eventlog import Listener, ignore
 from orun.fs.os_errors import quoted
 from orun.gates import baselines
 from orun.gates.regression import BASELINE

@@ -13,7 +13,7 @@ from orun import api
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.errors import Interrupted
-from orun.eventlog.writer import Listener, ignore
+from orun.eventlog import Listener, ignore
 from orun.pipeline.fragments import plain_default
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.stages import registry

@@ -13,7 +13,7 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components
 from orun.core.reason import Reason
 from orun.core.run_record import RunResult, StageResult
-from orun.eventlog.reducer import read_result
+from orun.eventlog import read_result
 from orun.gates import baselines
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.planning.key_diff import key_changes

@@ -17,7 +17,7 @@ from orun.blame.versions import Versions
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.errors import Interrupted, PipelineError
-from orun.eventlog.writer import Listener, ignore
+from orun.eventlog import Listener, ignore
 from orun.fs.observed_state import seen_at
 from orun.gates.baselines import path_for
 from orun.pipeline.graph import ordered

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orun.core.run_record import ASIDE, RunResult
 from orun.errors import UsageError
-from orun.eventlog.reducer import read_result
+from orun.eventlog import read_result
 from orun.fs.observed_state import seen_at
 from orun.history import source_snapshot
 from orun.pipeline import load

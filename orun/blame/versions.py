@@ -15,7 +15,7 @@ from orun.core.targets import Environment
 from orun.environment.distributions import ABSENT, BUILDS, PRESENT, developed, exact, installed, normalise
 from orun.environment.venv_builder import make
 from orun.errors import EnvironmentFailed
-from orun.eventlog.writer import Listener, ignore
+from orun.eventlog import Listener, ignore
 from orun.pipeline.model import Stage
 
 MOST = 4  # packages that are tried one by one: each may take an environment of its own

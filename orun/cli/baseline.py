@@ -227,7 +227,7 @@ def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
 
     That of this very file, if there is one among the last: in a shared store another may have its name.
     """
-    from orun.eventlog.reducer import read_result
+    from orun.eventlog import read_result
 
     found: RunResult | None = None
     for number, folder in enumerate(store.ended_runs()):

@@ -15,7 +15,7 @@ from orun.errors import OrunError
 def bug(error: Exception, words: Sequence[str]) -> OrunError:
     """The message for an unexpected error, after writing what is needed to understand it to a log file."""
     from orun.environment.secret_variables import Secrets
-    from orun.executors.masking import Mask
+    from orun.executors import Mask
 
     mask = Mask.of(Secrets())
     report = mask.text(_report(error, words))

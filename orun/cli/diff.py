@@ -66,7 +66,7 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
 
 def _run(reference: str, store: Path | None) -> RunResult:
     """The run that is meant, with what its stages rest on as far as that is known."""
-    from orun.eventlog.reducer import read_result
+    from orun.eventlog import read_result
 
     path = Path(reference)
     if path.is_file():
@@ -87,7 +87,7 @@ def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
 
 def _of_file(path: Path) -> RunResult:
     """The run of a record, an event log, or the output of `--json`."""
-    from orun.eventlog.reducer import read_log
+    from orun.eventlog import read_log
     from orun.store.checksummed_json import decode_checksummed
 
     try:

@@ -96,7 +96,7 @@ def _store(folder: Path) -> dict[str, Any]:
 
 def _trace() -> dict[str, str]:
     """How much of what stages read is seen here, and why no more."""
-    from orun.executors.tracing.availability import why_untraced
+    from orun.executors import why_untraced
 
     why = why_untraced()
     return {"level": "python" if why else "full", "why": why}
@@ -180,7 +180,7 @@ def _lacks(pipeline: Pipeline) -> list[Problem]:
 
 def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
     """The facts as text."""
-    from orun.executors.job import partial_trace_notice
+    from orun.executors import partial_trace_notice
 
     trace = facts["trace"]
     store = facts["store"]

@@ -123,7 +123,7 @@ def _write_csv(points: Sequence[Point], path: Path, store: Path | None) -> None:
 
 def _refuse_inputs(path: Path, store: Path | None) -> None:
     """Refuse to replace what a run of the store has read, or what belongs to the store."""
-    from orun.eventlog.reducer import read_result
+    from orun.eventlog import read_result
     from orun.noop.overwrites import of_every_run, of_run, refuse, refuse_in_store
     from orun.store.layout import RECORD_FILE
 

@@ -45,7 +45,7 @@ def record_of(folder: Path) -> Path:
 
 
 def _from_end(store: Store, before: int) -> Path:
-    from orun.eventlog.reducer import read_result
+    from orun.eventlog import read_result
 
     pipeline, found = "", 0
     for folder in store.ended_runs(lambda name: not name.endswith(ASIDE)):

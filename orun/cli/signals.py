@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from orun.core.events import Event, RunStarted
-from orun.eventlog.writer import Listener
+from orun.eventlog import Listener
 
 
 def stoppable_run(stack: ExitStack, listener: Listener | None) -> Listener:

@@ -1,1 +1,8 @@
 """Event log of a run: its writer, and the reducer that makes the run's result of it."""
+
+from __future__ import annotations
+
+from orun.eventlog.reducer import Reducer, read_log, read_result
+from orun.eventlog.writer import Journal, Listener, ignore, unrecorded_notice
+
+__all__ = ["Journal", "Listener", "Reducer", "ignore", "read_log", "read_result", "unrecorded_notice"]

@@ -6,7 +6,27 @@ imports the libraries that a stage needs, and forks the stage's process.
 
 from __future__ import annotations
 
-from orun.executors.job import Executor, Finished, Job, JobResult, Progress
+from orun.executors.job import Executor, Finished, Job, JobResult, Progress, partial_trace_notice
 from orun.executors.local.executor import LocalExecutor
+from orun.executors.local.reentrancy import enclosing_stage
+from orun.executors.masking import Mask
 
-__all__ = ["Executor", "Finished", "Job", "JobResult", "LocalExecutor", "Progress"]
+__all__ = [
+    "Executor",
+    "Finished",
+    "Job",
+    "JobResult",
+    "LocalExecutor",
+    "Mask",
+    "Progress",
+    "enclosing_stage",
+    "partial_trace_notice",
+    "why_untraced",
+]
+
+
+def why_untraced() -> str:
+    """Return why stages would be traced in part on this machine; "" if they would be traced in full."""
+    from orun.executors.tracing import availability  # `orun doctor` alone needs it
+
+    return availability.why_untraced()

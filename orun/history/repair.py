@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orun.core.run_record import ASIDE
 from orun.errors import StoreError
-from orun.eventlog.reducer import read_result
+from orun.eventlog import read_result
 from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.history.database import History
 from orun.history.points import Point, points_of

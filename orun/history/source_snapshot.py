@@ -10,7 +10,7 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import subjects
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, foreign_json
-from orun.executors.masking import Mask
+from orun.executors import Mask
 from orun.fs.observed_state import RECORD_LIMIT, digest_file, read_bounded
 from orun.fs.os_errors import convert_os_errors
 from orun.history.git_revision import edited

@@ -26,7 +26,7 @@ from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import given, value_told
 from orun.environment.startup import startup_code
-from orun.eventlog.writer import Journal, Listener, unrecorded_notice
+from orun.eventlog import Journal, Listener, unrecorded_notice
 from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
 from orun.fs.os_errors import convert_os_errors
 from orun.fs.signatures import Signature, signature_of

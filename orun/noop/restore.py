@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orun.core.events import Notice
 from orun.core.run_record import RunResult
-from orun.eventlog.writer import Listener
+from orun.eventlog import Listener
 from orun.fs.durable import replace_file
 from orun.noop.check import Recalled, Request, noted, replay
 from orun.store import Store

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from orun.core.events import Event, Notice
 from orun.environment.secret_variables import Secrets
 from orun.errors import RemoteError
-from orun.executors.masking import Mask
+from orun.executors import Mask
 from orun.remote.envelope import RefusedError
 from orun.remote.settings import Settings
 from orun.remote.thread_pool import DaemonThreadPool

@@ -74,7 +74,7 @@ def name_conflict(store: Store, pipeline: Pipeline) -> str:
 
     Checkouts of one project that share a store have the same names on purpose.
     """
-    from orun.eventlog.reducer import read_result  # a run with nothing to do does not need it
+    from orun.eventlog import read_result  # a run with nothing to do does not need it
 
     fold_case = _case_folding(store)
     end = fold_case(f"-{safe_name(pipeline.name)}")
@@ -130,7 +130,7 @@ def _repository(folder: Path) -> Path:
 
 def _earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
     """Yield the stages with these folders that an earlier run of the very file had."""
-    from orun.eventlog.reducer import read_result  # needed only if a stage was removed
+    from orun.eventlog import read_result  # needed only if a stage was removed
 
     left = set(folders)
     for folder in islice(store.ended_runs(), MOST_RUNS):

@@ -16,9 +16,7 @@ from orun.core.metrics import Metric
 from orun.core.reason import Reason
 from orun.environment.env_vars import HASH_SEED, variable
 from orun.errors import StageError, UsageError
-from orun.executors import LocalExecutor
-from orun.executors.job import Finished, JobResult
-from orun.executors.masking import Mask
+from orun.executors import Finished, JobResult, LocalExecutor, Mask
 from orun.fs.os_errors import quoted
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner

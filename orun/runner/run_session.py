@@ -15,9 +15,8 @@ from orun.core.serialization import Record, replace
 from orun.environment import device, platforms
 from orun.environment.resources import Resources
 from orun.errors import Interrupted, OrunError, StoreError
-from orun.eventlog.writer import Journal, unrecorded_notice
-from orun.executors import LocalExecutor
-from orun.executors.masking import Mask
+from orun.eventlog import Journal, unrecorded_notice
+from orun.executors import LocalExecutor, Mask
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.history import source_snapshot

@@ -20,8 +20,7 @@ from orun.core.run_record import Outcome, StageResult
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
 from orun.errors import Interrupted, StageError
-from orun.executors import Executor
-from orun.executors.job import Finished, Progress
+from orun.executors import Executor, Finished, Progress
 from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage

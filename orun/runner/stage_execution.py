@@ -14,7 +14,7 @@ from orun.core.serialization import Record, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions, venvs
 from orun.errors import InputChanged
-from orun.executors.job import Job, JobResult
+from orun.executors import Job, JobResult
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline

@@ -18,7 +18,7 @@ from time import localtime, monotonic, strftime
 
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
-from orun.executors.local.reentrancy import enclosing_stage
+from orun.executors import enclosing_stage
 from orun.planning.plan import Step
 from orun.store import Lock, MachineClaim, MachineLock, Store, machine_lock
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from orun.core.events import Event, Notice, StageProgress
 from orun.environment.secret_variables import Secrets
 from orun.errors import StageError
-from orun.executors.job import JobResult, Progress, partial_trace_notice
-from orun.executors.masking import Mask
+from orun.executors import JobResult, Mask, Progress, partial_trace_notice
 from orun.fs.os_errors import convert_os_errors
 
 GUESS = (

@@ -10,7 +10,7 @@ from orun import api
 from orun.core.run_record import RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.errors import StageFailed, UsageError
-from orun.eventlog.writer import Listener
+from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text

@@ -15,7 +15,7 @@ from orun.core.run_record import StageResult
 from orun.core.serialization import Record
 from orun.environment.env_vars import variable
 from orun.errors import UsageError
-from orun.eventlog.writer import Listener
+from orun.eventlog import Listener
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.stages import registry
 

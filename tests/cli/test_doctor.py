@@ -11,7 +11,7 @@ import pytest
 from orun.cli.doctor import lines_of
 from orun.environment import distributions
 from orun.environment.platforms import missing_here
-from orun.executors.tracing.availability import why_untraced
+from orun.executors import why_untraced
 from orun.report.terminal import Terminal
 
 from .conftest import CommandLine

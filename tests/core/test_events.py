@@ -15,7 +15,7 @@ from orun.core.events import KINDS, Event, StageProgress, StageWaiting, event_fr
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode
 from orun.errors import StoreError
-from orun.eventlog.reducer import Reducer, read_log, read_result
+from orun.eventlog import Reducer, read_log, read_result
 from orun.report import event_schema
 from orun.store.checksummed_json import encode_checksummed
 from tests.facts import named

@@ -16,7 +16,7 @@ from orun.core.events import Notice, name_of
 from orun.core.targets import Environment
 from orun.environment import providers, venv_builder, venvs
 from orun.errors import PipelineError
-from orun.eventlog.reducer import read_log
+from orun.eventlog import read_log
 from orun.fs import machine_locks
 from orun.report.console import Console
 from orun.report.terminal import Terminal

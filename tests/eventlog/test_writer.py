@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.events import RunStarted
-from orun.eventlog.writer import Journal, ignore
+from orun.eventlog import Journal, ignore
 
 
 @pytest.mark.parametrize("repeats", ["", "another run"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from orun.errors import StoreError, UsageError
-from orun.eventlog.reducer import read_result
+from orun.eventlog import read_result
 from orun.history import History, history_path
 from orun.store.layout import FOLDERS
 from tests.faults import deaths

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.eventlog.reducer import read_log
+from orun.eventlog import read_log
 from orun.fs import machine_locks
 from orun.history.git_revision import commit_of, edited
 from tests.git import commit, git

@@ -13,7 +13,7 @@ import pytest
 
 import orun
 from orun.core.run_record import RunResult
-from orun.eventlog.reducer import read_result
+from orun.eventlog import read_result
 from orun.history.run_diff import Change, compare
 from orun.report.console import result_lines
 from orun.report.github import commands

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from orun import executors
 from orun.executors.tracing.frames import FINDERS, calling_code
 from orun.executors.tracing.recorder import LISTERS, Recorder, absolute
 from orun.executors.tracing.scope import Scope
@@ -41,7 +40,7 @@ PRESENCE = frozenset(
      "is_block_device", "is_char_device", "samefile", "resolve", "select_exists"}
 )  # fmt: skip
 SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids)
-OURS = (str(Path(executors.__file__).parent), observed_state.__file__)  # code that probes as it records
+OURS = (str(Path(__file__).parents[1]), observed_state.__file__)  # code that probes as it records
 PATHS = {"posixpath", "genericpath"}  # functions of `os.path`
 HELPERS = LISTERS | PATHS | {__name__}  # modules that probe for their callers
 

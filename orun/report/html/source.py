@@ -13,7 +13,7 @@ from orun.core.key_component import Components
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, from_json
 from orun.errors import StoreError
-from orun.eventlog.reducer import read_result
+from orun.eventlog import read_result
 from orun.fs.observed_state import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.report.html.tags import anchors
