@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from orun.environment.distributions import install_command
-from orun.pipeline.fragments import plain_default, words
+from orun.pipeline.fragments import describe_type, plain_default
 from orun.report.table import wrap
 from orun.text.units import show
 
@@ -80,7 +80,7 @@ def kind_lines(kind: Kind, terminal: Terminal) -> list[str]:
     if kind.params:
         lines += ["parameters:"]
         for name, param in flat_params(kind.params):
-            lines += _entry(name, f"{words(param.type)}; {default_text(param)}", param.doc, terminal)
+            lines += _entry(name, f"{describe_type(param.type)}; {default_text(param)}", param.doc, terminal)
         lines += [""]
     return [*lines, *(f"{name}: {text}" for name, text in facts(kind))]
 
@@ -133,7 +133,7 @@ def kind_data(kind: Kind) -> dict[str, Any]:
         "params": [
             {
                 "name": name,
-                "type": words(param.type),
+                "type": describe_type(param.type),
                 "required": param.required,
                 "default": None if param.required else plain_default(param.default),
                 "doc": param.doc,

@@ -20,5 +20,5 @@ def once(function: Callable[..., T]) -> functools._lru_cache_wrapper[T]:
 
 def forget() -> None:
     """Find everything out anew."""
-    for one in _cached:
-        one.cache_clear()
+    for cached in _cached:
+        cached.cache_clear()

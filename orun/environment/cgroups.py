@@ -63,9 +63,9 @@ def cores() -> list[int]:
     """
     shares = []
     for path in files("cpu", "cpu.max", "cpu.cfs_quota_us"):
-        if said := text(path):
+        if quota := text(path):
             own = path.removesuffix("cfs_quota_us")  # of version 1, which has the period in a file of its own
             period = text(f"{own}cfs_period_us") if own != path else ""
-            shares.append(f"{said} {period}".split())
+            shares.append(f"{quota} {period}".split())
     known = [share for share in shares if share and all(map(str.isdigit, share))]  # not "max", nor -1
     return [-(-int(quota) // int(period)) for quota, period in known]

@@ -94,8 +94,8 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
 def settings() -> dict[str, str]:
     """What variables tell runtimes beside the file, which choose other kernels by it; nothing when none is set."""
     named = ((name, value) for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS))
-    said = (f"{name}={value}" for name, value in named if name not in Secrets())
-    text = " ".join(one for one in said if not one.startswith(HARMLESS))
+    assignments = (f"{name}={value}" for name, value in named if name not in Secrets())
+    text = " ".join(assignment for assignment in assignments if not assignment.startswith(HARMLESS))
     return {"settings": text} if text else {}
 
 
@@ -152,8 +152,8 @@ def tensorrt(packages: Mapping[str, str]) -> str:
         if name in packages:
             return packages[name]
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    found = sorted(path for folder in folders if folder for path in Path(folder).glob("libnvinfer.so*"))
-    for path in (*found, *_loader_knows("libnvinfer.so")):
+    libraries = sorted(path for folder in folders if folder for path in Path(folder).glob("libnvinfer.so*"))
+    for path in (*libraries, *_loader_knows("libnvinfer.so")):
         return path.resolve().name  # such as libnvinfer.so.10.13.2
     raise DeviceUnknown(
         "the version of TensorRT cannot be read, so no engine of it can be told from another's",

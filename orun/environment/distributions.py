@@ -79,8 +79,8 @@ def modules() -> frozenset[str]:
     """Top-level modules that lie among the installed packages, whoever put them there, by normalised name."""
     names = (name for folder in sys.path if holds_packages(folder) for name in _names(folder))
     tops = (name.partition(".")[0] for name in names if "." not in name or name.endswith(MODULES))
-    found = {*tops, *_developed_modules()}
-    return frozenset(name.lower() if name.isalnum() else normalise(name) for name in found)  # most are
+    names_of_modules = {*tops, *_developed_modules()}
+    return frozenset(name.lower() if name.isalnum() else normalise(name) for name in names_of_modules)  # most are
 
 
 def _developed_modules() -> list[str]:
@@ -104,16 +104,16 @@ def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
         Their normalised names by module; a module that none has brought is left out.
     """
     lines = {module: [line for path in paths if (line := _recorded(path))] for module, paths in modules.items()}
-    found: dict[str, list[str]] = {}
+    owners_of: dict[str, list[str]] = {}
     if not any(lines.values()):
-        return found
+        return owners_of
     for name, metadata in _placed().items():
         listed = _text(metadata, "RECORD")
         tops = set() if listed else set(_text(metadata, "top_level.txt").decode().split())
         for module, wanted in lines.items():
             if module in tops or any(line in listed or listed.startswith(line[1:]) for line in wanted):
-                found.setdefault(module, []).append(name)
-    return found
+                owners_of.setdefault(module, []).append(name)
+    return owners_of
 
 
 def _recorded(path: str) -> bytes:
@@ -135,7 +135,7 @@ def requirements(distribution: str) -> frozenset[str]:
 @once
 def _placed() -> Mapping[str, str]:
     """The folder of metadata of every distribution on `sys.path`, by normalised name."""
-    return {name: metadata for name, (_, metadata) in _found(sys.path).items()}
+    return {name: metadata for name, (_, metadata) in _scan(sys.path).items()}
 
 
 def _text(metadata: str, name: str) -> bytes:
@@ -150,21 +150,21 @@ def _text(metadata: str, name: str) -> bytes:
 def exact_now() -> Mapping[str, str]:
     """`exact` as it would be now, though it was asked before: a run may take hours, in which packages are installed."""
     if (now := _states()) != _looked_at():
-        found = _exact_here()
-        if found != exact():
-            return found
+        versions = _exact_here()
+        if versions != exact():
+            return versions
         _looked_at().update(now)  # something else has changed in one of the folders
     return exact()
 
 
 def _exact_here() -> dict[str, str]:
-    return {name: _exact(version, folder, development=True) for name, (version, folder) in _found(sys.path).items()}
+    return {name: _exact(version, folder, development=True) for name, (version, folder) in _scan(sys.path).items()}
 
 
 @once
 def developed() -> Mapping[str, str]:
     """The folder of every distribution that is installed in development, by normalised name."""
-    noted = {name: metadata for name, (_, metadata) in _found(sys.path).items() if _is_noted(metadata)}
+    noted = {name: metadata for name, (_, metadata) in _scan(sys.path).items() if _is_noted(metadata)}
     if not noted:
         return {}
     from orun.environment.package_origin import development
@@ -193,23 +193,25 @@ def _state(folder: str) -> tuple[int, int] | None:
 
 def installed_in(folders: Iterable[str]) -> dict[str, str]:
     """Version of every distribution in some folders, by normalised name; the first folder wins."""
-    return {name: version for name, (version, _) in _found(folders).items()}
+    return {name: version for name, (version, _) in _scan(folders).items()}
 
 
 def exact_in(folders: Iterable[str]) -> dict[str, str]:
     """The same, as `exact` has them, but for what is installed in development."""
-    return {name: _exact(version, folder) for name, (version, folder) in _found(folders).items()}
+    return {name: _exact(version, folder) for name, (version, folder) in _scan(folders).items()}
 
 
-def _found(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
+def _scan(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Version and folder of metadata of every distribution."""
-    found: dict[str, tuple[str, str]] = {}
+    distributions: dict[str, tuple[str, str]] = {}
     for folder in folders:
         for name in _metadata_folders(folder):
             distribution, _, version = name.rpartition(".")[0].partition("-")
             if version:  # without one it is what was left where a project is developed
-                found.setdefault(normalise(distribution), (version.partition("-py")[0], f"{folder or '.'}/{name}"))
-    return found
+                distributions.setdefault(
+                    normalise(distribution), (version.partition("-py")[0], f"{folder or '.'}/{name}")
+                )
+    return distributions
 
 
 def _metadata_folders(folder: str) -> list[str]:
@@ -232,8 +234,8 @@ def _exact(version: str, metadata: str, *, development: bool = False) -> str:
         return version
     from orun.environment.package_origin import label  # not for most: what comes from an index
 
-    found = label(metadata, development=development)
-    return f"{version}{'.' if '+' in version else '+'}{found}" if found else version
+    build = label(metadata, development=development)
+    return f"{version}{'.' if '+' in version else '+'}{build}" if build else version
 
 
 def _is_noted(metadata: str) -> bool:
@@ -258,7 +260,7 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
 
 
 def install_command(
-    missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None, asked: Iterable[str] = ()
+    missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None, other_tools: Iterable[str] = ()
 ) -> str:
     """The one command that installs all of these tools.
 
@@ -267,9 +269,9 @@ def install_command(
         extra: the extra of orun that a kind asks for; it brings whatever of them no other does.
         packages: what is there already, as `find` takes it. Where no ONNX Runtime is, the one for the CPU is wanted;
             where one is, none, as the builds overwrite one another.
-        asked: further tools, which that extra need not bring.
+        other_tools: tools that the extra need not bring.
     """
-    names, further = ([tool.partition("|")[0] for tool in some] for some in (missing, asked))
+    names, further = ([tool.partition("|")[0] for tool in some] for some in (missing, other_tools))
     extras = {EXTRAS[name] for name in (*names, *further) if name in EXTRAS} | ({extra} if extra and names else set())
     if "onnx" in extras and not find("onnxruntime", packages):
         extras.add("cpu")

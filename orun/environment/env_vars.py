@@ -19,15 +19,15 @@ UNLESS_SET = {HASH_SEED: "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # sets iterate alike
 ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}  # ONNX Runtime keeps to itself
 
 
-def given() -> list[str]:
+def reproducible_settings() -> list[str]:
     """Which signing keys are set: with one a run may push what an earlier one could not. Their values go nowhere."""
     return sorted(name for name in SIGNING_KEYS if os.environ.get(name))
 
 
-def told() -> dict[str, str]:
+def stage_environment() -> dict[str, str]:
     """The environment of every stage: this process's, but for signing keys and what is set for stages."""
-    found = {name: value for name, value in os.environ.items() if name not in SIGNING_KEYS}
-    return {**UNLESS_SET, **found, **ALWAYS}
+    variables = {name: value for name, value in os.environ.items() if name not in SIGNING_KEYS}
+    return {**UNLESS_SET, **variables, **ALWAYS}
 
 
 def value_told(name: str) -> str | None:

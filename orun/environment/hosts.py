@@ -11,9 +11,9 @@ MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "max
 HARDWARE = frozenset({*MACHINE, "system", "gpu name", "gpu compute_cap", "gpu memory.total", "gpu mig.mode.current"})
 
 
-def same_machine(one: Host, other: Host) -> bool:
+def same_machine(first: Host, second: Host) -> bool:
     """Whether two fingerprints are of the same hardware, whatever software is on it."""
-    return _machine(one) == _machine(other)
+    return _machine(first) == _machine(second)
 
 
 def software(host: Host) -> dict[str, str]:

@@ -23,8 +23,8 @@ def _kill_counter(proc: str, _groups: str) -> str | None:
 
 def _kills_in(path: str) -> int | None:
     """The count in a file of the kernel's; None where there is none."""
-    _, found, rest = f"\n{cgroups.text(path)}".partition("\noom_kill ")
-    return int(rest.split(None, 1)[0]) if found else None
+    _, separator, rest = f"\n{cgroups.text(path)}".partition("\noom_kill ")
+    return int(rest.split(None, 1)[0]) if separator else None
 
 
 def memory_here() -> int:

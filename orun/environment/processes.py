@@ -69,13 +69,13 @@ def flush_native_output() -> None:
 def children(process: int) -> list[int]:
     """Ids of the direct children of a process."""
     if not lists_children():
-        return [one for one, parent in _parents() if parent == process]
-    found: list[int] = []
+        return [child for child, parent in _parents() if parent == process]
+    ids: list[int] = []
     with contextlib.suppress(OSError):  # it ended, or this system does not tell
         for thread in os.listdir(f"{PROC}/{process}/task"):  # noqa: PTH208 - names alone
             with open(f"{PROC}/{process}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123 - often
-                found += map(int, file.readall().split())
-    return found
+                ids += map(int, file.readall().split())
+    return ids
 
 
 @functools.cache
@@ -95,16 +95,16 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 def held_memory(process: int) -> int:
     """Bytes that a process and all below it hold: anonymous and shared memory, not pages of files."""
-    return _held(process) + sum(_held(one) for one in descendants(process))
+    return _held(process) + sum(_held(descendant) for descendant in descendants(process))
 
 
 def descendants(process: int) -> Iterator[int]:
     """Ids of all processes below one."""
     waiting = children(process)
     while waiting:
-        one = waiting.pop()
-        yield one
-        waiting += children(one)
+        process_id = waiting.pop()
+        yield process_id
+        waiting += children(process_id)
 
 
 def signal_group(process: int, number: signal.Signals, spared: Collection[int | None] = ()) -> None:
@@ -139,8 +139,8 @@ def wait_for_child(end: Callable[[int], None], *, block: bool) -> tuple[int, int
         ChildProcessError: there is no child.
     """
     if not WAITS_TWICE:
-        found = os.wait4(-1, 0 if block else os.WNOHANG)
-        return found if found[0] else None
+        waited = os.wait4(-1, 0 if block else os.WNOHANG)
+        return waited if waited[0] else None
     ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | (0 if block else os.WNOHANG))
     if ended is None:
         return None
@@ -148,16 +148,16 @@ def wait_for_child(end: Callable[[int], None], *, block: bool) -> tuple[int, int
     return os.wait4(ended.si_pid, 0)
 
 
-def end_strays(own: Collection[int]) -> None:
+def end_orphans(own: Collection[int]) -> None:
     """Kill every child but the process's own, and their groups: what others have left behind, and it has adopted.
 
     Of processes that fork and end, each is gone before it could be killed by itself. A group goes on in which one of
     the own children is, or one below them.
     """
-    strays = [process for process in children(os.getpid()) if process not in own]
-    if strays:
+    orphans = [process for process in children(os.getpid()) if process not in own]
+    if orphans:
         spared = {group(process) for process in {*own}.union(*map(descendants, own))}
-        for process in strays:
+        for process in orphans:
             signal_group(process, signal.SIGKILL, spared)
 
 

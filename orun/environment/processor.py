@@ -33,8 +33,8 @@ def saturates() -> bool:
 
     See "reduce_range" in https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html.
     """
-    found = set(_flags(_cpuinfo()))
-    return "avx2" in found and not found & VNNI
+    flags = set(_flags(_cpuinfo()))
+    return "avx2" in flags and not flags & VNNI
 
 
 def _flags(fields: Mapping[str, str]) -> list[str]:

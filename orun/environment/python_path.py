@@ -16,22 +16,22 @@ STARTUP = ("sitecustomize", "usercustomize")  # what Python imports at its start
 INJECTED = frozenset({*STARTUP, "__pycache__"})  # by debuggers and tracers, which watch
 
 
-def on_path(said: str) -> list[str]:
+def on_path(text: str) -> list[str]:
     """The folders that a value of `PYTHONPATH` names, but for orun's own."""
-    folders = map(os.path.abspath, filter(None, said.split(os.pathsep)))
+    folders = map(os.path.abspath, filter(None, text.split(os.pathsep)))
     return [folder for folder in folders if folder != CHECKOUT]
 
 
-def module_folders(root: Path, project: Path, around: Collection[Path]) -> str:
+def module_folders(root: Path, project: Path, excluded: Collection[Path]) -> str:
     """Those folders in their order, by names that hold wherever the project is; empty when there are none.
 
     Args:
         root: the pipeline's folder.
         project: the top of the project around it.
-        around: the folders that are before them anyway, so that naming them again changes nothing.
+        excluded: the folders that are before them anyway, so that naming them again changes nothing.
     """
-    folders = [Path(one) for one in on_path(os.environ.get(VARIABLE, "")) if not _only_watches(one)]
-    return os.pathsep.join(portable_name(one, root, project) for one in folders if one not in around)
+    folders = [Path(folder) for folder in on_path(os.environ.get(VARIABLE, "")) if not _only_watches(folder)]
+    return os.pathsep.join(portable_name(folder, root, project) for folder in folders if folder not in excluded)
 
 
 @once

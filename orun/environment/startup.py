@@ -33,7 +33,7 @@ def startup_code(*, isolated: bool = False) -> tuple[tuple[str, str], ...]:
     if isolated:
         return tuple(_modules([library]))
     folders = [*on_path(os.environ.get(VARIABLE, "")), library]
-    found: list[tuple[str, str]] = []
+    files_and_code: list[tuple[str, str]] = []
     for folder in _site_folders():
         folders.append(folder)
         for path in _path_files(folder):
@@ -41,8 +41,8 @@ def startup_code(*, isolated: bool = False) -> tuple[tuple[str, str], ...]:
             folders += [os.path.join(folder, line) for line in lines if not line.startswith(("#", *IMPORTS))]
             code = [line for line in lines if line.startswith(IMPORTS) and not HOOKS.search(line)]
             if code and not path.endswith(NAMESPACES):
-                found.append((path, _digest("\n".join(code).encode())))
-    return (*found, *_modules(folders))
+                files_and_code.append((path, _digest("\n".join(code).encode())))
+    return (*files_and_code, *_modules(folders))
 
 
 def _site_folders() -> list[str]:

@@ -61,8 +61,8 @@ def make(environment: Environment, tell: Tell = lambda _: None) -> None:
     with lock:
         if damage := venvs.damage(folder):
             again = venvs.is_known(environment)
-            what = f"making it again, because {damage}" if again else "making it, once for this machine"
-            tell(f"environment {environment.name!r}: {what} ({', '.join(_packages(environment))})")
+            action = f"making it again, because {damage}" if again else "making it, once for this machine"
+            tell(f"environment {environment.name!r}: {action} ({', '.join(_packages(environment))})")
             with convert_os_errors("make an environment", folder):
                 _build(environment, folder, lock.descriptor)
 
@@ -81,9 +81,9 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
     with log.open("wb") as output:
         status = _run(command, folder, output.fileno(), lock)
     if status:
-        said = log.read_text("utf-8", "replace").splitlines()
+        log_lines = log.read_text("utf-8", "replace").splitlines()
         raise EnvironmentFailed(
-            f"environment {environment.name!r} cannot be made", why=_why(said), hint=f"all that pip said: {log}"
+            f"environment {environment.name!r} cannot be made", why=_why(log_lines), hint=f"all that pip said: {log}"
         )
     there = venvs.packages_in(folder)
     if lacking := _lacking(lines, there):
@@ -97,9 +97,9 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
     _record(environment, venvs.Made(environment.requirements, packages, venvs.exact_in(folder)))
 
 
-def _record(environment: Environment, made: venvs.Made) -> None:
+def _record(environment: Environment, contents: venvs.Made) -> None:
     """Write last of all what the request came to: from now on the environment counts as made."""
-    text = json.dumps(encode(made), indent=1, sort_keys=True) + "\n"
+    text = json.dumps(encode(contents), indent=1, sort_keys=True) + "\n"
     record = venvs.record_of(environment)
     replace_file(str(record), text.encode(), str(record.with_name(f".packages-{os.urandom(6).hex()}")))
 
@@ -118,8 +118,8 @@ def _create(environment: Environment, folder: Path) -> list[str]:
     try:
         venv.EnvBuilder(symlinks=True, with_pip=not own).create(venvs.prefix(folder))
     except (subprocess.CalledProcessError, ImportError) as error:
-        said = getattr(error, "output", None) or b""
-        why = said.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
+        output = getattr(error, "output", None) or b""
+        why = output.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
         raise EnvironmentFailed(
             f"environment {environment.name!r} cannot be made: pip is missing",
             why=f"neither is it beside orun, nor does this Python bring it along: {why[0]}",
@@ -131,19 +131,19 @@ def _create(environment: Environment, folder: Path) -> list[str]:
 
 def _lines(environment: Environment) -> Sequence[str]:
     """What pip is to install: what was asked for, or the very versions that this came to before."""
-    made = venvs.read(venvs.record_of(environment))
-    asked = environment.requirements
-    if made is None or any("--hash" in line for line in asked):
-        return asked
-    exact = [line for line in asked if line.startswith("-") or URL in line]
+    previous = venvs.read(venvs.record_of(environment))
+    requested = environment.requirements
+    if previous is None or any("--hash" in line for line in requested):
+        return requested
+    exact = [line for line in requested if line.startswith("-") or URL in line]
     named = set(_names(exact))
-    return [*exact, *(f"{name}=={version}" for name, version in made.packages.items() if name not in named)]
+    return [*exact, *(f"{name}=={version}" for name, version in previous.packages.items() if name not in named)]
 
 
 def _names(lines: Iterable[str]) -> list[str]:
     """Normalised names of the packages that lines of requirements begin with; not of those for some machines alone."""
-    found = (NAME.match(line) for line in lines if ";" not in line)
-    return [normalise(one[0]) for one in found if one]
+    matches = (NAME.match(line) for line in lines if ";" not in line)
+    return [normalise(match[0]) for match in matches if match]
 
 
 def _lacking(lines: Iterable[str], there: Mapping[str, str]) -> list[str]:
@@ -188,10 +188,10 @@ def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
             process.wait()
 
 
-def _why(said: Sequence[str]) -> str:
+def _why(log_lines: Sequence[str]) -> str:
     """Pip's own last words: its errors, or the end of what it said."""
-    errors = [line for line in said if line.startswith("ERROR:")] or said[-3:]
+    errors = [line for line in log_lines if line.startswith("ERROR:")] or log_lines[-3:]
     lines = [line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}" for line in errors]
-    if any(sign in line for line in said for sign in UNREACHABLE):
+    if any(sign in line for line in log_lines for sign in UNREACHABLE):
         lines.append("a package index could not be reached; PIP_INDEX_URL and PIP_FIND_LINKS name others")
     return "\n".join(lines[-6:]) or "pip said nothing"

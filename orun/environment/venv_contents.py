@@ -18,11 +18,11 @@ CHUNK = 1 << 20
 
 def note(folder: Path, top: Path) -> None:
     """Write a list of what lies below `top` into `folder`."""
-    found: dict[str, tuple[int, int, str]] = {}
+    states: dict[str, tuple[int, int, str]] = {}
     for path in _files(str(top)):
         state = os.stat(path)  # noqa: PTH116 - a Path for each of ten thousand files costs more
-        found[os.path.relpath(path, top)] = (state.st_size, state.st_mtime_ns, _digest(path))
-    text = json.dumps(found, sort_keys=True, separators=(",", ":"))
+        states[os.path.relpath(path, top)] = (state.st_size, state.st_mtime_ns, _digest(path))
+    text = json.dumps(states, sort_keys=True, separators=(",", ":"))
     replace_file(str(folder / LIST), text.encode(), str(folder / f".{LIST}-{os.urandom(6).hex()}"))
 
 
@@ -34,7 +34,7 @@ def difference(folder: Path, top: Path) -> str:
     """
     try:
         listed = json.loads((folder / LIST).read_text("utf-8"))
-        states = [(f"{top}/{name}", name, *told) for name, told in listed.items()]
+        states = [(f"{top}/{name}", name, *state) for name, state in listed.items()]
         for path, name, size, changed, digest in states:
             if how := _differs(path, size, changed, digest):
                 return f"{name} {how}"

@@ -29,7 +29,7 @@ from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 PACKAGE = Path(__file__).parent.parent
 # What a stage's process imports to run orun's code. It is linked, not installed, so that it decides nothing about the
 # versions of the environment; the interpreter is the same, and with it what compiled modules must fit.
-LINKED = {"orun": PACKAGE} | {one.__name__: Path(str(one.__file__)).parent for one in (blake3, msgspec)}
+LINKED = {"orun": PACKAGE} | {library.__name__: Path(str(library.__file__)).parent for library in (blake3, msgspec)}
 RECORD = "packages.json"
 BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may be there only to install the others
 
@@ -83,7 +83,7 @@ def all_made() -> dict[Path, Made]:
         records = sorted(root().glob(f"*/{RECORD}"))
     except UsageError:  # there is nowhere to make one
         return {}
-    return {record.parent: made for record in records if (made := read(record))}
+    return {record.parent: contents for record in records if (contents := read(record))}
 
 
 def read(record: Path) -> Made | None:
@@ -106,8 +106,8 @@ def packages(environment: Environment | None) -> Mapping[str, str] | None:
     """
     if environment is None:
         return None
-    made = read(record_of(environment))
-    return {**made.packages, **made.exact} if made else {}
+    contents = read(record_of(environment))
+    return {**contents.packages, **contents.exact} if contents else {}
 
 
 def is_known(environment: Environment | None) -> bool:
@@ -132,15 +132,15 @@ def python(folder: Path) -> Path:
 
 def damage(folder: Path) -> str:
     """What keeps an environment from being used as it is, as a clause; empty when it is what its record says."""
-    made = read(folder / RECORD)
-    if made is None:
+    contents = read(folder / RECORD)
+    if contents is None:
         return "it is not there"
     if not os.access(python(folder), os.X_OK):
         return "its interpreter is gone"
     there = packages_in(folder)
-    for name in sorted((there.keys() - BRINGERS) | made.packages.keys()):
-        if there.get(name) != made.packages.get(name):
-            return f"{name} is {there.get(name, 'gone')} instead of {made.packages.get(name, 'absent')}"
+    for name in sorted((there.keys() - BRINGERS) | contents.packages.keys()):
+        if there.get(name) != contents.packages.get(name):
+            return f"{name} is {there.get(name, 'gone')} instead of {contents.packages.get(name, 'absent')}"
     return venv_contents.difference(folder, prefix(folder))
 
 
@@ -151,8 +151,8 @@ def packages_in(folder: Path) -> dict[str, str]:
 
 def exact_in(folder: Path) -> dict[str, str]:
     """The same of what did not come from an index, as `tools.exact` has them."""
-    there, found = packages_in(folder), distributions.exact_in(_site_packages(folder))
-    return {name: version for name, version in found.items() if version != there[name]}
+    there, versions = packages_in(folder), distributions.exact_in(_site_packages(folder))
+    return {name: version for name, version in versions.items() if version != there[name]}
 
 
 def _site_packages(folder: Path) -> list[str]:

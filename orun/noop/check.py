@@ -24,7 +24,7 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
 from orun.environment import device, distributions
-from orun.environment.env_vars import given, value_told
+from orun.environment.env_vars import reproducible_settings, value_told
 from orun.environment.startup import startup_code
 from orun.eventlog import Journal, Listener, unrecorded_notice
 from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
@@ -109,7 +109,7 @@ def _unchanged(note: Mapping[str, Any]) -> bool:
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
         and all(value_digest(name, value_told(name)) == digest for name, digest in note["variables"].items())
         and all((name in distributions.modules()) == there for name, there in note["modules"].items())
-        and note["secrets"] == given()
+        and note["secrets"] == reproducible_settings()
         and all(appearance_as(what, path) == what for path, what in note["probed"].items())
     )
 

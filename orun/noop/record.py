@@ -17,7 +17,7 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
 from orun.environment import distributions, venvs
-from orun.environment.env_vars import given, value_told
+from orun.environment.env_vars import reproducible_settings, value_told
 from orun.environment.secret_variables import SECRET
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
@@ -83,7 +83,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "contents": contents | {_config(planner): digest_file(_config(planner))},
         "variables": _variables(done),
         "modules": _modules(done),
-        "secrets": given(),
+        "secrets": reproducible_settings(),
         "probed": _probed(planner, done),
         "result": encode(_again(result)),
         "artifacts": artifacts,

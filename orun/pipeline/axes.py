@@ -41,9 +41,9 @@ def require_axes(
             continue
         _check_shapes(instance, problems)
         for name in SIZES:
-            given = instance.node.map("with").get(name)
-            if isinstance(given, Map):
-                _check_sizes(instance, given, stages, by_id, problems)
+            sizes = instance.node.map("with").get(name)
+            if isinstance(sizes, Map):
+                _check_sizes(instance, sizes, stages, by_id, problems)
 
 
 def _check_shapes(instance: Instance, problems: Problems) -> None:
@@ -61,11 +61,11 @@ def _check_shapes(instance: Instance, problems: Problems) -> None:
 
 
 def _check_sizes(
-    instance: Instance, given: Map, stages: Mapping[str, Stage], by_id: Mapping[str, Instance], problems: Problems
+    instance: Instance, sizes: Map, stages: Mapping[str, Stage], by_id: Mapping[str, Instance], problems: Problems
 ) -> None:
     source = _declaring(instance, stages, by_id)
     known = () if source is None else free(_shapes(source))
-    for axis, entry in given.entries.items():
+    for axis, entry in sizes.entries.items():
         if source is not None and axis not in known and not (_may_have_more(source) and is_made_up(axis)):
             problems.add(
                 entry.key,
@@ -92,13 +92,13 @@ def _sizes(node: Node) -> Iterator[Scalar]:
 
 def _declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[str, Instance]) -> Instance | None:
     """The stage that declares the inputs of the model whose axes a stage gives sizes; None where nobody does."""
-    found: Instance | None = instance
-    while found and found.kind and not _declares(found.kind):
-        if found is not instance and (found.kind.origin != "built-in" or found.kind.spec.interface != "same"):
+    source: Instance | None = instance
+    while source and source.kind and not _declares(source.kind):
+        if source is not instance and (source.kind.origin != "built-in" or source.kind.spec.interface != "same"):
             return None  # it may name them otherwise
-        stage = stages.get(found.id)
-        found = by_id.get(next(iter(stage.needs.values()), "")) if stage else None
-    return found if found and found.kind else None
+        stage = stages.get(source.id)
+        source = by_id.get(next(iter(stage.needs.values()), "")) if stage else None
+    return source if source and source.kind else None
 
 
 def _declares(kind: Kind) -> bool:
@@ -115,8 +115,8 @@ def _shape(kind: Kind) -> Param | None:
 
 def _may_have_more(source: Instance) -> bool:
     """Whether the model itself may have axes that the file does not tell, as where `shape` can be left out."""
-    said = _shape(source.kind) if source.kind else None
-    return said is None or not said.required
+    shape = _shape(source.kind) if source.kind else None
+    return shape is None or not shape.required
 
 
 def _axes(instance: Instance) -> Iterator[tuple[str, Scalar]]:

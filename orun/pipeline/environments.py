@@ -45,33 +45,33 @@ class Environments:
                 continue
             listed = entry.value.get("packages")
             items = listed.items if isinstance(listed, List) else ()
-            found = Requirements([item.text for item in items if isinstance(item, Scalar)])
+            requirements = Requirements([item.text for item in items if isinstance(item, Scalar)])
             file = entry.value.get("requirements")
             if isinstance(file, Scalar):
-                self._file(file, root, found)
+                self._file(file, root, requirements)
             elif not entry.value.entries:
                 self.problems.add(
                     entry.key,
                     f"environment {name!r} holds nothing",
                     expected="`packages`, a list such as [onnxruntime-openvino==1.24.1], or `requirements`, a file",
                 )
-            self.known[name] = Environment(name, tuple(found.lines), tuple(found.constraints))
-            self.digests |= found.digests
+            self.known[name] = Environment(name, tuple(requirements.lines), tuple(requirements.constraints))
+            self.digests |= requirements.digests
 
-    def _file(self, node: Scalar, root: FilePath, found: Requirements) -> None:
+    def _file(self, node: Scalar, root: FilePath, requirements: Requirements) -> None:
         path = root / localise(node, root)
         try:
-            found.read(path)
+            requirements.read(path)
         except (OSError, ValueError) as error:
-            beside = beside_target(node, node.text)
+            relocation = beside_target(node, node.text)
             self.problems.add(
                 node.span,
                 f"cannot read {node.text!r}: {reason(error)}",
                 expected="a requirements file, its path relative to the pipeline file",
-                suggestion="" if beside else neighbour(path, node.text),
-                hint=beside,
+                suggestion="" if relocation else neighbour(path, node.text),
+                hint=relocation,
             )
-        self.problems.extend(found.problems)
+        self.problems.extend(requirements.problems)
 
     def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:
         """Where the process of a stage runs: in its own environment, or else where its target's ONNX Runtime is.

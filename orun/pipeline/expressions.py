@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from orun.core.serialization import replace
-from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, Span, words
+from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, Span, describe
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, one_of
 
@@ -70,12 +70,12 @@ class Expressions:
             return replace(node, broken=True)
 
     def _scalar(self, node: Scalar, text: str, axes: Axes | None) -> Node:
-        whole = EXPRESSION.fullmatch(text)
-        if whole and whole[1] is not None:
-            found = self._value(whole, node, axes)
-            if not isinstance(found, Scalar):
-                return found
-            return replace(found, span=node.span, via=whole[0])
+        matched = EXPRESSION.fullmatch(text)
+        if matched and matched[1] is not None:
+            value = self._value(matched, node, axes)
+            if not isinstance(value, Scalar):
+                return value
+            return replace(value, span=node.span, via=matched[0])
         parts: list[str] = []
         end = 0
         for matched in EXPRESSION.finditer(text):
@@ -90,17 +90,17 @@ class Expressions:
         """Give up, like `bounded`, before a text is put together with which there would be too much of it."""
         self._letters += sum(map(len, parts))
         if self._letters > MAX_TEXT:
-            what = f"the file holds more than {MAX_TEXT >> 20} MiB of text"
-            self.problems.add(node.span, f"with its variables and matrices written out, {what}")
+            message = f"the file holds more than {MAX_TEXT >> 20} MiB of text"
+            self.problems.add(node.span, f"with its variables and matrices written out, {message}")
             self.problems.check()
 
     def _text(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> str:
         if matched[1] is None:
             return "${"
-        found = self._value(matched, node, axes)
-        if not isinstance(found, Scalar):
-            self._fail(matched, node, f"{matched[0]} is {words(found)}, which cannot stand within text")
-        return found.text
+        value = self._value(matched, node, axes)
+        if not isinstance(value, Scalar):
+            self._fail(matched, node, f"{matched[0]} is {describe(value)}, which cannot stand within text")
+        return value.text
 
     def _value(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> Node:
         space, _, name = matched[1].strip().partition(".")
@@ -131,15 +131,15 @@ class Expressions:
         if first not in self.raw.entries:
             self._unknown(f"there is no variable {first!r}", first, self.raw.entries, matched, node)
         self.used.add(first)
-        found = self._resolve(first, matched, node)
+        target = self._resolve(first, matched, node)
         for key in rest:
-            entries = found.entries if isinstance(found, Map) else {}
+            entries = target.entries if isinstance(target, Map) else {}
             if key not in entries:
                 self._unknown(f"the variable {first!r} has no key {key!r}", key, entries, matched, node)
-            found = entries[key].value
-        if isinstance(found, Scalar) and found.broken:
+            target = entries[key].value
+        if isinstance(target, Scalar) and target.broken:
             raise _Failed
-        return found
+        return target
 
     def _resolve(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
         if name in self._resolving:
@@ -191,9 +191,11 @@ class Expressions:
         Raises:
             PipelineError: with all that was found so far, when variables or matrices make too much of it.
         """
-        what = f"holds more than {MAX_SIZE} values" if node.size > MAX_SIZE else f"is nested more than {MAX_DEPTH} deep"
+        excess = (
+            f"holds more than {MAX_SIZE} values" if node.size > MAX_SIZE else f"is nested more than {MAX_DEPTH} deep"
+        )
         if node.size > MAX_SIZE or node.depth > MAX_DEPTH:
-            self.problems.add(node.span, f"with its variables and matrices written out, this {what}")
+            self.problems.add(node.span, f"with its variables and matrices written out, this {excess}")
             self.problems.check()
         return node
 
@@ -208,5 +210,5 @@ def _within(node: Scalar, matched: re.Match[str]) -> Span:
 def used_axes(nodes: Iterable[Scalar]) -> set[str]:
     """The axes that the expressions in some scalars name."""
     texts = (node.value for node in nodes if isinstance(node.value, str))
-    inner = (found[1].strip() for text in texts for found in EXPRESSION.finditer(text) if found[1])
+    inner = (match[1].strip() for text in texts for match in EXPRESSION.finditer(text) if match[1])
     return {name.removeprefix(MATRIX) for name in inner if name.startswith(MATRIX)}

@@ -10,7 +10,7 @@ from orun.errors import PipelineError, UsageError
 from orun.fs.observed_state import presence
 from orun.pipeline import text
 from orun.pipeline.compose import compose
-from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, repeated, words
+from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, describe, repeated
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, near, one_of
 
@@ -89,7 +89,7 @@ class Files:
             if len(self.problems) == before:
                 self.problems.add(at, "the file is empty", expected=EXPECTED, hint="orun stages")
         else:
-            self.problems.add(at, f"the file holds {words(root)}", expected=EXPECTED)
+            self.problems.add(at, f"the file holds {describe(root)}", expected=EXPECTED)
         return None
 
     def _named(self, entry: Entry) -> tuple[Scalar, ...]:
@@ -102,7 +102,9 @@ class Files:
             wrong = next(item for item in items if item not in named)
             span = wrong.span if isinstance(wrong, Scalar) and wrong.is_written else entry.key
             self.problems.add(
-                span, f"'{EXTENDS}' cannot be {words(wrong)}", expected="the path of a pipeline file, or a list of them"
+                span,
+                f"'{EXTENDS}' cannot be {describe(wrong)}",
+                expected="the path of a pipeline file, or a list of them",
             )
         return named
 
@@ -125,13 +127,13 @@ class Files:
             return None
 
     def _missing(self, item: Scalar, base: Path, error: OSError) -> None:
-        beside = beside_target(item, item.text)
+        relocation = beside_target(item, item.text)
         self.problems.add(
             item.span,
             f"cannot read {item.text!r}: {error.strerror}",
             expected="the path of a pipeline file, relative to this one",
-            suggestion="" if beside else neighbour(base, item.text),
-            hint=beside,
+            suggestion="" if relocation else neighbour(base, item.text),
+            hint=relocation,
         )
 
 
@@ -151,10 +153,10 @@ def neighbour(path: Path, written: str) -> str:
     if os.path.lexists(path):  # and it cannot be read, or is a link that leads nowhere
         return ""
     try:
-        found = closest(path.name, [other.name for other in path.parent.iterdir()])
+        name = closest(path.name, [other.name for other in path.parent.iterdir()])
     except OSError:  # nor is its folder
         return ""
-    return f"{written[: len(written) - len(path.name)]}{found}" if found else ""
+    return f"{written[: len(written) - len(path.name)]}{name}" if name else ""
 
 
 def beside_target(node: Scalar, written: str) -> str:

@@ -67,11 +67,11 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
     if "object" not in schema.get("type", ()) or not items or not all(isinstance(item, dict) for item in items):
         return ""
     if all(isinstance(item.get("name"), str) for item in items):  # as lists of other tools name their items
-        items = [{item["name"]: {key: one for key, one in item.items() if key != "name"}} for item in items]
+        items = [{item["name"]: {key: value for key, value in item.items() if key != "name"}} for item in items]
     known = schema.get("x-noun") == CONDITION and all(properties.keys() >= item.keys() for item in items)
     if not known and (schema.get("x-noun") == CONDITION or any(len(item) != 1 for item in items)):
         return ""
-    merged = {key: one for item in items for key, one in item.items()}
+    merged = {key: value for item in items for key, value in item.items()}
     return _flow(merged) if len(merged) == sum(map(len, items)) else ""
 
 
@@ -89,13 +89,13 @@ def _of_constant(node: Scalar, schema: Mapping[str, Any]) -> str:
 
 
 def _of_text(text: str, schema: Mapping[str, Any]) -> str:
-    asked, types = COMPARED.fullmatch(text), schema.get("type", ())
+    comparison, types = COMPARED.fullmatch(text), schema.get("type", ())
     if schema.get("x-noun") == CONDITION:
-        if asked and not asked["metric"]:
-            return _compared(asked)
+        if comparison and not comparison["metric"]:
+            return _compared(comparison)
         return _condition(text) if (parts := split(text)) and parts[1] in (*DURATIONS, *SIZES, "%", "x", "") else ""
-    if asked and asked["metric"] and "all" in schema.get("properties", ()):
-        return f"{{{asked['metric']}: {_compared(asked)}}}"
+    if comparison and comparison["metric"] and "all" in schema.get("properties", ()):
+        return f"{{{comparison['metric']}: {_compared(comparison)}}}"
     if not text:
         return ""
     if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
@@ -130,8 +130,8 @@ def _condition(limit: str) -> str:
     return f"{{max: {limit}}}" if unit else f"{{min: {limit}}} or {{max: {limit}}}"
 
 
-def _compared(asked: re.Match[str]) -> str:
-    return f"{{{'max' if asked['sign'] == '<' else 'min'}: {asked['limit']}}}"
+def _compared(comparison: re.Match[str]) -> str:
+    return f"{{{'max' if comparison['sign'] == '<' else 'min'}: {comparison['limit']}}}"
 
 
 def _names(schema: Mapping[str, Any]) -> list[str]:

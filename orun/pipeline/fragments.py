@@ -66,55 +66,55 @@ def fragment(kind: ParamType) -> Fragment:
         return {"anyOf": [*branches, *([{"type": "null"}] if kind.optional else [])]}
     if kind.name in SIMPLE:
         types, pattern, _ = SIMPLE[kind.name]
-        made = value(types, pattern, words(kind))
-        made |= _bounds(kind) | (_UNIT_NEEDED if kind.with_unit else {})
+        schema = value(types, pattern, describe_type(kind))
+        schema |= _bounds(kind) | (_UNIT_NEEDED if kind.with_unit else {})
     elif kind.name == "list":
-        made = value(["array"], "", words(kind)) | {"items": fragment(kind.items[0])}
+        schema = value(["array"], "", describe_type(kind)) | {"items": fragment(kind.items[0])}
     elif kind.name == "map":
-        made = value(["object"], "", words(kind)) | {"additionalProperties": fragment(kind.items[0])}
+        schema = value(["object"], "", describe_type(kind)) | {"additionalProperties": fragment(kind.items[0])}
     else:
-        made = fields(kind.fields)
+        schema = fields(kind.fields)
     if kind.optional:
-        made["type"] = [*made["type"], "null"]
-    return made
+        schema["type"] = [*schema["type"], "null"]
+    return schema
 
 
 def value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
     """A value of one of some JSON types, or a text of that pattern (any text when it is None), or an expression."""
-    made: Fragment = {"type": [*types, "string"]}
+    schema: Fragment = {"type": [*types, "string"]}
     if pattern is not None:
-        made["pattern"] = "|".join(part for part in (pattern, EXPRESSION) if part)
-    return made | {"patternErrorMessage": f"expected {expected}"}
+        schema["pattern"] = "|".join(part for part in (pattern, EXPRESSION) if part)
+    return schema | {"patternErrorMessage": f"expected {expected}"}
 
 
 def choice(values: Sequence[Any], noun: str = "") -> Fragment:
     """One of some values, or an expression."""
-    made: Fragment = {"anyOf": [{"enum": list(values)}, {"type": "string", "pattern": EXPRESSION}]}
-    return made | ({"x-noun": noun} if noun else {})
+    schema: Fragment = {"anyOf": [{"enum": list(values)}, {"type": "string", "pattern": EXPRESSION}]}
+    return schema | ({"x-noun": noun} if noun else {})
 
 
 def fields(params: Sequence[Param], noun: str = "") -> Fragment:
     """An object with those parameters as its keys."""
-    made = value(["object"], "", _mapping_words(params))
-    made["properties"] = {param.name: described(param) for param in params}
-    made["additionalProperties"] = False
+    schema = value(["object"], "", _describe_mapping(params))
+    schema["properties"] = {param.name: described(param) for param in params}
+    schema["additionalProperties"] = False
     if noun:
-        made["x-noun"] = noun
+        schema["x-noun"] = noun
     if required := [param.name for param in params if param.required]:
-        made["required"] = required
-    return made
+        schema["required"] = required
+    return schema
 
 
 def described(param: Param) -> Fragment:
     """The schema of a parameter with what it does and its default."""
-    made = fragment(param.type)
+    schema = fragment(param.type)
     if param.doc:
-        made["description"] = param.doc
+        schema["description"] = param.doc
     if not param.required:
-        made["default"] = plain_default(param.default)
+        schema["default"] = plain_default(param.default)
     if param.type.with_unit:
-        made["default"] = show(param.default, "s").replace(" ", "")  # as a file may write it
-    return made
+        schema["default"] = show(param.default, "s").replace(" ", "")  # as a file may write it
+    return schema
 
 
 def plain_default(default: Any) -> Any:
@@ -130,18 +130,18 @@ def plain_default(default: Any) -> Any:
     return next((base(default) for base in (int, float, str) if isinstance(default, base)), default)
 
 
-def words(kind: ParamType) -> str:
+def describe_type(kind: ParamType) -> str:
     """What a value of that type is, for a message."""
     if kind.name == "literal":
         text = one_of(json_text(choice) for choice in kind.choices)
     elif kind.name == "list":
-        text = f"a list, each item {words(kind.items[0])}"
+        text = f"a list, each item {describe_type(kind.items[0])}"
     elif kind.name == "map":
-        text = f"a mapping, each value {words(kind.items[0])}"
+        text = f"a mapping, each value {describe_type(kind.items[0])}"
     elif kind.name == "object":
-        text = _mapping_words(kind.fields)
+        text = _describe_mapping(kind.fields)
     elif kind.name == "union":
-        text = " or ".join(words(item) for item in kind.items)
+        text = " or ".join(describe_type(item) for item in kind.items)
     elif kind.name == "any":
         text = "anything"
     else:
@@ -149,7 +149,7 @@ def words(kind: ParamType) -> str:
     return text
 
 
-def _mapping_words(params: Sequence[Param]) -> str:
+def _describe_mapping(params: Sequence[Param]) -> str:
     return f"a mapping of {', '.join(param.name for param in params)}" if params else "nothing: there are no parameters"
 
 

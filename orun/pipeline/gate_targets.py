@@ -28,10 +28,10 @@ def require_judged(
     for instance in instances:
         by_base.setdefault(instance.base, []).append(instance)
     for base, group in by_base.items():
-        if not all(one.id in stages and _is_sound(one, targets) for one in group):
+        if not all(instance.id in stages and _is_sound(instance, targets) for instance in group):
             continue  # which was told
-        homes = dict.fromkeys(_home(stages[one.id]) for one in group)
-        for named in (named for one in group for named in _named(one.node.get("gate"))):
+        homes = dict.fromkeys(_home(stages[instance.id]) for instance in group)
+        for named in (named for instance in group for named in _named(instance.node.get("gate"))):
             if named.text in targets and named.text not in homes:
                 problems.add(
                     named.span,
@@ -47,10 +47,10 @@ def _home(stage: Stage) -> str:
 
 def _is_sound(instance: Instance, targets: Collection[str]) -> bool:
     """Whether the targets that its parameters name are there."""
-    given = instance.node.map("with")
+    parameters = instance.node.map("with")
     params = instance.kind.params if instance.kind else ()
-    named = (given.get(param.name) for param in params if param.type.name == TARGET)
-    return all(not isinstance(one, Scalar) or one.value is None or one.text in targets for one in named)
+    named = (parameters.get(param.name) for param in params if param.type.name == TARGET)
+    return all(not isinstance(value, Scalar) or value.value is None or value.text in targets for value in named)
 
 
 def _named(gate: Node | None) -> Iterator[Scalar]:
@@ -60,6 +60,6 @@ def _named(gate: Node | None) -> Iterator[Scalar]:
             for item in entry.value.items if isinstance(entry.value, List) else ():
                 yield from _named(item)
         elif isinstance(entry.value, Map):
-            found = entry.value.get(TARGET)
-            if isinstance(found, Scalar) and not found.broken:
-                yield found
+            target = entry.value.get(TARGET)
+            if isinstance(target, Scalar) and not target.broken:
+                yield target

@@ -102,11 +102,11 @@ def _group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path
     """The group of a list; an item with several conditions is a group of all of them."""
     members: list[Gate | Group] = []
     for number, item in enumerate(entry.value.items if isinstance(entry.value, List) else ()):
-        found = tuple(_read(ground, item, (*path, number))) if isinstance(item, Map) else ()
-        if len(found) > 1 and rule == "any":
-            members.append(Group("all", found, item.span.position))
+        gates_of_item = tuple(_read(ground, item, (*path, number))) if isinstance(item, Map) else ()
+        if len(gates_of_item) > 1 and rule == "any":
+            members.append(Group("all", gates_of_item, item.span.position))
         else:
-            members += found
+            members += gates_of_item
     if members:
         yield Group(rule, tuple(members), entry.key.position)
 
@@ -115,8 +115,8 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
     kind, metrics = ground.kind, ground.metrics or ()
     field = metric.partition("[")[2].partition("=")[0]
     message = f"{kind.name} does not measure {metric!r}"
-    asked = _not_asked_for(kind, metric)
-    hint = f"ask for it: metrics: [{asked}, ...]" if asked else f"orun stages {kind.name}"
+    hint_parameter = _not_asked_for(kind, metric)
+    hint = f"ask for it: metrics: [{hint_parameter}, ...]" if hint_parameter else f"orun stages {kind.name}"
     if metric in (kind.spec.metrics or ()):
         hint = f"a parameter of {kind.name} asks for it: orun stages {kind.name}"
     if field and field not in ground.slices and metric.partition("[")[0] in metrics:
@@ -125,7 +125,7 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
         key,
         message if metrics else f"{kind.name} measures nothing, so it can have no gate",
         expected=one_of(metrics),
-        suggestion="" if asked else closest(metric, [*metrics, *GROUPS]),
+        suggestion="" if hint_parameter else closest(metric, [*metrics, *GROUPS]),
         hint=hint if kind.origin != "file" else "",
     )
 
@@ -141,7 +141,7 @@ def _not_asked_for(kind: Kind, metric: str) -> str:
 
 def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterator[Gate]:
     node = cast("Map", entry.value)
-    sound = {key: one for key, one in node.entries.items() if (*path, key) not in ground.unsound}
+    sound = {key: entry_of_rule for key, entry_of_rule in node.entries.items() if (*path, key) not in ground.unsound}
     rules = {rule: sound[rule] for rule in sound if rule in RULES}
     if not any(rule in node.entries for rule in RULES) and not _misspelt(node):
         ground.problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=one_of(RULES))
@@ -149,20 +149,20 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
     by, here = _by(ground, sound), _is_here(ground, sound)
     undecided = cast("Undecided", _text(sound, UNDECIDED) or "block")
     limits: dict[str, Threshold] = {}
-    for rule, one in rules.items():
+    for rule, entry_of_rule in rules.items():
         if rule in AGAINST_REFERENCE and AGAINST not in sound:
-            _need_reference(ground, rule, one.key)
-        value = one.value
+            _need_reference(ground, rule, entry_of_rule.key)
+        value = entry_of_rule.value
         if not isinstance(value, Scalar) or value.broken or not (limit := threshold(rule, value, ground.problems)):
             continue
         limits[rule] = limit
-        made = Gate(metric, rule, limit, undecided, one.key.position, by=by)
+        gate = Gate(metric, rule, limit, undecided, entry_of_rule.key.position, by=by)
         if (unit := ground.unit(metric)) is not None:
-            check_unit(made, unit, value, ground.problems)
+            check_unit(gate, unit, value, ground.problems)
         if REFERENCE in ground.kind.spec.inputs:
-            check_direction(made, unit, ground.direction(metric), one.key, ground.problems)
+            check_direction(gate, unit, ground.direction(metric), entry_of_rule.key, ground.problems)
         if here:
-            yield from (replace(made, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
+            yield from (replace(gate, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
     if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:
         message = f"no {metric!r} can pass: its 'min' is {least.text}, its 'max' {most.text}"
         ground.problems.add(rules["min"].value.span, message, expected="a 'min' that is not above the 'max'")

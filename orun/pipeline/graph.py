@@ -104,7 +104,7 @@ def select(
 
 
 def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
-    found: set[str] = set()
+    ids: set[str] = set()
     for name in names:
         meant = {stage.id for stage in pipeline.stages if name in (stage.id, stage.id.partition("[")[0])}
         if not meant:
@@ -113,27 +113,27 @@ def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
                 why=_instead(name, [stage.id for stage in pipeline.stages]),
                 hint=f"orun graph {near(str(pipeline.file))}",
             )
-        found |= meant
-    return found
+        ids |= meant
+    return ids
 
 
 def _instead(name: str, ids: Sequence[str]) -> str:
     """What may be meant by a name that no stage has; of a matrix, all that have the values that it names."""
     base, values = _parts(name)
-    alike = {one: _parts(one)[1] for one in ids if _parts(one)[0] == base}
+    alike = {stage: _parts(stage)[1] for stage in ids if _parts(stage)[0] == base}
     known: frozenset[str] = frozenset().union(*alike.values())
-    meant = {one for value in values if (one := _nearest(value, known))}
-    found = [one for one, its in alike.items() if meant and meant <= its] or list(alike)
-    if len(found) == 1 or (found and len(found) < len(alike)):
-        return f"did you mean {one_of(found)}?"
-    close = "" if found else closest(name, ids)
-    return f"did you mean {close}?" if close else f"expected {one_of(found or ids)}"
+    meant = {stage for value in values if (stage := _nearest(value, known))}
+    matches = [stage for stage, its in alike.items() if meant and meant <= its] or list(alike)
+    if len(matches) == 1 or (matches and len(matches) < len(alike)):
+        return f"did you mean {one_of(matches)}?"
+    close = "" if matches else closest(name, ids)
+    return f"did you mean {close}?" if close else f"expected {one_of(matches or ids)}"
 
 
 def _nearest(value: str, known: Collection[str]) -> str:
     """The `axis=value` of a matrix that one is, or was meant to be; empty where none is near."""
     axis, _, text = value.partition("=")
-    texts = sorted(one.partition("=")[2] for one in known if one.startswith(f"{axis}="))
+    texts = sorted(value_of_axis.partition("=")[2] for value_of_axis in known if value_of_axis.startswith(f"{axis}="))
     meant = text if text in texts else closest(text, texts)
     return f"{axis}={meant}" if meant else ""
 
@@ -154,13 +154,13 @@ def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:
 
 def reached(starts: Collection[str], neighbours: Mapping[str, Collection[str]]) -> set[str]:
     """These names and all that are reached from them."""
-    found = set(starts)
+    names = set(starts)
     waiting = list(starts)
     while waiting:
-        new = set(neighbours[waiting.pop()]) - found
-        found |= new
+        new = set(neighbours[waiting.pop()]) - names
+        names |= new
         waiting += new
-    return found
+    return names
 
 
 def _inputs(stage: Stage) -> dict[str, tuple[str, ...]]:

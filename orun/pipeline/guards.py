@@ -31,38 +31,38 @@ def guarded(
         order: the ids, those first that others need.
     """
     before = {name: set(stage.upstream) for name, stage in stages.items()}
-    found = dict(stages)
+    guarded_stages = dict(stages)
     for name in order:
         if not specs[name].releases:
             continue
-        given = set(_given(stages, stages[name]))
+        released = set(_released(stages, stages[name]))
         guards = [
-            one.id
-            for one in stages.values()
-            if _judges(one, specs[one.id], given)
-            and not _apart(axes[one.id], axes[name])
-            and one.id not in reached([name], before)
-            and name not in reached([one.id], before)
+            stage.id
+            for stage in stages.values()
+            if _judges(stage, specs[stage.id], released)
+            and not _differ(axes[stage.id], axes[name])
+            and stage.id not in reached([name], before)
+            and name not in reached([stage.id], before)
         ]
         before[name].update(guards)
-        found[name] = replace(stages[name], guards=tuple(guards))
-    return found
+        guarded_stages[name] = replace(stages[name], guards=tuple(guards))
+    return guarded_stages
 
 
-def _given(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
+def _released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
     """Ids of the stages whose artifacts a release gives away."""
     for name in release.needs.values():
         yield name
         if stages[name].uses.startswith(RELEASING):
-            yield from _given(stages, stages[name])
+            yield from _released(stages, stages[name])
 
 
-def _judges(stage: Stage, spec: Spec, given: Collection[str]) -> bool:
+def _judges(stage: Stage, spec: Spec, released: Collection[str]) -> bool:
     """Whether a stage judges one of these artifacts, which is its primary input then."""
     judging = spec.output == "metrics" and bool(stage.gates or spec.guards)
-    return judging and next(iter(stage.needs.values()), None) in given
+    return judging and next(iter(stage.needs.values()), None) in released
 
 
-def _apart(one: Axes, other: Axes) -> bool:
+def _differ(first: Axes, second: Axes) -> bool:
     """Whether two stages are of different values of one axis."""
-    return any(one[axis].text != other[axis].text for axis in one.keys() & other.keys())
+    return any(first[axis].text != second[axis].text for axis in first.keys() & second.keys())

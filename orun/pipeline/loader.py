@@ -72,10 +72,10 @@ class Loader:
         unsound = validate(tree, schema.build(self.kinds.values()), self.problems)
         self.environments.read(tree.map("environments"), self.root, unsound)
         named = targets(tree.map("targets"), self.environments, self.root, unsound, self.problems)
-        around = Surroundings(self.root, tuple(named), self.code, unsound, self.problems)
+        surroundings = Surroundings(self.root, tuple(named), self.code, unsound, self.problems)
         by_id = {instance.id: instance for instance in instances}
         stages = {
-            instance.id: make(instance, instance.kind, by_id, named, self.environments, around)
+            instance.id: make(instance, instance.kind, by_id, named, self.environments, surroundings)
             for instance in instances
             if instance.kind
         }
@@ -124,8 +124,8 @@ class Loader:
             try:
                 self.kinds[name] = registry.find(name, self.root, self.code)
             except Unknown as error:
-                beside = beside_target(uses, uses.text.rpartition(":")[0])
-                near, hint = ("", beside) if beside else (error.suggestion, error.hint)
+                relocation = beside_target(uses, uses.text.rpartition(":")[0])
+                near, hint = ("", relocation) if relocation else (error.suggestion, error.hint)
                 self.problems.add(uses.span, error.what, expected=error.expected, suggestion=near, hint=hint)
             except PipelineError as error:
                 self.problems.extend(error.problems)
@@ -135,7 +135,7 @@ class Loader:
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
         order, _ = ordered(tuple(stages), edges)
         if any(kind.spec.releases for kind in self.kinds.values()):
-            stages = guarded(stages, {name: self.kinds[one.uses].spec for name, one in stages.items()}, axes, order)
+            stages = guarded(stages, {name: self.kinds[stage.uses].spec for name, stage in stages.items()}, axes, order)
             edges += [(guard, stage.id) for stage in stages.values() for guard in stage.guards]
             order, _ = ordered(tuple(stages), edges)
         name, seed = tree.get("name"), tree.get("seed")

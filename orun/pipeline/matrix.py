@@ -86,9 +86,9 @@ class Expansion:
         for values in itertools.product(*axes.values()):
             combination = dict(zip(axes, values, strict=True))
             needs = node.get("needs")
-            given = self.expressions.substitute(needs, combination if axes else None) if needs else None
-            self._tell_repeated(given)
-            combinations.append((combination, [self._known(link) for link in links(given)]))
+            resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
+            self._tell_repeated(resolved)
+            combinations.append((combination, [self._known(link) for link in links(resolved)]))
         return _Declared(name, key, node, frozenset(used_axes(scalars(node)) if axes else ()), combinations)
 
     def _tell_repeated(self, needs: Node | None) -> None:
@@ -167,65 +167,67 @@ class Expansion:
         if len(loop) > LOOP:
             names[LOOP // 2 : -LOOP // 2] = ["..."]
             number, more = f"{len(loop)} ", [f"... and {len(loop) - LOOP} more"]
-        told = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps[:LOOP]]
+        lines = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps[:LOOP]]
         self.problems.add(
             span,
             f"these {number}stages need one another in a loop: {' -> '.join(names)}",
-            hint="\n".join([*told, *more]),
+            hint="\n".join([*lines, *more]),
         )
 
     def _expand(self, stage: _Declared) -> None:
-        made: dict[tuple[str, ...], list[tuple[Axes, Axes, tuple[Link, ...]]]] = {}
+        rows_by_sources: dict[tuple[str, ...], list[tuple[Axes, Axes, tuple[Link, ...]]]] = {}
         number = 0
         for own, needed in stage.combinations:
             rows: list[tuple[Axes, tuple[Link, ...]]] = [({}, ())]
             for link in needed:
-                joined = (row for inherited, found in rows for row in self._joined(own, inherited, found, link))
+                joined = (
+                    row for inherited, links_so_far in rows for row in self._joined(own, inherited, links_so_far, link)
+                )
                 rows = list(itertools.islice(joined, MAX_STAGES + 1))
             number += len(rows)
             if number > MAX_STAGES:
                 self.problems.add(stage.key, f"with what it needs, this stands for more than {MAX_STAGES} stages")
                 return
-            for inherited, found in rows:  # those that are fed by the same stages stand together
+            for inherited, links_so_far in rows:  # those that are fed by the same stages stand together
                 group = tuple(value.text for value in inherited.values())
-                made.setdefault(group, []).append((own, {**inherited, **own}, found))
-        for own, axes, found in itertools.chain.from_iterable(made.values()):
-            self._add(stage, own, axes, found)
+                rows_by_sources.setdefault(group, []).append((own, {**inherited, **own}, links_so_far))
+        for own, axes, links_so_far in itertools.chain.from_iterable(rows_by_sources.values()):
+            self._add(stage, own, axes, links_so_far)
 
     def _joined(
-        self, own: Axes, inherited: Axes, found: tuple[Link, ...], link: Link
+        self, own: Axes, inherited: Axes, links_so_far: tuple[Link, ...], link: Link
     ) -> list[tuple[Axes, tuple[Link, ...]]]:
         """The combinations that remain of one when another input is connected."""
         if link.stage in self._by_base:
             candidates = self._by_base[link.stage]
         elif link.stage in self._by_id:
-            return [(inherited, (*found, link))]
+            return [(inherited, (*links_so_far, link))]
         else:  # unknown, malformed or in a loop
             self._check_id(link)
-            return [(inherited, (*found, Link(link.port, "", link.span)))]
+            return [(inherited, (*links_so_far, Link(link.port, "", link.span)))]
         fixed = {**inherited, **own}
-        fitting = [one for one in candidates if _agree(fixed, one.axes)]
+        fitting = [candidate for candidate in candidates if _agree(fixed, candidate.axes)]
         if not fitting:
             wanted = ", ".join(f"{axis}={value.text}" for axis, value in fixed.items() if axis in candidates[0].axes)
             self.problems.add(
                 link.span,
                 f"there is no {link.stage!r} with {wanted}",
-                expected=one_of(one.id for one in candidates),
+                expected=one_of(candidate.id for candidate in candidates),
                 hint="what needs a matrix by its bare name is made once for each of it; name the stages that are meant",
             )
         return [
             (
-                {**inherited, **{axis: value for axis, value in one.axes.items() if axis not in own}},
-                (*found, Link(link.port, one.id, link.span)),
+                {**inherited, **{axis: value for axis, value in candidate.axes.items() if axis not in own}},
+                (*links_so_far, Link(link.port, candidate.id, link.span)),
             )
-            for one in fitting
+            for candidate in fitting
         ]
 
     def _check_id(self, link: Link) -> None:
         """Say when a single stage of a matrix is named that is not there."""
         base, bracket, _ = link.stage.partition("[")
         if bracket and base in self._by_base:
-            ids = [one.id for one in self._by_base[base]]
+            ids = [instance.id for instance in self._by_base[base]]
             self.problems.add(
                 link.span,
                 f"there is no stage {link.stage!r}",
@@ -233,12 +235,12 @@ class Expansion:
                 suggestion=closest(link.stage, ids),
             )
 
-    def _add(self, stage: _Declared, own: Axes, axes: Axes, found: tuple[Link, ...]) -> None:
-        whole = not any(value.broken for value in axes.values())
+    def _add(self, stage: _Declared, own: Axes, axes: Axes, needed: tuple[Link, ...]) -> None:
+        valid = not any(value.broken for value in axes.values())
         suffix = ",".join(f"{axis}={value.text}" for axis, value in axes.items())
-        name = f"{stage.name}[{suffix}]" if suffix and whole else stage.name
+        name = f"{stage.name}[{suffix}]" if suffix and valid else stage.name
         if name in self._by_id:
-            if whole:
+            if valid:
                 self.problems.add(
                     stage.node.entries["matrix"].key,
                     f"two stages would be called {name!r}",
@@ -246,7 +248,7 @@ class Expansion:
                 )
             return
         node = stage.node
-        if whole and axes:
+        if valid and axes:
             node = node.with_entries({key: entry for key, entry in node.entries.items() if key != "matrix"})
         node = cast("Map", self.expressions.substitute(node, axes or None))
         uses = node.get("uses")
@@ -254,14 +256,14 @@ class Expansion:
         if kind and isinstance(uses, Scalar):  # a file's kind is named relative to the pipeline file from here on
             named = replace(uses, value=kind.name, text=kind.name)
             node = node.with_entries({**node.entries, "uses": Entry(node.entries["uses"].key, named)})
-        if kind and own and whole:
+        if kind and own and valid:
             node = self._with_axes(stage, node, kind, own)
         self._size += node.size
         if self._size > MAX_SIZE:
-            what = f"the stages hold more than {MAX_SIZE} values"
-            self.problems.add(stage.key, f"with their matrices written out, {what}")
+            message = f"the stages hold more than {MAX_SIZE} values"
+            self.problems.add(stage.key, f"with their matrices written out, {message}")
             self.problems.check()
-        instance = Instance(name, stage.name, stage.key, node, kind, axes, found)
+        instance = Instance(name, stage.name, stage.key, node, kind, axes, needed)
         self._by_id[name] = instance
         self._by_base.setdefault(stage.name, []).append(instance)
 
@@ -269,8 +271,8 @@ class Expansion:
         """The stage with each axis that names a parameter in the place of that parameter."""
         parameters = [param.name for param in kind.params]
         keys = stage.node.map("matrix").entries
-        given = node.map("with")
-        entries = dict(given.entries)
+        written = node.map("with")
+        entries = dict(written.entries)
         for axis, value in own.items():
             if axis in stage.used:
                 continue
@@ -281,19 +283,19 @@ class Expansion:
                     f" and the stage has no ${{matrix.{axis}}}",
                     suggestion=closest(axis, parameters),
                 )
-            elif axis in given.entries:
+            elif axis in written.entries:
                 self.problems.add(
-                    given.entries[axis].key, f"{axis!r} is set here and by the matrix", expected="one of the two"
+                    written.entries[axis].key, f"{axis!r} is set here and by the matrix", expected="one of the two"
                 )
             else:
                 entries[axis] = Entry(keys[axis].key, value)
         key = node.entries["with"].key if "with" in node.entries else stage.key
-        return node.with_entries({**node.entries, "with": Entry(key, given.with_entries(entries))})
+        return node.with_entries({**node.entries, "with": Entry(key, written.with_entries(entries))})
 
 
-def _agree(axes: Axes, others: Axes) -> bool:
+def _agree(axes: Axes, candidate: Axes) -> bool:
     """Whether they have the same values on the axes that they share."""
-    return all(axes[axis].text == value.text for axis, value in others.items() if axis in axes)
+    return all(axes[axis].text == value.text for axis, value in candidate.items() if axis in axes)
 
 
 def _holder(written: str, stages: Iterable[str]) -> str:

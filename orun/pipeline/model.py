@@ -96,11 +96,11 @@ class Group(Record, frozen=True):
 
 def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
     """Every gate, those in groups too."""
-    for one in gates:
-        if isinstance(one, Group):
-            yield from conditions(one.members)
+    for gate in gates:
+        if isinstance(gate, Group):
+            yield from conditions(gate.members)
         else:
-            yield one
+            yield gate
 
 
 class Reference(Record, frozen=True):

@@ -171,7 +171,7 @@ def find(root: Node, path: Path) -> tuple[Node, Span]:
     return node, node.span if isinstance(node, Scalar) and node.is_written else span
 
 
-def words(node: Node) -> str:
+def describe(node: Node) -> str:
     """What a node is, for a message: `'yes'`, `12`, `a list`, `empty`."""
     if isinstance(node, Map):
         return "a mapping" if node.entries else "an empty mapping"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orun.pipeline.compose import compose
-from orun.pipeline.nodes import Entry, Map, Node, Scalar, Span, words
+from orun.pipeline.nodes import Entry, Map, Node, Scalar, Span, describe
 from orun.pipeline.problems import OVERRIDE, Problems
 from orun.pipeline.text import Text
 from orun.text.suggestions import closest, one_of
@@ -74,11 +74,11 @@ class _Override:
             return node.with_entries({**node.entries, key: Entry(span, value)})
         below = node.get(key) or Map({}, span)
         if not isinstance(below, Map):
-            given = ".".join(keys[: index + 1])
+            prefix = ".".join(keys[: index + 1])
             self.problems.add(
                 self._span(index + 1, keys),
-                f"{given} is {words(below)}, which has no key {keys[index + 1]!r}",
-                expected=f"the whole value: --set {given}=...",
+                f"{prefix} is {describe(below)}, which has no key {keys[index + 1]!r}",
+                expected=f"the whole value: --set {prefix}=...",
             )
             return node
         entry = node.entries.get(key)

@@ -24,14 +24,14 @@ class Problems:
     """The mistakes found so far, each once."""
 
     def __init__(self) -> None:
-        self._found: dict[Problem, None] = {}
+        self._problems: dict[Problem, None] = {}
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._problems)
 
     def places(self) -> set[Position]:
         """Where something was found."""
-        return {problem.position for problem in self._found}
+        return {problem.position for problem in self._problems}
 
     def add(self, span: Span, message: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> None:
         """Note a mistake.
@@ -46,14 +46,14 @@ class Problems:
     def extend(self, problems: Iterable[Problem]) -> None:
         """Note mistakes that were found elsewhere; see `add`."""
         for problem in problems:
-            self._found[problem] = None
-            if len(self._found) >= LIMIT:
-                raise PipelineError(tuple(self._found))
+            self._problems[problem] = None
+            if len(self._problems) >= LIMIT:
+                raise PipelineError(tuple(self._problems))
 
     def check(self) -> None:
         """Raise a PipelineError when there are any."""
-        if self._found:
-            raise PipelineError(tuple(self._found))
+        if self._problems:
+            raise PipelineError(tuple(self._problems))
 
 
 def render(problems: Sequence[Problem], colour: bool = False) -> str:

@@ -66,24 +66,24 @@ class Requirements:
             raise ValueError("it holds a NUL character")
         self.digests[str(path)] = blake3(data).hexdigest()
         for number, line in _logical_lines(text):
-            said = COMMENT.split(line, maxsplit=1)[0].strip()
-            if include := INCLUDE.fullmatch(said):
+            requirement = COMMENT.split(line, maxsplit=1)[0].strip()
+            if include := INCLUDE.fullmatch(requirement):
                 included = Path(os.path.normpath(path.parent / include["file"]))
                 only = constrains or include["option"] in CONSTRAINT
                 message, expected = self._included(included, include["file"], (*above, path), constrains=only)
                 if message:
                     self.problems.append(_problem(path, number, line, include["file"], message, expected))
-            elif LOCAL.match(said):
-                self.problems.append(_problem(path, number, line, said, NOT_ON_AN_INDEX, ON_AN_INDEX))
-            elif said:
-                (self.constraints if constrains else self.lines).append(said)
+            elif LOCAL.match(requirement):
+                self.problems.append(_problem(path, number, line, requirement, NOT_ON_AN_INDEX, ON_AN_INDEX))
+            elif requirement:
+                (self.constraints if constrains else self.lines).append(requirement)
 
     def _included(self, path: Path, written: str, above: tuple[Path, ...], *, constrains: bool) -> tuple[str, str]:
         """Take in a file that another one names; what is wrong where that cannot be, and what was expected."""
         if path == above[-1]:
             return "the requirements file includes itself", ""
         if path in above:
-            loop = " -> ".join(one.name for one in (*above[above.index(path) :], path))
+            loop = " -> ".join(file.name for file in (*above[above.index(path) :], path))
             return f"these requirements files include one another in a loop: {loop}", ""
         if len(above) >= MAX_CHAIN:
             return f"more than {MAX_CHAIN} requirements files include one another", ""

@@ -73,8 +73,8 @@ def lets_worse(gate: Gate, better: Better, unit: Unit | None = None) -> str:
     """
     if gate.rule not in WORSE.values() or better == "neither" or gate.rule == WORSE[better]:
         return ""
-    what = f"{UNIT_WORDS[unit]}, and" if unit else "is"
-    return f"{gate.rule!r} lets {gate.metric!r} get worse: it {what} better when {better}"
+    subject = f"{UNIT_WORDS[unit]}, and" if unit else "is"
+    return f"{gate.rule!r} lets {gate.metric!r} get worse: it {subject} better when {better}"
 
 
 def _is_beyond(gate: Gate) -> bool:

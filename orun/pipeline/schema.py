@@ -30,7 +30,7 @@ FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
 def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
     """The schema of a pipeline file that uses no other kinds than those; all built-in ones when left out."""
     known = all_kinds() if kinds is None else tuple(kinds)
-    stage, where = _stage(known), target()
+    stage, target_schema = _stage(known), target()
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "orun pipeline",
@@ -46,14 +46,14 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
             "x-noun": "key of a pipeline file",
             "properties": {
                 **{key: {} for key in _top_level()},
-                "stages": _whole(stage, "uses")
+                "stages": _require_in_each(stage, "uses")
                 | {"minProperties": 1, "patternErrorMessage": "expected a mapping of stage names to stages"},
-                "targets": _whole(where, "providers"),
+                "targets": _require_in_each(target_schema, "providers"),
             },
         },
         "definitions": {
             "stage": stage,
-            "target": where,
+            "target": target_schema,
             "environment": environment(),
             "gate": gate(),
             "gates": gates(),
@@ -61,7 +61,7 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
     }
 
 
-def _whole(part: Fragment, required: str) -> Fragment:
+def _require_in_each(part: Fragment, required: str) -> Fragment:
     """A mapping whose values have a key that they may lack in a file that is laid over another."""
     properties: dict[str, Fragment] = {key: {} for key in part["properties"]}
     properties[required] = {"patternErrorMessage": part["properties"][required]["patternErrorMessage"]}

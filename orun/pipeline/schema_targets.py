@@ -42,13 +42,13 @@ def target() -> Fragment:
 
 def environment() -> Fragment:
     """One environment: pinned packages."""
-    made = fields(params_of(EnvironmentKeys), "key of an environment")
-    made["properties"]["packages"] |= {
+    schema = fields(params_of(EnvironmentKeys), "key of an environment")
+    schema["properties"]["packages"] |= {
         "minItems": 1,
         "patternErrorMessage": "expected a list of packages with their versions",
         "items": value([], PINNED, "a package with its version, such as onnxruntime-openvino==1.24.1"),
     }
-    return made | {"patternErrorMessage": "expected a mapping with `packages` or `requirements`"}
+    return schema | {"patternErrorMessage": "expected a mapping with `packages` or `requirements`"}
 
 
 def _provider() -> Fragment:
@@ -68,15 +68,15 @@ def _provider() -> Fragment:
 
 
 def _options(provider: str, options: Options | None) -> Fragment:
-    made: Fragment = {
+    schema: Fragment = {
         "type": "object",
         "x-noun": f"option of {provider}",
         "patternErrorMessage": "expected a mapping of options",
     }
     if options is None:
-        return made | {"additionalProperties": {"type": ["string", "number", "boolean"]}}
+        return schema | {"additionalProperties": {"type": ["string", "number", "boolean"]}}
     properties = {name: _option(kind) for name, kind in options.items()}
-    return made | {"additionalProperties": False, "properties": properties}
+    return schema | {"additionalProperties": False, "properties": properties}
 
 
 def _option(kind: OptionType) -> Fragment:

@@ -28,7 +28,7 @@ def make(
     instances: Mapping[str, Instance],
     targets: Mapping[str, Target],
     environments: Environments,
-    around: Surroundings,
+    surroundings: Surroundings,
 ) -> Stage:
     """A stage; good only when no problem was noted on the way.
 
@@ -38,16 +38,16 @@ def make(
         instances: every stage by its id.
         targets: every target by its name.
         environments: those of the file.
-        around: what its values are checked against.
+        surroundings: what its values are checked against.
     """
     path: NodePath = ("stages", instance.id)
-    values = Values(around)
+    values = Values(surroundings)
     if kind.origin == "file":
         file, _, function = kind.entry.rpartition(":")
         values.references.append(Reference("uses", file, function))
     params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
     _require_one(kind, params, instance, values)
-    metrics = _metrics(kind, params, instance, around) if values.whole else kind.spec.metrics or None
+    metrics = _metrics(kind, params, instance, surroundings) if values.valid else kind.spec.metrics or None
     named = _targets(kind, params, targets)
     target = next(iter(named.values()))
     ground = Ground(
@@ -58,13 +58,13 @@ def make(
         better=_better(params),
         target=target.name if target else "cpu",
         targets=tuple(targets),
-        unsound=around.unsound,
-        problems=around.problems,
+        unsound=surroundings.unsound,
+        problems=surroundings.problems,
     )
-    limits = Values(around).fields(LIMITS, instance.node, path)
+    limits = Values(surroundings).fields(LIMITS, instance.node, path)
     judged = gates(ground)
     gpus = _resource(limits, "gpus")
-    wiring = wire(instance, kind, instances, around.unsound, around.problems)
+    wiring = wire(instance, kind, instances, surroundings.unsound, surroundings.problems)
     return Stage(
         id=instance.id,
         uses=kind.name,
@@ -74,7 +74,11 @@ def make(
         params=params | _samples(kind, params, judged),
         references=(*values.references, *_libraries(named)),
         target=target,
-        extra_targets={parameter: found for parameter, found in list(named.items())[1:] if found},
+        extra_targets={
+            parameter: target_of_parameter
+            for parameter, target_of_parameter in list(named.items())[1:]
+            if target_of_parameter
+        },
         environment=environments.of_stage(instance.node, target, out_of_process=kind.spec.out_of_process),
         out_of_process=kind.spec.out_of_process,
         gates=judged,
@@ -82,29 +86,31 @@ def make(
         timeout=limits["timeout"],
         cpus=_resource(limits, "cpus") or kind.spec.cpus,
         memory=_resource(limits, "memory"),
-        gpus=gpus_of(found for found in named.values() if found) if gpus is None else gpus,
+        gpus=gpus_of(target_of_parameter for target_of_parameter in named.values() if target_of_parameter)
+        if gpus is None
+        else gpus,
     )
 
 
 def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, values: Values) -> None:
-    """Of the parameters and inputs that exclude one another one is given."""
+    """Note a stage that has none of the parameters and inputs of which it needs exactly one, or several of them."""
     ports = kind.spec.inputs
     connected = {next(iter(ports), None) if link.port == PRIMARY else link.port for link in instance.links}
     names = {name: "needs" if name in ports else name for name in kind.spec.one_of}
-    given = [said for name, said in names.items() if name in connected or params.get(name) is not None]
-    if not names or not values.whole or len(given) == 1:
+    present = [key for name, key in names.items() if name in connected or params.get(name) is not None]
+    if not names or not values.valid or len(present) == 1:
         return
-    said = instance.node.get("with")
-    if said is not None and not isinstance(said, Map):
-        return  # which was told
+    parameters = instance.node.get("with")
+    if parameters is not None and not isinstance(parameters, Map):
+        return  # the schema has reported it
     message = (
-        f"{' and '.join(map(repr, given))} exclude one another"
-        if given
+        f"{' and '.join(map(repr, present))} exclude one another"
+        if present
         else f"missing {' or '.join(map(repr, names.values()))}"
     )
-    values.whole = False
-    values.around.problems.add(
-        instance.key if said is None else said.span,
+    values.valid = False
+    values.surroundings.problems.add(
+        instance.key if parameters is None else parameters.span,
         message,
         expected=f"one of {', '.join(f'`{name}:`' for name in names.values())}",
     )
@@ -112,25 +118,29 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
 
 def _slices(params: Mapping[str, Any]) -> Collection[str]:
     """The fields by which it measures, as far as they are right; a function of the user's own may call anything so."""
-    given = params.get("slices")
-    return [field for field in given if isinstance(field, str)] if isinstance(given, list | tuple) else ()
+    fields = params.get("slices")
+    return [field for field in fields if isinstance(field, str)] if isinstance(fields, list | tuple) else ()
 
 
 def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
     """Which way its own metrics improve, as far as that is right; a function of the user's own may call anything so."""
-    given = params.get("better")
+    directions = params.get("better")
     ways: dict[object, Better] = {"higher": "higher", "lower": "lower"}
-    return {name: ways[way] for name, way in given.items() if way in ways} if isinstance(given, Mapping) else {}
+    return (
+        {name: ways[way] for name, way in directions.items() if way in ways} if isinstance(directions, Mapping) else {}
+    )
 
 
-def _metrics(kind: Kind, params: Mapping[str, Any], instance: Instance, around: Surroundings) -> Collection[str] | None:
+def _metrics(
+    kind: Kind, params: Mapping[str, Any], instance: Instance, surroundings: Surroundings
+) -> Collection[str] | None:
     """The names of its metrics; None when any may come, or when a plug-in fails to say."""
     if kind.origin != "plug-in":
         return kind.metrics(params)
     try:
         return kind.metrics(params)
     except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-        around.problems.add(
+        surroundings.problems.add(
             instance.key,
             f"the kind {kind.name!r} of the package {kind.distribution} cannot say what it measures:"
             f" {type(error).__name__}: {error}",
@@ -162,8 +172,8 @@ def _samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group
 
 def _resource(limits: Mapping[str, Any], name: str) -> int | None:
     resources = limits["resources"] or {}
-    found: int | None = resources.get(name)
-    return found
+    amount: int | None = resources.get(name)
+    return amount
 
 
 def _texts(node: Node | None) -> tuple[str, ...]:

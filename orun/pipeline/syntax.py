@@ -20,12 +20,12 @@ ODD_INDENT = re.compile(r"[ ]*(?P<odd>[^\S \t\r\n])\s*(- |[\w\"'])")
 
 
 class Complaint(Record, frozen=True):
-    """What a parser says, what that means, what would have been right and how to mend it.
+    """Complaint of a YAML parser: a pattern of its text, what it means, what would have been right, and how to mend it.
 
     `{on_line}` and `{column}` stand for where the construct began that the parser was in, `{letter}` for what it met.
     """
 
-    said: str
+    pattern: str
     message: str
     expected: str = ""
     hint: str = ""
@@ -101,29 +101,29 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
     if odd := _odd_indent(text, began.line if began else line, line):
         problems.add(*odd, expected="spaces")
         return
-    said = error.problem or "it cannot be parsed"
-    told = next(complaint for complaint in COMPLAINTS if re.search(complaint.said, said))
+    complaint_text = error.problem or "it cannot be parsed"
+    complaint = next(complaint for complaint in COMPLAINTS if re.search(complaint.pattern, complaint_text))
     facts = {
-        "said": said,
+        "said": complaint_text,
         "letter": repr(source[column]) if column < len(source) else "the end of the line",
         "on_line": "" if text.file == OVERRIDE or not began else f" on line {began.line + 1}",
         "column": began.column + 1 if began else 1,
     }
     problems.add(
-        _span(text, error, told, line, column),
-        told.message.format(**facts),
-        expected=told.expected.format(**facts),
-        hint=told.hint.format(**facts),
+        _span(text, error, complaint, line, column),
+        complaint.message.format(**facts),
+        expected=complaint.expected.format(**facts),
+        hint=complaint.hint.format(**facts),
     )
 
 
 def _odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
     """A letter that looks like a space before a key, as text copied from a page may have, and what it is."""
     for number in range(first, min(last + 1, len(text.lines))):
-        found = ODD_INDENT.match(text.lines[number])
-        if found:
-            name = unicodedata.name(found["odd"], "a control character")
-            return text.span(number + 1, found.end("odd")), f"U+{ord(found['odd']):04X}, {name}, cannot indent"
+        match = ODD_INDENT.match(text.lines[number])
+        if match:
+            name = unicodedata.name(match["odd"], "a control character")
+            return text.span(number + 1, match.end("odd")), f"U+{ord(match['odd']):04X}, {name}, cannot indent"
     return None
 
 
@@ -145,10 +145,10 @@ def _long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
     return text.span(mark.line + 1, begin + 1, end - begin) if end - begin > LONGEST_KEY else None
 
 
-def _span(text: Text, error: yaml.MarkedYAMLError, told: Complaint, line: int, column: int) -> Span:
+def _span(text: Text, error: yaml.MarkedYAMLError, complaint: Complaint, line: int, column: int) -> Span:
     """Where the caret belongs: where a construct began that was left open, at the last text when the file ended."""
     opened = error.context_mark
-    if opened and ("never closed" in told.message or "without a ':'" in told.message):
+    if opened and ("never closed" in complaint.message or "without a ':'" in complaint.message):
         line, column = opened.line, opened.column
     elif not "".join(text.lines[line:]).strip():
         line = max(number for number, source in enumerate(text.lines[:line] or ("",)) if source.strip() or number == 0)

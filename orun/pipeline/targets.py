@@ -36,16 +36,16 @@ def targets(
         unsound: paths of nodes that are wrong, which was said.
         problems: takes what is wrong.
     """
-    found = {DEFAULT: Target(DEFAULT)}
+    targets_by_name = {DEFAULT: Target(DEFAULT)}
     for name, entry in declared.entries.items():
         path = ("targets", name)
         sound = not any(wrong[:2] == path for wrong in unsound)
         if sound and isinstance(entry.value, Map):
             target = _target(name, entry.value, environments.find(entry.value.get(KEY)), problems)
-            found[name] = _located(target, entry.value, root, problems)
+            targets_by_name[name] = _located(target, entry.value, root, problems)
         else:
-            found[name] = Target(name)
-    return found
+            targets_by_name[name] = Target(name)
+    return targets_by_name
 
 
 def _target(name: str, node: Map, environment: Environment | None, problems: Problems) -> Target:
@@ -54,7 +54,7 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
     for number, (provider, span) in enumerate(providers):
         if provider.name in [other.name for other, _ in providers[:number]]:
             problems.add(span, f"{provider.name} is named twice", expected="each provider once")
-    given = {
+    keys = {
         param.name: cast("Scalar", node.get(param.name)).text
         for param in params_of(TargetKeys)
         if node.get(param.name) and param.name != KEY
@@ -74,7 +74,7 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
         for key, entry in options.items()
     }
     return Target(
-        name, tuple(provider for provider, _ in providers), session, environment=environment, **cast("Any", given)
+        name, tuple(provider for provider, _ in providers), session, environment=environment, **cast("Any", keys)
     )
 
 
@@ -86,9 +86,9 @@ def _provider(node: Node) -> tuple[Provider, Span]:
     options = entry.value.entries if isinstance(entry.value, Map) else {}
     known = provider_options().get(name) or {}  # an unknown one was told by the schema
     texts = {
-        key: _text(one.value, known.get(key))
-        for key, one in options.items()
-        if isinstance(one.value, Scalar)  # what an option that is none holds may be anything
+        key: _text(entry_of_option.value, known.get(key))
+        for key, entry_of_option in options.items()
+        if isinstance(entry_of_option.value, Scalar)  # what an option that is none holds may be anything
     }
     return Provider(name, texts), entry.key
 
@@ -122,16 +122,16 @@ def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> T
 
 def _arena(node: Map, problems: Problems) -> dict[str, Any]:
     """Limits of a session's memory: sizes in bytes, and how it grows."""
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for key, entry in node.entries.items():
         if not isinstance(entry.value, Scalar):
             continue  # of a key that means nothing, which was told
         text = entry.value.text
         try:
-            found[key] = text if key == "extend" else parse_size(text)
+            limits[key] = text if key == "extend" else parse_size(text)
         except ValueError:  # it has the form of a size, and is too large
             problems.add(entry.value.span, f"{key!r} cannot be {text!r}", expected=SIZE_FORMS)
-    return found
+    return limits
 
 
 def _option(name: str, node: Node) -> Any:

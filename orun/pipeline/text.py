@@ -74,9 +74,9 @@ def read(path: Path) -> Text:
         line, column = _place(data[: error.start].decode(), error.start)
         message = f"the file is not UTF-8: byte 0x{data[error.start]:02x}"
         raise _unreadable(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8") from error
-    if found := UNPRINTABLE.search(text):
-        line, column = _place(text, found.start())
-        raise _unreadable(Position(file, line, column), f"the file holds the control character {found[0]!r}", "text")
+    if control := UNPRINTABLE.search(text):
+        line, column = _place(text, control.start())
+        raise _unreadable(Position(file, line, column), f"the file holds the control character {control[0]!r}", "text")
     return Text(file, blake3(data).hexdigest(), text, tuple(LINE_END.split(text)))
 
 

@@ -32,8 +32,8 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
 
 def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
     """Note a threshold that is not in the scale of its metric."""
-    if found := misfit(gate, unit):
-        problems.add(node.span, found.message, expected=found.expected, suggestion=found.suggestion)
+    if problem := misfit(gate, unit):
+        problems.add(node.span, problem.message, expected=problem.expected, suggestion=problem.suggestion)
 
 
 def check_direction(gate: Gate, unit: Unit | None, better: Better, key: Span, problems: Problems) -> None:

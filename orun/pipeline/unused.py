@@ -24,18 +24,20 @@ def unused(tree: Map, file: str, variables: Collection[str], stages: Collection[
     """
     named = {target.name for stage in stages for target in stage.targets}
     return (
-        *_told(tree.map("vars"), file, "variable", variables),
-        *_told(tree.map("targets"), file, "target", named, {DEFAULT: _unnamed(stages)}),
+        *_describe(tree.map("vars"), file, "variable", variables),
+        *_describe(tree.map("targets"), file, "target", named, {DEFAULT: _unnamed(stages)}),
     )
 
 
-def _told(
+def _describe(
     declared: Map, file: str, sort: str, used: Collection[str], known: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     for name, entry in declared.entries.items():
         if name in used or entry.key.file != file or _is_anchored(entry.key, name):
             continue
-        alike = [one for one in known or () if one != name and one == name.lower()]  # else NPU would be near CPU
+        alike = [
+            candidate for candidate in known or () if candidate != name and candidate == name.lower()
+        ]  # else NPU would be near CPU
         meant = closest(name, sorted(used)) or next(iter(alike), "")
         why = (known or {}).get(name) or (f"did you mean {meant}?" if meant else "")
         yield f"line {entry.key.line}: nothing uses {sort} {name!r}" + (f"; {why}" if why else "")

@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator, validators
 
 from orun.pipeline.forms import advice, constants, suggestion
 from orun.pipeline.fragments import json_text
-from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, find, plain, words
+from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, describe, find, plain
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, one_of
 
@@ -56,13 +56,13 @@ def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any)
 
 def _kinds(branches: Sequence[Any]) -> Mapping[str, int] | None:
     """The place of the branch for each kind; None when they are not for kinds."""
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for place, branch in enumerate(branches):
         wanted = branch.get("if", {}).get("properties", {}).get("uses", {}).get("const")
         if not isinstance(wanted, str):
             return None
-        found[wanted] = place
-    return found
+        places[wanted] = place
+    return places
 
 
 _Validator = validators.extend(Draft7Validator, {"allOf": _all_of})  # type: ignore[no-untyped-call]  # typed in part
@@ -74,7 +74,7 @@ class _Report:
         self.stage = stage  # the schema of one
         self.problems = problems
         self.unsound: set[Path] = set()
-        self.said = problems.places()  # by those who know better: an unknown kind, a variable that is not there
+        self.reported = problems.places()  # by those who know better: an unknown kind, a variable that is not there
 
     def take(self, error: Any) -> None:  # a ValidationError, whose fields are typed as perhaps unset
         """Note one complaint, or those of the alternative that was meant."""
@@ -121,8 +121,8 @@ class _Report:
         kinds = _kinds(self.stage.get("allOf", ())) or {}
         if not isinstance(uses, Scalar) or uses.text not in kinds:
             return ()
-        found: Mapping[str, Any] = self.stage["allOf"][kinds[uses.text]]["then"]["properties"]["needs"]["properties"]
-        return found
+        inputs: Mapping[str, Any] = self.stage["allOf"][kinds[uses.text]]["then"]["properties"]["needs"]["properties"]
+        return inputs
 
     def _missing(self, error: Any, span: Span, path: Path) -> None:
         """Keys that must be there; of one that holds required keys itself, those."""
@@ -149,18 +149,18 @@ class _Report:
 
     def _bad_name(self, error: Any, node: Node) -> None:
         entry = node.entries[error.instance] if isinstance(node, Map) else None
-        if entry and entry.key.position not in self.said:
+        if entry and entry.key.position not in self.reported:
             self.problems.add(
                 entry.key, f"{error.instance!r} cannot be a name here", expected=expectation(error.schema)
             )
 
     def _bad_value(self, error: Any, node: Node, span: Span, path: Path) -> None:
         self.unsound.add(path)
-        if span.position in self.said or (isinstance(node, Scalar) and node.broken):
+        if span.position in self.reported or (isinstance(node, Scalar) and node.broken):
             return
-        self.said.add(span.position)
+        self.reported.add(span.position)
         noun = error.schema.get("x-noun", "")
-        message = f"{_name(path)} cannot be {words(node)}"
+        message = f"{_name(path)} cannot be {describe(node)}"
         if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(constants(error.schema)):
             message = f"{node.value!r} is not {_article(noun)} {noun}"
         self.problems.add(
@@ -250,8 +250,8 @@ def _parameters(error: Any) -> Collection[str]:
     kinds = _kinds(branches) or {}
     if not isinstance(uses, str) or uses not in kinds:
         return ()
-    found: Mapping[str, Any] = branches[kinds[uses]]["then"]["properties"]["with"].get("properties", {})
-    return found
+    parameters: Mapping[str, Any] = branches[kinds[uses]]["then"]["properties"]["with"].get("properties", {})
+    return parameters
 
 
 def _name(path: Path) -> str:

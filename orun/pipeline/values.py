@@ -13,7 +13,7 @@ from typing import Any
 from orun.errors import PipelineError
 from orun.fs.observed_state import is_special, unreachable
 from orun.pipeline.files import beside_target, neighbour
-from orun.pipeline.fragments import SIMPLE, plain_default, words
+from orun.pipeline.fragments import SIMPLE, describe_type, plain_default
 from orun.pipeline.model import Reference
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
@@ -65,10 +65,10 @@ class Values:
         whole: whether every value is good.
     """
 
-    def __init__(self, around: Surroundings) -> None:
-        self.around = around
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.surroundings = surroundings
         self.references: list[Reference] = []
-        self.whole = True
+        self.valid = True
         self._hub = False  # whether the kind takes models of a hub
 
     def fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:
@@ -84,11 +84,11 @@ class Values:
         if not name:
             self._hub = any(param.name == HUB for param in params)
         for param in params:
-            given = node.get(param.name)
-            if given is not None:
-                values[param.name] = self.convert(param.type, given, (*path, param.name), f"{name}{param.name}")
+            value = node.get(param.name)
+            if value is not None:
+                values[param.name] = self.convert(param.type, value, (*path, param.name), f"{name}{param.name}")
             elif param.required:
-                self.whole = False
+                self.valid = False
             else:
                 values[param.name] = self._default(param, name)
         return values
@@ -103,8 +103,8 @@ class Values:
 
     def convert(self, kind: ParamType, node: Node, path: NodePath, name: str) -> Any:
         """One value; None when it is wrong."""
-        if path in self.around.unsound or (isinstance(node, Scalar) and node.broken):
-            self.whole = False
+        if path in self.surroundings.unsound or (isinstance(node, Scalar) and node.broken):
+            self.valid = False
             return None
         if isinstance(node, List):
             item = _element(_member(kind, node))
@@ -114,14 +114,20 @@ class Values:
         if isinstance(node, Map):
             return self._mapping(_member(kind, node), node, path, name)
         member = _member(kind, node)
-        if member.name == "path" and node.text.endswith(".py") and any(one.name == "code" for one in kind.items):
+        if (
+            member.name == "path"
+            and node.text.endswith(".py")
+            and any(alternative.name == "code" for alternative in kind.items)
+        ):
             return self._whole_file(node)
         return None if node.value is None else self._scalar(member, node, name)
 
     def _whole_file(self, node: Scalar) -> None:
         """A file of code where a function in it is wanted."""
         try:
-            names = self.around.code.get(self.around.root / localise(node, self.around.root)).functions()
+            names = self.surroundings.code.get(
+                self.surroundings.root / localise(node, self.surroundings.root)
+            ).functions()
         except (OSError, PipelineError):
             names = ()
         here = [f"{node.text}:{name}" for name in names if not name.startswith("_")]
@@ -147,8 +153,8 @@ class Values:
             return self._code(node, name)
         if kind.name == "path":
             return self._path(node, name)
-        if kind.name == "target" and node.text not in self.around.targets:
-            targets = self.around.targets
+        if kind.name == "target" and node.text not in self.surroundings.targets:
+            targets = self.surroundings.targets
             near = closest(node.text, targets)
             self._wrong(node, f"there is no target {node.text!r}", one_of(targets), near, "" if near else A_TARGET)
         if kind.name in ("str", "target"):
@@ -166,30 +172,32 @@ class Values:
             number = math.inf
         low, high = kind.range.low, kind.range.high
         if math.isinf(number) or (low is not None and number < low) or (high is not None and number > high):
-            what = f"{name.rpartition('.')[2]!r} cannot be {node.text!r}"
-            self._wrong(node, f"{node.text!r} is too large" if is_too_large(node.text) else what, words(kind))
+            message = f"{name.rpartition('.')[2]!r} cannot be {node.text!r}"
+            self._wrong(
+                node, f"{node.text!r} is too large" if is_too_large(node.text) else message, describe_type(kind)
+            )
             return None
         return number
 
     def _path(self, node: Scalar, name: str) -> str:
-        written = localise(node, self.around.root)
-        path = self.around.root / written
+        written = localise(node, self.surroundings.root)
+        path = self.surroundings.root / written
         if not _exists(path):
-            beside = beside_target(node, node.text)
-            near = "" if beside else self._meant(node.text) or neighbour(path, node.text)
+            relocation = beside_target(node, node.text)
+            near = "" if relocation else self._meant(node.text) or neighbour(path, node.text)
             self._wrong(
                 node,
                 unreachable(path, node.text, "file or folder"),
                 "a path relative to the pipeline file",
                 near,
-                beside or self._elsewhere(node, path, name, near),
+                relocation or self._advise_missing(node, path, name, near),
             )
         elif is_special(path):
             self._wrong(node, f"{node.text!r} is a pipe, a socket or a device", "a file or a folder")
         self.references.append(Reference(name, written))
         return written
 
-    def _elsewhere(self, node: Scalar, path: Path, name: str, near: str) -> str:
+    def _advise_missing(self, node: Scalar, path: Path, name: str, near: str) -> str:
         """What to do about a path that is not there, and how its kind of thing is named."""
         if node.text.startswith(("~", "$", "{")):
             return AS_IT_IS
@@ -208,43 +216,43 @@ class Values:
         if (called := FUNCTION.fullmatch(written)) and self._defines(f"{called['file']}.py", called["name"]):
             return f"{called['file']}.py:{called['name']}"
         slashed = written.replace("\\", "/")
-        return slashed if _exists(self.around.root / slashed) else ""
+        return slashed if _exists(self.surroundings.root / slashed) else ""
 
     def _defines(self, file: str, function: str) -> bool:
         try:
-            self.around.code.get(self.around.root / file).require(function)
+            self.surroundings.code.get(self.surroundings.root / file).require(function)
         except (OSError, Unknown, PipelineError):
             return False
         return True
 
     def _code(self, node: Scalar, name: str) -> str:
-        written = localise(node, self.around.root)
+        written = localise(node, self.surroundings.root)
         file, _, function = written.rpartition(":")
-        path = self.around.root / file
+        path = self.surroundings.root / file
         try:
-            self.around.code.get(path).require(function)
+            self.surroundings.code.get(path).require(function)
         except OSError:
-            given = node.text.rpartition(":")[0]
-            beside = beside_target(node, given)
-            near = "" if beside else neighbour(path, given)
+            path_text = node.text.rpartition(":")[0]
+            relocation = beside_target(node, path_text)
+            near = "" if relocation else neighbour(path, path_text)
             self._wrong(
                 node,
-                unreachable(path, given, "code file"),
+                unreachable(path, path_text, "code file"),
                 "the path of a Python file, relative to the pipeline file",
                 f"{near}:{function}" if near.endswith(".py") else "",
-                beside,
+                relocation,
             )
         except Unknown as error:
             self._wrong(node, error.what, error.expected, error.suggestion)
         except PipelineError as error:
-            self.around.problems.extend(error.problems)
-            self.whole = False
+            self.surroundings.problems.extend(error.problems)
+            self.valid = False
         self.references.append(Reference(name, file, function))
         return written
 
     def _wrong(self, node: Scalar, message: str, expected: str, suggestion: str = "", hint: str = "") -> None:
-        self.whole = False
-        self.around.problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=hint)
+        self.valid = False
+        self.surroundings.problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=hint)
 
 
 def localise(node: Scalar, root: Path) -> str:
@@ -294,7 +302,9 @@ def _is_of(kind: ParamType, node: Node) -> bool:
 def _has_required(kind: ParamType, node: Map) -> bool:
     """Whether a mapping has each field that it needs to be such an object."""
     needed = {param.name: param.type for param in kind.fields if param.required}
-    return all((given := node.get(name)) is not None and _is_of(one, given) for name, one in needed.items())
+    return all(
+        (value := node.get(name)) is not None and _is_of(kind_of_field, value) for name, kind_of_field in needed.items()
+    )
 
 
 def _same(choice: object, value: object) -> bool:

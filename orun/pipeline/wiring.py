@@ -123,15 +123,15 @@ def _givers(accepts: Collection[str]) -> str:
     from orun.stages.registry import all_kinds
 
     few = 2
-    found = [kind.name for kind in all_kinds() if kind.spec.output in accepts]
-    return f"what gives it: {one_of(found)}" if 0 < len(found) <= few else ""
+    kinds = [kind.name for kind in all_kinds() if kind.spec.output in accepts]
+    return f"what gives it: {one_of(kinds)}" if 0 < len(kinds) <= few else ""
 
 
 def _tell_asked_for(instance: Instance, port: str, kind: Kind, problems: Problems) -> None:
     """Say which values cannot be without an input that is not connected."""
     for parameter, values in kind.spec.inputs[port].needed_for.items():
-        given = instance.node.map("with").get(parameter)
-        for item in given.items if isinstance(given, List) else ():
+        values_node = instance.node.map("with").get(parameter)
+        for item in values_node.items if isinstance(values_node, List) else ():
             if isinstance(item, Scalar) and item.text in values:
                 problems.add(
                     item.span,

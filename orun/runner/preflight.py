@@ -134,7 +134,7 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     names = ", ".join(f"{tool}{purpose}" for tool, purpose in purposes.items())
     verb = "is" if len(missing) == 1 else "are"
     own, extra = ([tool for tool in missing if (tool in spec.tools) == ours] for ours in (True, False))
-    location, hint = "installed", distributions.install_command(own, spec.extra, asked=extra)
+    location, hint = "installed", distributions.install_command(own, spec.extra, other_tools=extra)
     if stage.environment:
         location = f"in environment {stage.environment.name!r}"
         hint = f"add it to that environment: {next(iter(missing)).partition('|')[0]}==VERSION"

@@ -29,12 +29,12 @@ def closest(word: str, options: Iterable[str]) -> str:
     lowered = word.lower()
     if lowered in known:
         return known[lowered]
-    if found := meant(word, options):
-        return found
+    if alias := meant(word, options):
+        return alias
     like = _like(lowered, known)
     last = "" if get_close_matches(lowered, like, n=1, cutoff=ALIKE) else word.rpartition("/")[2]
-    if "/" in word and (found := meant(last, [option for option in options if "/" in option])):
-        return found  # `convert/keras`: a folder of ours, and a name that is known from elsewhere
+    if "/" in word and (alias := meant(last, [option for option in options if "/" in option])):
+        return alias  # `convert/keras`: a folder of ours, and a name that is known from elsewhere
     if close := get_close_matches(lowered, like, n=1):
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]
@@ -45,12 +45,12 @@ def _like(word: str, names: Collection[str]) -> Collection[str]:
     """The names that a word may be a misspelling of: of very many those that begin, or end, most like it."""
     if len(names) <= MANY:
         return names
-    found: list[str] = []
-    for turn in (1, -1):
-        ordered = sorted(name[::turn] for name in names)
-        at = bisect(ordered, word[::turn])
-        found += [name[::turn] for name in ordered[max(0, at - MANY // 4) : at + MANY // 4]]
-    return found
+    similar: list[str] = []
+    for step in (1, -1):
+        ordered = sorted(name[::step] for name in names)
+        at = bisect(ordered, word[::step])
+        similar += [name[::step] for name in ordered[max(0, at - MANY // 4) : at + MANY // 4]]
+    return similar
 
 
 def misspelt(word: str, options: Iterable[str]) -> str:

@@ -86,8 +86,8 @@ def respelt(text: str) -> str:
     if not (parts := split(text)):
         return ""
     unit = "mb" if parts[1] == "M" else parts[1].lower()
-    found = next((one for one in (*DURATIONS, *SIZES) if one.lower() == unit), "") or SPELLED.get(unit, "")
-    return text.strip().replace(parts[1], found) if found and found != parts[1] else ""
+    spelling = next((name for name in (*DURATIONS, *SIZES) if name.lower() == unit), "") or SPELLED.get(unit, "")
+    return text.strip().replace(parts[1], spelling) if spelling and spelling != parts[1] else ""
 
 
 def _parse(text: str | float, units: Mapping[str, float], default: str, forms: str) -> float:
@@ -157,12 +157,12 @@ def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
 def _show_time(seconds: float) -> str:
     if abs(seconds) < _MINUTE - 0.05:
         return _scaled(seconds, _TIMES)
-    sign, whole = "-" if seconds < 0 else "", round(abs(seconds))
-    if whole < _HOUR:
-        return f"{sign}{whole // _MINUTE} min {whole % _MINUTE} s"
-    if whole >= LONGEST:
+    sign, seconds_left = "-" if seconds < 0 else "", round(abs(seconds))
+    if seconds_left < _HOUR:
+        return f"{sign}{seconds_left // _MINUTE} min {seconds_left % _MINUTE} s"
+    if seconds_left >= LONGEST:
         return f"{_digits(seconds)} s"
-    return f"{sign}{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{sign}{seconds_left // _HOUR} h {seconds_left % _HOUR // _MINUTE} min"
 
 
 def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:

@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 
 from orun.measure.session_options import OPTIONS
 from orun.pipeline import schema
-from orun.pipeline.fragments import fragment, plain_default, words
+from orun.pipeline.fragments import describe_type, fragment, plain_default
 from orun.pipeline.grammar import Session
 from orun.providers.registry import provider_options
 from orun.stages.params import Duration, Param, ParamType, Range, params_of
@@ -77,7 +77,7 @@ def test_what_a_type_accepts(kind: ParamType, good: list[Any], bad: list[Any]) -
     ],
 )
 def test_types_in_words(kind: ParamType, text: str) -> None:
-    assert words(kind) == text
+    assert describe_type(kind) == text
 
 
 def test_defaults_are_plain() -> None:

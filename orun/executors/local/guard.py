@@ -23,7 +23,7 @@ def fork_guarded() -> None:
 
     def end_remains(process: int) -> None:
         own.discard(process)
-        processes.end_strays(own)
+        processes.end_orphans(own)
 
     with contextlib.suppress(ChildProcessError):
         while True:

@@ -223,7 +223,7 @@ class Zygote:
         """End what a child left behind: processes of its group, and orphans that were adopted."""
         if supervised := self._running.get(process):
             supervised.kill()
-        processes.end_strays((self._running.keys() | self._servers.keys()) - {process})
+        processes.end_orphans((self._running.keys() | self._servers.keys()) - {process})
 
     def _conclude(self, process: int, status: int, usage: struct_rusage) -> None:
         """Report the end of a child to the runner."""
