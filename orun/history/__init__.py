@@ -1,12 +1,12 @@
-"""Every measurement that runs made, in a database that outlives the runs: trends, change points, export.
+"""Measurements of all runs, in a database that outlives the runs: trends, change points, export.
 
-It informs and never gates: a verdict rests on what a run measured, not on what is remembered here.
+The history never gates: a verdict depends on what a run measured, not on what is stored here.
 """
 
 from orun.history.database import History
 from orun.history.past import past
 from orun.history.points import Point, Series, points_of, series_of
-from orun.history.renames import taken_over
+from orun.history.renames import points_of_renamed
 from orun.store.layout import history_path
 
-__all__ = ["History", "Point", "Series", "history_path", "past", "points_of", "series_of", "taken_over"]
+__all__ = ["History", "Point", "Series", "history_path", "past", "points_of", "points_of_renamed", "series_of"]

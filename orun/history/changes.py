@@ -21,12 +21,12 @@ LEAST = 4  # measurements on each side of a change
 PERMUTATIONS = 499
 FEWER, FROM = 199, 100  # permutations of a segment from that length on, whose p-value is not as coarse
 ROUNDING = 1e-9  # of the largest sum of distances: by how much equal gains may differ
-LONGEST = 300  # newest measurements that are looked at: the work grows with the square
+LONGEST = 300  # newest measurements that are searched: the work grows with the square
 
 
 @dataclass(frozen=True)
 class Change:
-    """From `index` on the series has another level.
+    """Change of a series to another level.
 
     Attributes:
         index: of the first measurement of the new level.
@@ -46,30 +46,30 @@ class Change:
 
 
 def changes(series: Series) -> tuple[Change, ...]:
-    """The changes of a series, the oldest first."""
+    """Return the changes of a series, the oldest first."""
     values = series.values
     if series.last.noise == "none":
-        found = [(index, 0.0) for index in range(1, len(values)) if _differ(values[index], values[index - 1])]
+        divisions = [(index, 0.0) for index in range(1, len(values)) if _differ(values[index], values[index - 1])]
     else:
         skipped = max(0, len(values) - LONGEST)
-        found = [(skipped + index, p) for index, p in divide(values[skipped:])]
-    ends = [0, *(index for index, _ in found), len(values)]
+        divisions = [(skipped + index, p) for index, p in divide(values[skipped:])]
+    ends = [0, *(index for index, _ in divisions), len(values)]
     return tuple(
         Change(index, median(values[ends[number] : index]), median(values[index : ends[number + 2]]), p)
-        for number, (index, p) in enumerate(found)
+        for number, (index, p) in enumerate(divisions)
     )
 
 
-def _differ(one: float, other: float) -> bool:
-    """Whether they are two values; what is not a number is one, too."""
-    return one != other and not (math.isnan(one) and math.isnan(other))
+def _differ(before: float, after: float) -> bool:
+    """Return whether two values differ; two that are not numbers do not."""
+    return before != after and not (math.isnan(before) and math.isnan(after))
 
 
 def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]:
-    """Indices at which a new level begins, in order, each with its p-value.
+    """Return the indices at which a new level begins, in order, each with its p-value.
 
     Args:
-        values: finite numbers; a series that holds others is not divided.
+        values: finite numbers; a series with others is not divided.
         seed: of the permutations.
     """
     if not all(map(math.isfinite, values)):
@@ -77,7 +77,7 @@ def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]
     middle = median(values) if values else 0.0
     centred = [value - middle for value in values]  # sums of differences lose no digits to the level
     random = Random(seed)  # noqa: S311 -- no secret
-    found: list[tuple[int, float]] = []
+    divisions: list[tuple[int, float]] = []
     segments = [(0, len(values))]
     while segments:
         begin, end = segments.pop()
@@ -88,59 +88,59 @@ def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]
         split, gain = _best(segment, totals)
         p = _chance(segment, totals, gain, random)
         if p <= LEVEL:
-            found.append((begin + split, p))
+            divisions.append((begin + split, p))
             segments += [(begin, begin + split), (begin + split, end)]
-    return sorted(found)
+    return sorted(divisions)
 
 
 def best_division(values: Sequence[float]) -> tuple[int, float]:
-    """Where the energy distance between both sides is largest, as the length of the left one, and that distance."""
+    """Return the length of the left side where the energy distance is largest, and that distance."""
     return _best(values, _totals(values))
 
 
 def _totals(values: Sequence[float]) -> dict[float, float]:
-    """Sum of the distances of each value from all."""
+    """Return the sum of the distances of each value from all values."""
     ordered = sorted(values)
     return {value: _distance(ordered, value) for value in ordered}
 
 
 def _distance(ordered: Sequence[float], value: float) -> float:
-    """Sum of the distances of a value from others, which are sorted."""
+    """Return the sum of the distances of a value from sorted values."""
     place = bisect_left(ordered, value)
     below, above = ordered[:place], ordered[place:]
     return value * (len(below) - len(above)) - sum(below) + sum(above)
 
 
 def _best(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, float]:
-    """The division of the largest energy distance between its sides, and that distance.
+    """Return the division with the largest energy distance between its sides, and that distance.
 
     Args:
-        values: in their order.
+        values: the segment.
         totals: sum of the distances of each value from all.
     """
     count, total = len(values), 0.0
     left, between, right = 0.0, 0.0, sum(totals[value] for value in values) / 2
     best = (LEAST, -math.inf)
-    ordered: list[float] = []  # the left side; a slice and a sum of it are faster than what needs fewer additions
-    for one, value in enumerate(values, start=1):
+    ordered: list[float] = []  # the left side; a slice and its sum are faster than code with fewer additions
+    for size, value in enumerate(values, start=1):
         place = bisect_left(ordered, value)
-        to_left = value * (2 * place - one + 1) + total - 2 * sum(ordered[:place])
+        to_left = value * (2 * place - size + 1) + total - 2 * sum(ordered[:place])
         to_right = totals[value] - to_left
         ordered.insert(place, value)
         total += value
         left, between, right = left + to_left, between + to_right - to_left, right - to_right
-        other = count - one
-        if one < LEAST or other < LEAST:
+        rest = count - size
+        if size < LEAST or rest < LEAST:
             continue
-        energy = 2 * between / (one * other) - 2 * left / (one * (one - 1)) - 2 * right / (other * (other - 1))
-        gain = energy * one * other / count
+        energy = 2 * between / (size * rest) - 2 * left / (size * (size - 1)) - 2 * right / (rest * (rest - 1))
+        gain = energy * size * rest / count
         if gain > best[1]:
-            best = (one, gain)
+            best = (size, gain)
     return best
 
 
 def _chance(values: Sequence[float], totals: Mapping[float, float], gain: float, random: Random) -> float:
-    """How often a permutation is divided as well; given up, with 1, as soon as that is too often for `LEVEL`."""
+    """Return how often a permutation is divided as well; 1 as soon as that is too often for `LEVEL`."""
     order, permutations = list(values), PERMUTATIONS if len(values) < FROM else FEWER
     least = gain - ROUNDING * max(totals.values())  # a gain may be nothing but rounding, or below 0
     as_good = 1  # the series itself is one of its permutations

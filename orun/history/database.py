@@ -1,4 +1,4 @@
-"""Measurements in SQLite: appended by runs, read by `orun history`."""
+"""SQLite database of measurements: appended by runs, read by `orun history`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orun.history.points import Point
 from orun.store.layout import VERSION_FILE
 from orun.text.suggestions import near
 
-FORMAT = 2  # of 1 the runtime was not kept
+FORMAT = 2  # format 1 has no column for the runtime
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS points (
 
 
 class History:
-    """The database at a path; made when the first measurement is added.
+    """Database at a path; the first measurement creates it.
 
     Any number of processes may use it. A measurement that is added twice is kept once.
     """
@@ -44,38 +44,37 @@ class History:
         self.path = path
 
     def add(self, points: Iterable[Point]) -> None:
-        """Keep measurements, all of them or none.
+        """Add measurements, all of them or none.
 
         Raises:
-            StoreError: when the database cannot be written, or is none.
+            StoreError: if the database cannot be written, or the file is no database.
         """
         rows = [dataclasses.astuple(point) for point in points]
         marks = ", ".join("?" * len(COLUMNS))
         with self._opened() as database, database:
             database.executemany(f"INSERT OR IGNORE INTO points ({', '.join(COLUMNS)}) VALUES ({marks})", rows)  # noqa: S608 -- names of our own
 
-    def points(self, **wanted: str) -> tuple[Point, ...]:
-        """The measurements whose columns have these values, the oldest first; none where there is no database.
+    def points(self, **columns: str) -> tuple[Point, ...]:
+        """Return the measurements whose columns have these values, the oldest first; none if there is no database.
 
         `name` stands for a metric with or without its stage: `latency.p50`, `p50`.
 
         Raises:
-            StoreError: when the database cannot be read, or is none.
+            StoreError: if the database cannot be read, or the file is no database.
         """
-        where = _condition(wanted)
-        query = f"SELECT {{columns}} FROM points WHERE {where} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
-        return tuple(map(_point, self._rows(query, wanted)))
+        query = f"SELECT {{columns}} FROM points WHERE {_condition(columns)} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
+        return tuple(map(_point, self._rows(query, columns)))
 
-    def names(self, **wanted: str) -> tuple[tuple[str, str], ...]:
-        """Stage and metric of such measurements, each once; raises as `points` does."""
-        query = f"SELECT DISTINCT stage, metric FROM points WHERE {_condition(wanted)} ORDER BY stage, metric"  # noqa: S608 -- names of our own
-        return tuple((str(stage), str(metric)) for stage, metric in self._rows(query, wanted))
+    def names(self, **columns: str) -> tuple[tuple[str, str], ...]:
+        """Return stage and metric of such measurements, each once; raises as `points` does."""
+        query = f"SELECT DISTINCT stage, metric FROM points WHERE {_condition(columns)} ORDER BY stage, metric"  # noqa: S608 -- names of our own
+        return tuple((str(stage), str(metric)) for stage, metric in self._rows(query, columns))
 
     def is_damaged(self) -> bool:
-        """Whether what is there is no database that can be used.
+        """Return whether the file is damaged.
 
         Raises:
-            StoreError: when that cannot be found out, or it is of a later version.
+            StoreError: if it cannot be read, or is of a later version.
         """
         try:
             return self._rows("PRAGMA integrity_check", {}) not in ([], [("ok",)])
@@ -84,29 +83,29 @@ class History:
                 return True
             raise
 
-    def _rows(self, query: str, wanted: Mapping[str, str]) -> list[tuple[object, ...]]:
-        """The rows of a query; none where there is no database, or nothing was added to it yet."""
+    def _rows(self, query: str, values: Mapping[str, str]) -> list[tuple[object, ...]]:
+        """Return the rows of a query; none if there is no database, or it is empty."""
         if not seen_at(self.path):
             return []
         with self._read() as database:
             version = self._format(database)
             if version == 0:
                 return []
-            columns = ", ".join(COLUMNS if version == FORMAT else COLUMNS_OF_1)
-            return database.execute(query.format(columns=columns), tuple(wanted.values())).fetchall()
+            selected = ", ".join(COLUMNS if version == FORMAT else COLUMNS_OF_1)
+            return database.execute(query.format(columns=selected), tuple(values.values())).fetchall()
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
-        """The database as it is. Only a change that a killed process has left unfinished is taken back first."""
+        """Open the database to read it. SQLite first rolls back what a killed process left unfinished."""
         mode = "rw" if seen_at(f"{self.path}-journal") else "ro"
         address = f"{self.path.absolute().as_uri()}?mode={mode}"
-        with self._told(), closing(sqlite3.connect(address, timeout=PATIENCE, uri=True)) as database:
+        with self._converted_errors(), closing(sqlite3.connect(address, timeout=PATIENCE, uri=True)) as database:
             yield database
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """The database to be added to, made or brought up to date first."""
-        with self._told():
+        """Open the database to add to it; create or upgrade it first."""
+        with self._converted_errors():
             make_database(str(self.path))
             with closing(sqlite3.connect(self.path, timeout=PATIENCE)) as database:
                 if self._format(database) < FORMAT:
@@ -114,10 +113,10 @@ class History:
                 yield database
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """A block in which an error of SQLite becomes a StoreError."""
-        if is_special(self.path):  # to open a pipe would wait for ever
-            raise self._useless("it is a pipe or device, not a file")
+    def _converted_errors(self) -> Iterator[None]:
+        """Turn errors of SQLite in the block into StoreErrors."""
+        if is_special(self.path):  # opening a pipe would block
+            raise self._unusable("it is a pipe or device, not a file")
         try:
             yield
         except sqlite3.Error as error:
@@ -125,49 +124,49 @@ class History:
                 f"the history {self.path} cannot be used", why=str(error), hint=self._way_on(error)
             ) from error
 
-    def _useless(self, why: str) -> StoreError:
+    def _unusable(self, why: str) -> StoreError:
         return StoreError(f"the history {self.path} cannot be used", why=why, hint="name another file in $ORUN_HISTORY")
 
     def _way_on(self, error: sqlite3.Error) -> str:
         if _code(error) not in DAMAGE:
             return f"see whose it is, and whether there is room: ls -l {quoted(self.path)}; df -h {quoted(self.path)}"
         store = self.path.parent
-        where = f" --store {quoted(near(str(store)))}" if (store / VERSION_FILE).exists() else ""
-        return f"put it aside, and have a new one made of what runs have measured: orun history --mend{where}"
+        option = f" --store {quoted(near(str(store)))}" if (store / VERSION_FILE).exists() else ""
+        return f"put it aside, and have a new one made of what runs have measured: orun history --mend{option}"
 
     def _format(self, database: sqlite3.Connection) -> int:
-        """The format of a database; 0 of a new one."""
-        (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found > FORMAT:
+        """Return the format of a database; 0 for a new database."""
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version > FORMAT:
             raise StoreError(
                 f"the history {self.path} was written by a later version of orun",
-                why=f"its format is {found}; this version knows {FORMAT}",
+                why=f"its format is {version}; this version knows {FORMAT}",
                 hint="upgrade orun: pip install --upgrade orun",
             )
-        if found == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
-            raise self._useless("it is a database of another program")
-        return int(found)
+        if version == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
+            raise self._unusable("it is a database of another program")
+        return int(version)
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's code of an error, without what it says more exactly."""
+    """Return SQLite's primary code of an error."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def _make(database: sqlite3.Connection) -> None:
-    """Make the table, or what that of an earlier version lacks, unless another process has done so meanwhile."""
+    """Create the table, or the column that version 1 lacks, unless another process did so meanwhile."""
     with database:
         database.execute("BEGIN IMMEDIATE")
-        (found,) = database.execute("PRAGMA user_version").fetchone()
-        if found == 0:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version == 0:
             database.execute(TABLE)
-        elif found < FORMAT:
+        elif version < FORMAT:
             database.execute("ALTER TABLE points ADD COLUMN runtime TEXT NOT NULL DEFAULT ''")
         database.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _condition(wanted: Iterable[str]) -> str:
-    return " AND ".join(NAME if column == "name" else f"{column} = ?" for column in wanted) or "1"
+def _condition(columns: Iterable[str]) -> str:
+    return " AND ".join(NAME if column == "name" else f"{column} = ?" for column in columns) or "1"
 
 
 def _point(row: tuple[object, ...]) -> Point:

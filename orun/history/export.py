@@ -22,7 +22,7 @@ BATCH = 1000  # metrics that MLflow takes at once
 
 
 def to_csv(points: Iterable[Point]) -> str:
-    """One line a measurement, below a line of the column names (see `Point`)."""
+    """Return a line for each measurement, below a line of the column names (see `Point`)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(field.name for field in dataclasses.fields(Point))
@@ -31,9 +31,9 @@ def to_csv(points: Iterable[Point]) -> str:
 
 
 def to_mlflow(points: Iterable[Point], uri: str) -> int:
-    """Log measurements to an MLflow tracking server: an experiment a pipeline, a run a run.
+    """Log measurements to an MLflow tracking server: an experiment for each pipeline, a run for each run.
 
-    A run that is there already is left as it is, so that the same history may be logged every night.
+    A run that is there already stays, so that the same history can be logged every night.
 
     Args:
         points: what to log; values that are not numbers are left out.
@@ -43,7 +43,7 @@ def to_mlflow(points: Iterable[Point], uri: str) -> int:
         How many runs were logged.
 
     Raises:
-        UsageError: when MLflow is not installed, or does not take them.
+        UsageError: if MLflow is not installed, or refuses them.
     """
     try:
         from mlflow import MlflowClient
@@ -61,11 +61,11 @@ def to_mlflow(points: Iterable[Point], uri: str) -> int:
 
 
 def _log(client: MlflowClient, pipeline: str, run: str, points: list[Point]) -> bool:
-    """Log a run unless it is there; whether it was not."""
+    """Log a run unless it is there; return whether it was logged."""
     from mlflow.entities import Metric
 
-    found = client.get_experiment_by_name(pipeline)
-    experiment: Any = found.experiment_id if found else client.create_experiment(pipeline)
+    known = client.get_experiment_by_name(pipeline)
+    experiment: Any = known.experiment_id if known else client.create_experiment(pipeline)
     if client.search_runs([experiment], f"tags.`{TAG}` = '{run}'", max_results=1):
         return False
     first = min(point.measured_at for point in points)

@@ -1,6 +1,6 @@
-"""The commit that a project is at, and which files are not as in it.
+"""Git commit of a project, and files that differ from it.
 
-The former is read from git's own files: no process is started for it.
+The commit is read from git's own files, without a process.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ SECONDS = 5  # for a question to git: on a disk of the network it may take a whi
 
 
 def commit_of(folder: Path) -> str:
-    """The commit that is checked out around a folder; empty where there is none, or git keeps it another way."""
+    """Return the commit that is checked out around a folder; empty if there is none, or its format is unknown."""
     with suppress(OSError, ValueError):
         for top in (folder, *folder.parents):
             if (top / ".git").exists():
-                found = _head(_repository(top / ".git"))
-                return found if len(found) in (SHA1, SHA256) and HEX.issuperset(found) else ""
+                commit = _head(_repository(top / ".git"))
+                return commit if len(commit) in (SHA1, SHA256) and HEX.issuperset(commit) else ""
     return ""
 
 
 def _repository(path: Path) -> Path:
-    """The folder of a repository; in a worktree and a submodule a file names it."""
+    """Return the folder of a repository; in a worktree and a submodule a file names it."""
     if path.is_dir():
         return path
     return path.parent / _text(path).removeprefix("gitdir: ")
 
 
 def _head(repository: Path) -> str:
-    said = _text(repository / "HEAD")
-    if not said.startswith("ref: "):
-        return said
-    name, common = said.removeprefix("ref: "), repository
+    head = _text(repository / "HEAD")
+    if not head.startswith("ref: "):
+        return head
+    name, common = head.removeprefix("ref: "), repository
     if (repository / "commondir").is_file():
         common = repository / _text(repository / "commondir")
     if (common / name).is_file():
         return _text(common / name)
     packed = (line.split(" ", 1) for line in _text(common / "packed-refs").splitlines())
-    return next((one[0] for one in packed if one[-1] == name), "")
+    return next((line[0] for line in packed if line[-1] == name), "")
 
 
 def _text(path: Path) -> str:
@@ -54,9 +54,9 @@ def _text(path: Path) -> str:
 
 
 def edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[str, ...] | None:
-    """The files that are not as in a commit, or not in it at all.
+    """Return the files that differ from a commit, or are not in it.
 
-    The work tree is not looked at: the contents are held against the ids that the commit has of its files.
+    The work tree is not read: the contents are compared with the ids of the files in the commit.
 
     Args:
         folder: a folder of the repository.
@@ -64,7 +64,7 @@ def edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[st
         contents: of each file by its path from the folder.
 
     Returns:
-        Their names, sorted; None where git is not here, does not have the commit, or takes too long.
+        Their names, sorted; None if git is missing, does not have the commit, or takes too long.
     """
     contents = {posixpath.normpath(name): content for name, content in contents.items()}
     if not contents:
@@ -84,14 +84,14 @@ def _differs(folder: Path, name: str, content: bytes, there: str | None) -> bool
     if hasher(b"blob %d\0%b" % (len(content), content)).hexdigest() == there:
         return False
     # What git stores may not be what lies in the work tree: ends of lines, filters.
-    return git(folder, "hash-object", "--stdin", f"--path={name}", given=content) != there
+    return git(folder, "hash-object", "--stdin", f"--path={name}", stdin=content) != there
 
 
-def git(folder: Path, *words: str, given: bytes = b"") -> str | None:
-    """What git says in a folder; None when it fails, is not here, or takes too long."""
-    command = ["git", "--literal-pathspecs", "-C", str(folder), *words]
+def git(folder: Path, *arguments: str, stdin: bytes = b"") -> str | None:
+    """Return the output of git in a folder; None if it fails, is missing, or takes too long."""
+    command = ["git", "--literal-pathspecs", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=SECONDS)
+        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if done.returncode else done.stdout.decode(errors="surrogateescape").strip("\n")

@@ -1,4 +1,4 @@
-"""A measurement as history keeps it, and the series that measurements form."""
+"""Measurements as the history keeps them, and the series that they form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHORT = 12  # hexadecimal digits that tell the machines of one history apart
 
 @dataclass(frozen=True)
 class Point:
-    """One measured value of one stage.
+    """Measured value of a stage.
 
     Attributes:
         pipeline, stage, uses, metric: what was measured.
@@ -55,7 +55,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """The measurements of one metric of one stage on one machine, the oldest first; at least one."""
+    """Measurements of one metric of one stage on one machine, the oldest first; at least one."""
 
     points: tuple[Point, ...]
 
@@ -76,7 +76,7 @@ class Series:
 
 
 def points_of(result: RunResult) -> tuple[Point, ...]:
-    """What a run measured itself; what it took from the store was measured, and remembered, before."""
+    """Return what a run measured itself; cached measurements are in the history already."""
     return tuple(
         Point(
             pipeline=result.pipeline,
@@ -108,12 +108,12 @@ def device_of(stage: StageResult) -> dict[str, str]:
 
 
 def machine_of(fingerprint: Mapping[str, str]) -> str:
-    """A short digest of the hardware in a fingerprint: what runs on a machine may change within a series."""
+    """Return a short digest of the hardware in a fingerprint; software may change within a series."""
     return digest_bytes(json.dumps(hardware(fingerprint), sort_keys=True).encode())[:SHORT]
 
 
 def series_of(points: Iterable[Point]) -> tuple[Series, ...]:
-    """The points grouped by pipeline, stage, metric and machine, in order of these names."""
+    """Return the points grouped by pipeline, stage, metric and machine, in order of these names."""
     groups: dict[tuple[str, str, str, str], list[Point]] = {}
     for point in points:
         groups.setdefault((point.pipeline, point.stage, point.metric, point.machine), []).append(point)
@@ -121,5 +121,5 @@ def series_of(points: Iterable[Point]) -> tuple[Series, ...]:
 
 
 def _age(point: Point) -> tuple[str, float]:
-    """By which the older of two measurements sorts first: runs are named in their order, whatever the clock says."""
+    """Return a sort key that puts older measurements first: run ids are in order, whatever the clock says."""
     return point.run, point.measured_at

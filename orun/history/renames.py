@@ -1,6 +1,6 @@
-"""Stages that have another name since: their past goes on under the new one.
+"""Renamed stages: their past goes on under the new name.
 
-A stage that takes from the store what one measured that the pipeline has no more, under the very same key, is that one.
+A cached stage is a renamed one if its key is that of a stage that the pipeline no longer has.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from orun.history.database import History
 from orun.history.points import Point
 
 
-def taken_over(history: History, result: RunResult, stages: Collection[str]) -> tuple[Point, ...]:
-    """The measurements of such stages, of which nothing is known yet, under their new names.
+def points_of_renamed(history: History, result: RunResult, stages: Collection[str]) -> tuple[Point, ...]:
+    """Return the measurements of renamed stages that the history does not know yet, under their new names.
 
     Args:
         history: what is known.
         result: a run.
-        stages: ids of all stages that its pipeline has, also of those that it left out.
+        stages: ids of all stages of its pipeline, those outside the run too.
 
     Raises:
-        StoreError: when the history cannot be read.
+        StoreError: if the history cannot be read.
     """
     known = {stage for stage, _ in history.names(pipeline=result.pipeline)}
-    keys = Counter(one.key for one in result.stages)
-    found: list[Point] = []
-    for one in result.stages:
-        if one.outcome != "cached" or not one.metrics or one.stage in known or keys[one.key] > 1:
+    keys = Counter(stage.key for stage in result.stages)
+    renamed: list[Point] = []
+    for stage in result.stages:
+        if stage.outcome != "cached" or not stage.metrics or stage.stage in known or keys[stage.key] > 1:
             continue
-        before = {point.stage for point in history.points(pipeline=result.pipeline, key=one.key)}
+        before = {point.stage for point in history.points(pipeline=result.pipeline, key=stage.key)}
         if len(before) == 1 and before.isdisjoint(stages):
             past = history.points(pipeline=result.pipeline, stage=before.pop())
-            found += [dataclasses.replace(point, stage=one.stage) for point in past]
-    return tuple(found)
+            renamed += [dataclasses.replace(point, stage=stage.stage) for point in past]
+    return tuple(renamed)

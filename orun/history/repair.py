@@ -16,29 +16,29 @@ from orun.history.points import Point, points_of
 from orun.store import Store
 from orun.store.layout import RECORD_FILE
 
-BESIDE = ("-journal", "-wal", "-shm")  # what SQLite keeps beside a database
+SUFFIXES = ("-journal", "-wal", "-shm")  # of the files that SQLite keeps with a database
 
 
 def mend(history: History, store: Store) -> tuple[Path | None, int]:
-    """Put a damaged history aside, and add what the runs of a store have measured.
+    """Move a damaged history out of the way, and add what the runs of a store have measured.
 
     Returns:
-        Where the damaged one is now, None when it was whole; and how many measurements were added.
+        Where the damaged history is now, None if it was intact; and how many measurements were added.
 
     Raises:
-        StoreError: when it is of a later version, or cannot be read or written for another reason than damage.
+        StoreError: if it is of a later version, or cannot be read or written for another reason than damage.
     """
-    aside = _put_aside(history.path) if history.is_damaged() else None
+    moved_to = _move_away(history.path) if history.is_damaged() else None
     before = len(history.points())
     history.add(measured(store))
-    return aside, len(history.points()) - before
+    return moved_to, len(history.points()) - before
 
 
 def measured(store: Store) -> Iterator[Point]:
-    """All that the runs of a store have measured, as far as they have records.
+    """Yield what the runs of a store have measured, as far as they have records.
 
     Raises:
-        StoreError: when a record cannot be read: what the run has measured is not known.
+        StoreError: if a record cannot be read, so that its measurements are not known.
     """
     for folder in store.runs():
         try:
@@ -46,17 +46,17 @@ def measured(store: Store) -> Iterator[Point]:
         except StoreError as error:
             if is_os_error(error):
                 raise
-            continue  # it goes on, it was killed, it is damaged, or another version of orun wrote it
+            continue  # the run goes on or was killed; the record is damaged, or of another version
         if not result.pipeline.endswith(ASIDE):
             yield from points_of(result)
 
 
-def _put_aside(path: Path) -> Path:
-    """Give a damaged database another name, with what is beside it."""
+def _move_away(path: Path) -> Path:
+    """Give a damaged database another name, and SQLite's files with it."""
     names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
-    aside = next(name for name in names if not name.exists())
+    moved_to = next(name for name in names if not name.exists())
     with convert_os_errors("put the damaged history aside", path):
-        for suffix in ("", *BESIDE):
+        for suffix in ("", *SUFFIXES):
             with suppress(FileNotFoundError):
-                Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
-    return aside
+                Path(f"{path}{suffix}").rename(f"{moved_to}{suffix}")
+    return moved_to

@@ -13,7 +13,7 @@ from orun.core.serialization import replace
 
 @dataclass(frozen=True)
 class Change:
-    """A named text in the old and the new run; None where there is none."""
+    """Named text in the old and the new run; None where there is none."""
 
     name: str
     old: str | None
@@ -33,7 +33,7 @@ class ComponentChange:
 
 @dataclass(frozen=True)
 class Figure:
-    """A metric in the old and the new run, and the new value divided by the old one; None where there is none."""
+    """Metric in the old and the new run, and the new value divided by the old; None where there is none."""
 
     name: str
     unit: Unit
@@ -44,11 +44,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class StageDifference:
-    """What differs of one stage.
+    """Difference of a stage between two runs.
 
     Attributes:
         stage: its id.
-        outcome, key, tree: in the old and the new run; None where it has none.
+        outcome, key, tree: in the old and the new run; None where there is none.
         size: bytes of its artifact, in the old and the new run.
         inputs: components of its key and implicit dependencies that differ.
         metrics: those that differ.
@@ -64,13 +64,13 @@ class StageDifference:
 
     @property
     def fared_otherwise(self) -> bool:
-        """Whether the outcomes differ by more than that one was built and the other cached."""
+        """Whether the outcomes differ by more than built and cached."""
         return len({"built" if outcome == "cached" else outcome for outcome in self.outcome}) > 1
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run was made of, besides what its stages rest on.
+    """Source of a run: its commit and the version of orun.
 
     Attributes:
         commit: that git had checked out around the pipeline file; None where there was none or it is not known.
@@ -85,7 +85,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class RunDifference:
-    """What differs between two runs.
+    """Difference between two runs.
 
     Attributes:
         old, new: their ids.
@@ -113,7 +113,7 @@ class RunDifference:
 
 
 def compare(old: RunResult, new: RunResult) -> RunDifference:
-    """What differs between two runs; stages that were built in one and cached in the other do not differ by that."""
+    """Return what differs between two runs. Built in one and cached in the other is no difference."""
     befores, afters = ({stage.stage: stage for stage in run.stages} for run in (old, new))
     notes = [
         f"what the stages of {run.run} rest on is not known: it repeats {run.repeats}, which is not here"
@@ -133,7 +133,7 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
 
 
 def completed(run: RunResult, repeated: RunResult) -> RunResult:
-    """A run that repeats another with what the stages of that one rest on; its commit may be another one."""
+    """Return a run that repeats another, with the inputs of the other; its commit may differ."""
     inputs = {stage.stage: stage.inputs for stage in repeated.stages}
     stages = tuple(replace(stage, inputs=inputs.get(stage.stage, ())) for stage in run.stages)
     return replace(run, stages=stages, orun=repeated.orun, repeats="")
@@ -153,17 +153,17 @@ def _configuration(run: RunResult) -> dict[str, str]:
 
 
 def _gates(run: RunResult) -> dict[str, str]:
-    """How each gate was judged; the threshold is part of what may differ."""
+    """Return how each gate was judged, with its threshold, which may differ too."""
     counts: dict[str, int] = {}
-    found = {}
-    judged: list[tuple[Verdict | Unjudged, str]] = [(one, one.outcome) for one in run.verdicts]
-    judged += [(one, "not judged") for stage in run.stages for one in stage.unjudged]
+    gates: dict[str, str] = {}
+    judged: list[tuple[Verdict | Unjudged, str]] = [(verdict, verdict.outcome) for verdict in run.verdicts]
+    judged += [(gate, "not judged") for stage in run.stages for gate in stage.unjudged]
     for gate, outcome in judged:
         name = " ".join(part for part in (gate.stage, gate.metric, gate.rule) if part) + gate.scope
         counts[name] = counts.get(name, 0) + 1
         name = f"{name} ({counts[name]})" if counts[name] > 1 else name
-        found[name] = f"{gate.threshold}: {outcome}" if gate.threshold else outcome
-    return found
+        gates[name] = f"{gate.threshold}: {outcome}" if gate.threshold else outcome
+    return gates
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
@@ -185,18 +185,18 @@ def _stages(
     for name in dict.fromkeys([*new, *old]):
         pair = old.get(name), new.get(name)
         before, after = pair
-        known = before is None or after is None or bool(before.inputs and after.inputs)  # of a blocked one nothing is
-        found = StageDifference(
+        known = before is None or after is None or bool(before.inputs and after.inputs)  # a blocked stage has no inputs
+        difference = StageDifference(
             name,
             outcome=(before.outcome if before else None, after.outcome if after else None),
             key=(before.key or None if before else None, after.key or None if after else None),
             tree=(before.tree or None if before else None, after.tree or None if after else None),
             size=(before.size if before and before.tree else None, after.size if after and after.tree else None),
             inputs=tuple(_components(*(stage.inputs if stage else () for stage in pair))) if inputs and known else (),
-            metrics=tuple(_figures(*(one.metrics if one else {} for one in pair))),
+            metrics=tuple(_figures(*(stage.metrics if stage else {} for stage in pair))),
         )
-        if _differs(found):
-            yield found
+        if _differs(difference):
+            yield difference
 
 
 def _differs(stage: StageDifference) -> bool:

@@ -1,4 +1,4 @@
-"""Texts of the files that a run was made from, kept in its folder."""
+"""Snapshot of the source files of a run, in its folder."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TEXT = (".cfg", ".ini", ".json", ".py", ".toml", ".txt", ".yaml", ".yml")  # end
 
 
 def keep(result: RunResult, pipeline: Pipeline) -> None:
-    """Keep the pipeline file, what it extends, code and small texts of a run, and the digests of all that it rests on.
+    """Store the pipeline file, what it extends, code and small texts of a run, and the digests of all its inputs.
 
-    The content of what was edited since, is large, is data, is a folder, or holds a secret is left out.
+    Files that were edited since, are large, are data, or hold a secret have only their digest.
 
     Raises:
-        StoreError: when it cannot be written.
+        StoreError: if it cannot be written.
     """
     folder, mask = result.folder / FOLDER, Mask.of(pipeline.private)
     with convert_os_errors("keep the sources of the run", folder):
@@ -49,12 +49,12 @@ def _is_small(path: Path) -> bool:
 
 
 def index(result: RunResult) -> Mapping[str, str] | None:
-    """Digest of each file or folder that a run rests on, by its path from the pipeline's folder; None if not kept.
+    """Return the digest of each file or folder that a run depends on, by its path from the pipeline's folder.
 
-    It is empty for what only stages name that were no part of the run.
+    None if the snapshot is missing. The digest is empty for files that only stages outside the run name.
 
     Raises:
-        StoreError: when it cannot be read.
+        StoreError: if it cannot be read.
     """
     path = result.folder / FOLDER / INDEX
     if not path.is_file():
@@ -66,13 +66,13 @@ def index(result: RunResult) -> Mapping[str, str] | None:
 
 
 def content(result: RunResult, digest: str) -> bytes | None:
-    """The content of a file of a run; None when it was not kept."""
+    """Return the content of a file of a run; None if it was not stored."""
     path = result.folder / FOLDER / digest
     return path.read_bytes() if path.is_file() else None
 
 
 def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | None:
-    """Which of the files that were kept of a run are not as in its commit; None where that is not known."""
+    """Return which files of a snapshot differ from the run's commit; None where that is not known."""
     if not result.commit:
         return None
     with convert_os_errors("read the sources of the run", result.folder / FOLDER):

@@ -170,11 +170,11 @@ class Session(Record, frozen=True):
         measured = {stage.outcome for stage in result.stages if stage.metrics}
         if result.pipeline.endswith(ASIDE) or not measured & {"built", "cached"}:
             return
-        from orun.history import History, history_path, points_of, taken_over
+        from orun.history import History, history_path, points_of, points_of_renamed
 
         history = History(history_path(self.planner.store.root))
         try:
-            past = taken_over(history, result, {stage.id for stage in self.planner.pipeline.stages})
+            past = points_of_renamed(history, result, {stage.id for stage in self.planner.pipeline.stages})
             if past or "built" in measured:
                 history.add((*past, *points_of(result)))
         except StoreError as error:
