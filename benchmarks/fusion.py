@@ -43,7 +43,7 @@ from orun.stages._graph.signature import inputs_of
 from orun.stages.contract import MODEL, Context
 from orun.stages.convert import torch
 from orun.stages.optimize import transformer
-from orun.stages.optimize._fusion.report import ATTENTION, count
+from orun.stages.optimize._fusion.report import ATTENTION, count_operators
 from orun.stages.params import build as parameters
 
 # Exporter, attention and operator set: from 23 on PyTorch exports the standard's own Attention.
@@ -189,7 +189,7 @@ def judged(source: Path, family: str, method: Callable[[Path, str], onnx.ModelPr
     except Exception as error:  # noqa: BLE001 - a rival may fail in any way, and that is its result
         return type(error).__name__
     tidy_domains(model)
-    found = count(model)
+    found = count_operators(model)
     fused = str(sum(found[name] for name in ATTENTION))
     with tempfile.TemporaryDirectory(dir=".") as folder:
         path = Path(folder, "model.onnx")

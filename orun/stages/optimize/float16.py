@@ -220,7 +220,9 @@ def _in_float32(context: Context, model: Model) -> Model:
     outputs = [value.name in half(after.output) - half(before.output) for value in before.output]
 
     def run(feed: Feed) -> Sequence[NDArray[Any]]:
-        found = model({name: value.astype(np.float16) if name in inputs else value for name, value in feed.items()})
-        return [value.astype(np.float32) if narrowed else value for value, narrowed in zip(found, outputs, strict=True)]
+        answers = model({name: value.astype(np.float16) if name in inputs else value for name, value in feed.items()})
+        return [
+            value.astype(np.float32) if narrowed else value for value, narrowed in zip(answers, outputs, strict=True)
+        ]
 
     return run

@@ -67,11 +67,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.ort_graph import IN_THE_WAY, optimize
 
     model = load(context.model())
-    ranks = _chosen(context, model, params)
+    ranks = _choose_values(context, model, params)
     before = _transposes(model)
     for value in (*model.graph.input, *model.graph.output):
         if value.name in ranks:
-            _turn(model, value, to_last=params.to == "nhwc", given=value in model.graph.input)
+            _transpose(model, value, to_last=params.to == "nhwc", is_input=value in model.graph.input)
     turned = Path("turned.onnx")  # in the working folder, which is scratch
     save(model, turned, external=True)
     result = optimize(turned, "basic", IN_THE_WAY)
@@ -93,7 +93,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
-def _chosen(context: Context, model: ModelProto, params: Params) -> dict[str, int]:
+def _choose_values(context: Context, model: ModelProto, params: Params) -> dict[str, int]:
     """How many axes each value to turn has, by name."""
     from orun.stages._graph.io import input_names
 
@@ -101,17 +101,17 @@ def _chosen(context: Context, model: ModelProto, params: Params) -> dict[str, in
     values = [value for value in (*model.graph.input, *model.graph.output) if value.name in names]
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
     if params.values is None:
-        found = {name: rank for name, rank in ranks.items() if rank == IMAGES}
+        chosen = {name: rank for name, rank in ranks.items() if rank == IMAGES}
     else:
         require_known("values", params.values, names)
-        found = {name: ranks[name] for name in params.values}
-        if flat := [name for name, rank in found.items() if rank < LEAST]:
+        chosen = {name: ranks[name] for name in params.values}
+        if flat := [name for name, rank in chosen.items() if rank < LEAST]:
             raise StageFailed(
                 context.stage,
                 f"{', '.join(flat)} cannot be turned",
                 why="a value with a batch, channels and places has three axes or more",
             )
-    if not found:
+    if not chosen:
         shown = ", ".join(f"{name} has {rank}" for name, rank in ranks.items())
         raise StageFailed(
             context.stage,
@@ -119,7 +119,7 @@ def _chosen(context: Context, model: ModelProto, params: Params) -> dict[str, in
             why=f"none of its inputs and outputs has four axes: {shown}",
             hint="name those to turn: `values: [...]`",
         )
-    return found
+    return chosen
 
 
 def permutation(rank: int, *, to_last: bool) -> list[int]:
@@ -127,7 +127,7 @@ def permutation(rank: int, *, to_last: bool) -> list[int]:
     return [0, *range(2, rank), 1] if to_last else [0, rank - 1, *range(1, rank - 1)]
 
 
-def _turn(model: ModelProto, value: ValueInfoProto, *, to_last: bool, given: bool) -> None:
+def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_input: bool) -> None:
     """Turn an input or an output; all that stood for it within the model gets another name."""
     from onnx import helper
 
@@ -135,11 +135,11 @@ def _turn(model: ModelProto, value: ValueInfoProto, *, to_last: bool, given: boo
     axes = value.type.tensor_type.shape.dim
     order = permutation(len(axes), to_last=to_last)
     inner = _rename(model, value.name)
-    turned = [type(axes[0]).FromString(axes[place].SerializeToString()) for place in order]
+    reordered = [type(axes[0]).FromString(axes[place].SerializeToString()) for place in order]
     back = permutation(len(axes), to_last=not to_last)
     del axes[:]
-    axes.extend(turned)
-    if given:
+    axes.extend(reordered)
+    if is_input:
         graph.node.insert(0, helper.make_node("Transpose", [value.name], [inner], f"{inner}_turned", perm=back))
     else:
         graph.node.append(helper.make_node("Transpose", [inner], [value.name], f"{inner}_turned", perm=order))

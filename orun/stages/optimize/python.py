@@ -63,13 +63,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     save(_change(context, params), context.result)
     before, after = load_graph(context.model()), load_graph(context.result)
-    found = {**weigh(context.result), "nodes_before": weigh(context.model())["nodes"]}
+    metrics = {**weigh(context.result), "nodes_before": weigh(context.model())["nodes"]}
     if params.interface == "same":
         check_interface(context.stage, before, after, "`interface: changed` where that is meant")
     shared = shared_outputs(before, after)
     if not shared:
         _run_alone(context, params, after)
-        return found
+        return metrics
     error = check_against_input(
         context,
         "the changed model",
@@ -78,7 +78,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         outputs=shared,
         hint=f"look at what {params.function} changes; `check: false` where that is meant",
     )
-    return {**found, "max_abs_error": error}
+    return {**metrics, "max_abs_error": error}
 
 
 def _run_alone(context: Context, params: Params, model: ModelProto) -> None:

@@ -116,8 +116,8 @@ def _infer(context: Context, model: ModelProto) -> ModelProto:
             "ONNX Runtime's inference cannot follow the model, ONNX's own is used: %s", describe_error(error)
         )
     with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
-        made: ModelProto = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    return made
+        inferred: ModelProto = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    return inferred
 
 
 def _is_known(value: ValueInfoProto) -> bool:

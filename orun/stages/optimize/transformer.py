@@ -51,22 +51,18 @@ from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.optimize._fusion import COUNTED, Settings
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
-    from orun.stages.optimize._fusion.methods import Made
+    from orun.stages.optimize._fusion.methods import FusedModel
 
-ROOM = 3.0  # times the weights is held at once, of what fusions read and what they make
-COUNTED = (
-    "Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization", "LayerNormalization",
-    "SkipLayerNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "RMSNormalization",
-    "RotaryEmbedding", "Gelu", "BiasGelu", "FastGelu", "QuickGelu",
-)  # fmt: skip
+MEMORY_FACTOR = 3.0  # peak memory over the weights that fusions read and make
 
 
 @dataclass(frozen=True)
 class Params:
-    """Which fusions, and what must come of them."""
+    """Parameters of `optimize/transformer`."""
 
     method: Annotated[
         Literal["auto", "rules", "onnxruntime"],
@@ -142,54 +138,64 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import save, weigh
     from orun.stages.memory_headroom import require_memory
     from orun.stages.optimize._fusion.methods import candidates
-    from orun.stages.optimize._fusion.report import ATTENTION, count, layers
+    from orun.stages.optimize._fusion.report import ATTENTION, count_operators, describe_layers
 
-    require_memory(context, ROOM)
+    require_memory(context, MEMORY_FACTOR)
     refused: StageFailed | None = None
-    for made in candidates(context, params):
-        fused = count(made.model)
-        context.log.info("fused by method %s", made.method)
-        for line in (*layers(made.model), *_in_pieces(made)):
+    settings = Settings(
+        params.method,
+        params.level,
+        params.disable,
+        params.multi_head_attention,
+        params.model_type,
+        params.num_heads,
+        params.hidden_size,
+        params.mask,
+    )
+    for candidate in candidates(context, settings):
+        fused = count_operators(candidate.model)
+        context.log.info("fused by method %s", candidate.method)
+        for line in (*describe_layers(candidate.model), *_in_pieces(candidate)):
             context.log.info("%s", line)
-        _require(context, params, fused, made)
-        save(made.whole(), context.result)
+        _require_expected(context, params, fused, candidate)
+        save(candidate.with_weights(), context.result)
         try:
             error = _compare(context, params)
         except StageFailed as failure:
             if params.method != "auto":
                 raise
-            context.log.warning("method %s: %s", made.method, failure)
+            context.log.warning("method %s: %s", candidate.method, failure)
             refused = refused or failure
             continue
-        attentions = sum(fused[name] for name in ATTENTION) + len(made.left)
-        if note := _missing(params, fused, made, attentions):
+        attentions = sum(fused[name] for name in ATTENTION) + len(candidate.unfused)
+        if note := _missing(params, fused, candidate, attentions):
             context.note(note)
         return {
             **weigh(context.result),
             "nodes_before": weigh(context.model())["nodes"],
             "max_abs_error": error,
             "attentions": Metric(attentions),
-            "attentions_left": Metric(len(made.left), better="lower"),
+            "attentions_left": Metric(len(candidate.unfused), better="lower"),
             **{f"fused.{name}": Metric(fused[name]) for name in COUNTED},
         }
     raise refused or StageFailed(context.stage, "nothing fused the model")
 
 
-def _in_pieces(made: Made) -> Iterator[str]:
-    """A line for each attention that is not fused."""
-    for name, reason in made.left.items():
+def _in_pieces(candidate: FusedModel) -> Iterator[str]:
+    """Yield a line for each attention that is not fused."""
+    for name, reason in candidate.unfused.items():
         yield f"in pieces: the attention that yields {name}: {reason}"
 
 
-def _missing(params: Params, fused: Mapping[str, int], made: Made, attentions: int) -> str:
-    """What was asked for and did not happen, as a sentence; empty when nothing is missing."""
-    if made.left and "attention" not in params.disable:
+def _missing(params: Params, fused: Mapping[str, int], candidate: FusedModel, attentions: int) -> str:
+    """Return a sentence on fusions that are missing; empty if none is."""
+    if candidate.unfused and "attention" not in params.disable:
         return (
-            f"method {made.method} left {len(made.left)} of {attentions} attentions in pieces: "
-            f"{'; '.join(dict.fromkeys(made.left.values()))}"
+            f"method {candidate.method} left {len(candidate.unfused)} of {attentions} attentions in pieces: "
+            f"{'; '.join(dict.fromkeys(candidate.unfused.values()))}"
         )
     if not params.disable and not any(fused[name] for name in COUNTED):
-        return f"method {made.method} found nothing to fuse in the model"
+        return f"method {candidate.method} found nothing to fuse in the model"
     return ""
 
 
@@ -207,15 +213,15 @@ def _compare(context: Context, params: Params) -> Metric:
     )
 
 
-def _require(context: Context, params: Params, fused: Mapping[str, int], made: Made) -> None:
+def _require_expected(context: Context, params: Params, fused: Mapping[str, int], candidate: FusedModel) -> None:
     missed = {name: number for name, number in params.expect.items() if fused.get(name, 0) != number}
     if missed:
         got = ", ".join(f"{name} {fused[name]}" for name in sorted(fused) if name in COUNTED) or "nothing"
-        left = "".join(f"\n{line}" for line in _in_pieces(made))
+        left = "".join(f"\n{line}" for line in _in_pieces(candidate))
         raise StageFailed(
             context.stage,
             ", ".join(f"expected {number} {name}, got {fused.get(name, 0)}" for name, number in missed.items()),
-            why=f"fused by method {made.method}: {got}{left}",
+            why=f"fused by method {candidate.method}: {got}{left}",
             hint="correct `expect`, try another `method`, or fuse before what takes the layers apart; "
             "the log lists what was fused",
         )

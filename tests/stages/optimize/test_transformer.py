@@ -10,8 +10,8 @@ import pytest
 from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed
-from orun.stages.optimize._fusion.optimizer import heads
-from orun.stages.optimize.transformer import COUNTED
+from orun.stages.optimize._fusion import COUNTED
+from orun.stages.optimize._fusion.optimizer import read_heads
 from tests.stages.models import ADD, TIED, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -104,8 +104,8 @@ def test_more_than_was_expected_fails_the_stage_too(tmp_path: Path, tiny_bert: P
 
 
 def test_heads_are_read_from_the_graph(tiny_bert: Path) -> None:
-    assert heads(onnx.load(tiny_bert / "model.onnx")) == (4, 32)
-    assert heads(parse(ADD)) == (0, 0)
+    assert read_heads(onnx.load(tiny_bert / "model.onnx")) == (4, 32)
+    assert read_heads(parse(ADD)) == (0, 0)
 
 
 def test_heads_that_do_not_divide_the_width(tmp_path: Path, tiny_bert: Path) -> None:

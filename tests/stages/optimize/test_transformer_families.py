@@ -12,7 +12,7 @@ from _pytest.mark import ParameterSet
 
 from benchmarks.families import FAMILIES
 from orun.errors import StageFailed
-from orun.stages.optimize.transformer import COUNTED
+from orun.stages.optimize._fusion import COUNTED
 from tests.stages.conftest import Exports
 from tests.stages.support import StageRun, run_stage
 

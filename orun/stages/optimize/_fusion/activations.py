@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.graph import MICROSOFT, Rewriter, constant, dims, made_by, required, sides
+from orun.stages.optimize._fusion.graph import MICROSOFT, Rewriter, both_orders, constant, dims, made_by, required
 
 
 def fuse_bias_gelu(edit: Rewriter) -> None:
@@ -17,14 +17,14 @@ def fuse_bias_gelu(edit: Rewriter) -> None:
         source, bias = required(gelu, 0), None
         add = made_by(source, "Add")
         if add is not None and len(source.uses()) == 1:
-            pairs = ((rest, vector) for rest, vector in sides(add) if _is_bias(rest, vector))
+            pairs = ((rest, vector) for rest, vector in both_orders(add) if _is_bias(rest, vector))
             source, bias = next(pairs, (source, None))
         if bias is None:
             continue
         operator = "FastGelu" if fast else "BiasGelu"
         name = f"{gelu.outputs[0].name}_fused"
-        made = edit.put(gelu, operator, [source, bias], name, dims(gelu.outputs[0]), domain=MICROSOFT)
-        edit.replace(gelu.outputs[0], made)
+        fused = edit.put(gelu, operator, [source, bias], name, dims(gelu.outputs[0]), domain=MICROSOFT)
+        edit.replace(gelu.outputs[0], fused)
 
 
 def _is_bias(rows: ir.Value, vector: ir.Value) -> bool:

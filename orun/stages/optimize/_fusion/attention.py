@@ -58,21 +58,21 @@ def _fuse(edit: Rewriter, core: Core) -> None:
     before, name = core.last, f"{core.output.name}_fused"
     bias = biased(edit, core, query.length, operands.key[1].length)
     if core.cap or (shared is not None and not obstacle):
-        made = _grouped(edit, core, shared or operands, bias, result)
+        rows = _grouped(edit, core, shared or operands, bias, result)
     else:
-        made = _multi_head(edit, core, operands, bias, result)
+        rows = _multi_head(edit, core, operands, bias, result)
     if bias is not None:
-        made = guarded_rows(edit, before, made, bias)
+        rows = guarded_rows(edit, before, rows, bias)
     if result.count == 1 and len(dims(core.output) or ()) == FOLDED and not core.mirrored:
-        edit.replace(core.output, made)
+        edit.replace(core.output, rows)
         return
-    whole = split(edit, before, made, result, name)
+    output = split(edit, before, rows, result, name)
     if bias is not None:
-        whole = guarded_heads(edit, before, whole, bias)
+        output = guarded_heads(edit, before, output, bias)
     if core.mirrored:
         turned = (result.batch, result.count, result.size, result.length)
-        whole = edit.put(before, "Transpose", [whole], f"{name}_turned", turned, attributes={"perm": TURNED})
-    edit.replace(core.output, _folded(edit, core, whole))
+        output = edit.put(before, "Transpose", [output], f"{name}_turned", turned, attributes={"perm": TURNED})
+    edit.replace(core.output, _folded(edit, core, output))
 
 
 def _scaled(edit: Rewriter, core: Core) -> Core:
@@ -100,8 +100,8 @@ def _operands(core: Core) -> Operands:
 
 def _shared(core: Core, operands: Operands) -> Operands | None:
     """The same before keys and values are repeated; None when each head of queries has its own."""
-    found = [(source, heads_of(source)) for source in map(unrepeated, (core.key, core.value))]
-    (key, key_heads), (value, value_heads) = found
+    sources = [(source, heads_of(source)) for source in map(unrepeated, (core.key, core.value))]
+    (key, key_heads), (value, value_heads) = sources
     count = operands.query[1].count
     if key_heads is None or value_heads is None or key_heads.count != value_heads.count:
         return None
@@ -130,8 +130,8 @@ def takes_any_mask() -> bool:
     """Whether the GroupQueryAttention of this ONNX Runtime can be told not to hide tokens by itself."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    found = (schema for schema in state.get_all_operator_schema() if schema.name == "GroupQueryAttention")
-    return any("causal" in schema.attributes for schema in found)
+    schemas = (schema for schema in state.get_all_operator_schema() if schema.name == "GroupQueryAttention")
+    return any("causal" in schema.attributes for schema in schemas)
 
 
 def _multi_head(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, result: Heads) -> ir.Value:
@@ -188,25 +188,25 @@ def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]
     key = ("lengths", shape[0], shape[2]) if alike(shape, shape) else ("lengths", query)
     if key not in edit.cache:
         kind = ir.DataType.INT32
-        one, name = edit.shared(np.array([1], np.int32)), f"{query.name}_length"
+        unit, name = edit.shared(np.array([1], np.int32)), f"{query.name}_length"
         length = edit.size(before, query, 2)
-        row = edit.put(before, "Cast", [length], name, (1,), like=one, attributes={"to": int(kind)})
-        last = edit.put(before, "Sub", [row, one], f"{name}_last", (1,))
+        row = edit.put(before, "Cast", [length], name, (1,), like=unit, attributes={"to": int(kind)})
+        last = edit.put(before, "Sub", [row, unit], f"{name}_last", (1,))
         texts = edit.size(before, query, 0)
         edit.cache[key] = edit.put(before, "Expand", [last, texts], f"{name}_each", (shape[0],))
         edit.cache["longest", *key] = edit.put(before, "Squeeze", [row, edit.ints(0)], f"{name}_longest", ())
     return [edit.cache[key], edit.cache["longest", *key]]
 
 
-def _folded(edit: Rewriter, core: Core, whole: ir.Value) -> ir.Value:
+def _folded(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
     """The result as the model has it, where that has its heads folded into the batch."""
     shape = dims(core.output)
     if shape is None or len(shape) != FOLDED:
-        return whole
+        return output
     name = f"{core.output.name}_folded"
-    sizes = [edit.ints(-1), *(edit.size(core.last, whole, axis) for axis in (2, 3))]
+    sizes = [edit.ints(-1), *(edit.size(core.last, output, axis) for axis in (2, 3))]
     size = edit.put(core.last, "Concat", sizes, f"{name}_size", (FOLDED,), attributes={"axis": 0})
-    return edit.put(core.last, "Reshape", [whole, size], name, shape)
+    return edit.put(core.last, "Reshape", [output, size], name, shape)
 
 
 def _upright(edit: Rewriter, core: Core) -> Core:
@@ -220,25 +220,25 @@ def _turned_back(edit: Rewriter, core: Core, value: ir.Value) -> ir.Value:
     """A key or value `[batch, heads, size, length]` as `[batch, heads, length, size]`."""
     shape = dims(value) or (None,) * len(TURNED)
     upright = (shape[0], shape[1], shape[3], shape[2])
-    turn = made_by(value, "Transpose")
-    order = integers(turn, "perm") if turn is not None else None
-    if turn is not None and order == TURNED:
-        return required(turn, 0)
+    transpose = made_by(value, "Transpose")
+    order = integers(transpose, "perm") if transpose is not None else None
+    if transpose is not None and order == TURNED:
+        return required(transpose, 0)
     if (flat := _unflattened(value, upright)) is not None:
         return flat
     source, perm = value, TURNED
-    if turn is not None and order == SPLIT_AND_TURNED:
-        source, perm = required(turn, 0), SPLIT
+    if transpose is not None and order == SPLIT_AND_TURNED:
+        source, perm = required(transpose, 0), SPLIT
     return edit.put(core.last, "Transpose", [source], f"{value.name}_upright", upright, attributes={"perm": perm})
 
 
 def _unflattened(key: ir.Value, upright: tuple[Dim, ...]) -> ir.Value | None:
     """What a key was that an exporter turned with batch and heads in one axis: Reshape, Transpose, Reshape."""
     reshape = made_by(key, "Reshape")
-    turn = made_by(reshape.inputs[0], "Transpose") if reshape is not None else None
-    flatten = made_by(turn.inputs[0], "Reshape") if turn is not None else None
-    if turn is None or flatten is None or integers(turn, "perm") != (0, 2, 1):
+    transpose = made_by(reshape.inputs[0], "Transpose") if reshape is not None else None
+    flatten = made_by(transpose.inputs[0], "Reshape") if transpose is not None else None
+    if transpose is None or flatten is None or integers(transpose, "perm") != (0, 2, 1):
         return None
     source, flat = required(flatten, 0), dims(flatten.outputs[0])
-    whole = alike(dims(source), upright) and flat is not None and tuple(flat[1:]) == upright[2:]
-    return source if whole else None
+    same = alike(dims(source), upright) and flat is not None and tuple(flat[1:]) == upright[2:]
+    return source if same else None

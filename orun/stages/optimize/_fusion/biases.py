@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.cores import APART, FOLDED, Added, Chosen, Core, Floor, InPieces, Step
+from orun.stages.optimize._fusion.cores import FOLDED, SEPARATE, Added, Chosen, Core, Floor, InPieces, Step
 from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, lowest, made_by, number, required, typed
-from orun.stages.optimize._fusion.heads import apart, unrotated
+from orun.stages.optimize._fusion.heads import separate_heads, unrotated
 
 WINDOWED = 5  # axes of scores whose batch is split into images and windows
 AXES_ARE_INPUT = 18  # the operator set from which ReduceMax takes its axes as an input
@@ -140,12 +140,12 @@ def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
     shape, rank = dims(bias.value), len(bias.view)
     if shape is None:
         raise InPieces("the shape of what is added to its scores is not known")
-    if len(shape) < min(rank, APART) or rank == APART:
+    if len(shape) < min(rank, SEPARATE) or rank == SEPARATE:
         return bias.value
     if rank == FOLDED:
-        count = (dims(core.query) or (None,) * APART)[1]
-        return bias.value if shape[0] == 1 else apart(edit, core.last, bias.value, int(count or 1))
-    if rank == WINDOWED and bias.view[2] == (dims(core.query) or (None,) * APART)[1]:
+        count = (dims(core.query) or (None,) * SEPARATE)[1]
+        return bias.value if shape[0] == 1 else separate_heads(edit, core.last, bias.value, int(count or 1))
+    if rank == WINDOWED and bias.view[2] == (dims(core.query) or (None,) * SEPARATE)[1]:
         return _windowed(edit, core, bias.value)
     raise InPieces(f"something is added to its scores where they have {rank} axes")
 
@@ -169,11 +169,11 @@ def _windowed(edit: Rewriter, core: Core, bias: ir.Value) -> ir.Value:
         images = edit.put(before, "Div", [batch, windows], f"{name}_count", (1,))
     elif shape[1] == 1:
         windows = edit.put(before, "Div", [batch, images], f"{name}_count", (1,))
-    whole = [images, windows, edit.ints(1, 1, 1)]
-    target = edit.put(before, "Concat", whole, f"{name}_whole_size", (WINDOWED,), attributes={"axis": 0})
+    sizes = [images, windows, edit.ints(1, 1, 1)]
+    target = edit.put(before, "Concat", sizes, f"{name}_whole_size", (WINDOWED,), attributes={"axis": 0})
     expanded = edit.put(before, "Expand", [bias, target], f"{name}_whole", (None, None, *shape[2:]))
     flat = [edit.ints(-1), *(edit.size(before, bias, axis) for axis in (2, 3, 4))]
-    size = edit.put(before, "Concat", flat, f"{name}_size", (APART,), attributes={"axis": 0})
+    size = edit.put(before, "Concat", flat, f"{name}_size", (SEPARATE,), attributes={"axis": 0})
     batch_size = (dims(core.query) or (None,))[0]
     edit.cache[key] = edit.put(before, "Reshape", [expanded, size], f"{name}_unfolded", (batch_size, *shape[2:]))
     return edit.cache[key]
@@ -181,7 +181,7 @@ def _windowed(edit: Rewriter, core: Core, bias: ir.Value) -> ir.Value:
 
 def _four_axes(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
     shape = dims(total)
-    missing = APART - len(shape) if shape is not None else 0
+    missing = SEPARATE - len(shape) if shape is not None else 0
     if shape is None or not missing:
         return total
     key = ("axes", total)
@@ -196,12 +196,12 @@ def _fits(bias: ir.Value, length: Dim, seen: Dim) -> bool:
     return shape is not None and alike(shape[-2:], (length, seen))
 
 
-def _broadcast(one: tuple[Dim, ...] | None, other: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
+def _broadcast(first: tuple[Dim, ...] | None, second: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
     """The shape of an elementwise result."""
-    if one is None or other is None:
+    if first is None or second is None:
         return None
-    rank = max(len(one), len(other))
-    pairs = zip((1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other, strict=True)
+    rank = max(len(first), len(second))
+    pairs = zip((1,) * (rank - len(first)) + first, (1,) * (rank - len(second)) + second, strict=True)
     return tuple(b if a == 1 else a if b in (1, a) else None for a, b in pairs)
 
 

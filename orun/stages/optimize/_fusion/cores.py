@@ -16,6 +16,7 @@ import onnx_ir as ir
 from orun.stages.optimize._fusion.graph import (
     Dim,
     Rewriter,
+    both_orders,
     constant,
     dims,
     integers,
@@ -24,12 +25,11 @@ from orun.stages.optimize._fusion.graph import (
     present,
     required,
     setting,
-    sides,
 )
-from orun.stages.optimize._fusion.heads import apart, heads_of, unscaled
+from orun.stages.optimize._fusion.heads import heads_of, separate_heads, unscaled
 
 LAST = -1  # the axis of a softmax over what is attended to
-FOLDED, APART = 3, 4  # axes of scores whose heads are folded into the batch, and of others
+FOLDED, SEPARATE = 3, 4  # axes of scores whose heads are folded into the batch, and of others
 HIDDEN = -1e3  # a score from here down has a weight of zero beside any other
 TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, None)  # that ONNX Runtime's operators take
 BETWEEN = ("Add", "Clip", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where")  # what may stand before a softmax
@@ -145,34 +145,34 @@ def find(edit: Rewriter, node: ir.Node) -> Core:
         return _native(node)
     if node.op_type != "MatMul":
         raise InPieces(f"its values are multiplied by {node.op_type}")
-    turn = made_by(node.inputs[1], "Transpose")
-    mirrored = turn is not None and _leads_to_softmax(required(turn, 0)) and swaps_last(turn)
+    transpose = made_by(node.inputs[1], "Transpose")
+    mirrored = transpose is not None and _leads_to_softmax(required(transpose, 0)) and swaps_last(transpose)
     weights, value = required(node, 0), required(node, 1)
-    if turn is not None and mirrored:
-        weights, value = required(turn, 0), required(node, 0)
+    if transpose is not None and mirrored:
+        weights, value = required(transpose, 0), required(node, 0)
     softmax, guarded = _softmax(edit, weights)
-    found = _scores(softmax)
-    product = found.value.producer()
+    scores = _scores(softmax)
+    product = scores.value.producer()
     assert product is not None  # noqa: S101 - the scores were followed to it
     query, left = unscaled(required(product, 0))
     key, right = unscaled(required(product, 1))
-    scale = found.factor * (found.cap or 1.0) * left * right
+    scale = scores.factor * (scores.cap or 1.0) * left * right
     core = Core(
-        query, key, value, True, mirrored, scale, found.by_head, found.cap, found.biases, guarded, node.outputs[0]
+        query, key, value, True, mirrored, scale, scores.by_head, scores.cap, scores.biases, guarded, node.outputs[0]
     )
     if any(part.dtype not in TYPES for part in (query, key, value)):
         raise InPieces("ONNX Runtime's operators take float32 and float16 alone")
     ranks = {len(dims(part) or ()) for part in (query, key, value)}
     if ranks == {FOLDED}:
         return _unfolded(edit, core)
-    if ranks != {APART}:
+    if ranks != {SEPARATE}:
         raise InPieces("the shapes of its queries, keys and values are not known, or have other axes than it takes")
     return core
 
 
-def swaps_last(turn: ir.Node) -> bool:
+def swaps_last(transpose: ir.Node) -> bool:
     """Whether a transposition turns matrices, and leaves the axes before theirs."""
-    order = integers(turn, "perm") or ()
+    order = integers(transpose, "perm") or ()
     axes = len(order)
     return axes >= FOLDED and order == (*range(axes - 2), axes - 1, axes - 2)
 
@@ -207,15 +207,15 @@ def _softmax(edit: Rewriter, weights: ir.Value) -> tuple[ir.Node, bool]:
 
 def _scores(softmax: ir.Node) -> _Scores:
     """What is done to a product of queries and keys before a softmax."""
-    found = _Scores(required(softmax, 0))
-    while (node := found.value.producer()) is not None and not node.domain and node.op_type != "MatMul":
-        view = dims(found.value)
+    scores = _Scores(required(softmax, 0))
+    while (node := scores.value.producer()) is not None and not node.domain and node.op_type != "MatMul":
+        view = dims(scores.value)
         if view is None:
             raise InPieces("the shape of its scores is not known")
-        found = _before(node, view, found)
+        scores = _before(node, view, scores)
     if node is None or node.domain:
         raise InPieces("its scores are no product of two matrices")
-    return found
+    return scores
 
 
 def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
@@ -242,9 +242,9 @@ def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
 
 def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, ir.Value] | None:
     """Scores and what they are multiplied by, where that is the same for all scores of a head."""
-    for scores, factor in sides(node):
+    for scores, factor in both_orders(node):
         shape = dims(factor)
-        if shape is not None and shape[-2:] == (1, 1) and len(shape) <= len(view) == APART and dims(scores) == view:
+        if shape is not None and shape[-2:] == (1, 1) and len(shape) <= len(view) == SEPARATE and dims(scores) == view:
             return scores, factor
     return None
 
@@ -252,7 +252,7 @@ def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, i
 def _raised(node: ir.Node, factor: float) -> ir.Value | None:
     """The scores before those that are hidden are raised to a number."""
     if node.op_type == "Max" and len(node.inputs) == len(("scores", "number")):
-        pairs = [(value, number(least)) for value, least in sides(node)]
+        pairs = [(value, number(least)) for value, least in both_orders(node)]
     elif node.op_type == "Clip" and present(node, 2) is None:
         pairs = [(required(node, 0), number(present(node, 1)))]
     else:
@@ -272,7 +272,7 @@ def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value
         scores = required(node, 3 - places[0])
         bias: Step = Chosen(required(node, 0), places[0] == 2, hidden * factor, view)  # noqa: PLR2004
     else:
-        follow = next((pair for pair in sides(node) if _leads_to_product(pair[0])), None)
+        follow = next((pair for pair in both_orders(node) if _leads_to_product(pair[0])), None)
         if follow is None:
             raise InPieces("its scores are no product of two matrices")
         scores, added = follow
@@ -291,15 +291,15 @@ def _leads_to_product(value: ir.Value) -> bool:
         if node.op_type == "MatMul":
             return constant(node.inputs[1]) is None
         if node.op_type in ("Add", "Sub", "Mul", "Max"):
-            return any(_leads_to_product(one) for one, _ in sides(node))
+            return any(_leads_to_product(operand) for operand, _ in both_orders(node))
         hidden_last = node.op_type == "Where" and number(required(node, 2)) is not None
         value = required(node, 0 if node.op_type != "Where" else 1 if hidden_last else 2)
     return False
 
 
-def _same_matrices(one: ir.Value, other: ir.Value) -> bool:
+def _same_matrices(first: ir.Value, second: ir.Value) -> bool:
     """Whether a reshape leaves the last two axes as they are."""
-    before, after = dims(one), dims(other)
+    before, after = dims(first), dims(second)
     if before is None or after is None or min(len(before), len(after)) < FOLDED:
         return False
     return None not in before[-2:] and before[-2:] == after[-2:]
@@ -308,12 +308,12 @@ def _same_matrices(one: ir.Value, other: ir.Value) -> bool:
 def _unfolded(edit: Rewriter, core: Core) -> Core:
     """The same with heads that have an axis of their own."""
     count = _folded_heads(core)
-    query, value = (apart(edit, core.last, part, count) for part in (core.query, core.value))
-    turn = made_by(core.key, "Transpose")
-    if turn is not None and len(dims(required(turn, 0)) or ()) == FOLDED:
-        key, turned = apart(edit, core.last, required(turn, 0), count), False
+    query, value = (separate_heads(edit, core.last, part, count) for part in (core.query, core.value))
+    transpose = made_by(core.key, "Transpose")
+    if transpose is not None and len(dims(required(transpose, 0)) or ()) == FOLDED:
+        key, turned = separate_heads(edit, core.last, required(transpose, 0), count), False
     else:
-        key, turned = apart(edit, core.last, core.key, count), True
+        key, turned = separate_heads(edit, core.last, core.key, count), True
     return replace(core, query=query, key=key, value=value, turned=turned)
 
 
@@ -323,7 +323,7 @@ def _folded_heads(core: Core) -> int:
     reshape = made_by(core.query, "Reshape")
     if reshape is not None and _same_matrices(required(reshape, 0), core.query):
         views.append(dims(required(reshape, 0)) or ())
-    counts = {view[1] for view in views if len(view) == APART}
+    counts = {view[1] for view in views if len(view) == SEPARATE}
     if len(counts) > 1 or not all(isinstance(count, int) for count in counts):
         raise InPieces("it is not known how many heads are folded into its batch")
     return next((count for count in counts if isinstance(count, int)), 1)
@@ -343,7 +343,7 @@ def _native(node: ir.Node) -> Core:
         raise InPieces("it is an Attention of ONNX already, of a form that is left as it is")
     biases: tuple[Step, ...] = ()
     if mask is not None:
-        view = (heads.batch, heads.count, heads.length, (dims(key) or (None,) * APART)[2])
+        view = (heads.batch, heads.count, heads.length, (dims(key) or (None,) * SEPARATE)[2])
         boolean = mask.dtype == ir.DataType.BOOL
         biases = (Chosen(mask, True, -np.inf, view) if boolean else Added(mask, 1.0, view),)
     scale = setting(node, "scale", 1 / math.sqrt(heads.size))

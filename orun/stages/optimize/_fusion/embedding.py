@@ -38,18 +38,18 @@ def _measure_ids(edit: Rewriter) -> None:
         table = constant(gather.inputs[0]) if gather is not None else None
         if gather is None or table is None or setting(gather, "axis", 0) or node.outputs[0].is_graph_output():
             continue
-        ids, name, one = required(gather, 1), node.outputs[0].name, edit.ints(1)
+        ids, name, unit = required(gather, 1), node.outputs[0].name, edit.ints(1)
         start, end = int(setting(node, "start", 0)), node.attributes.get("end")
         if start >= 0 and end is not None and 0 <= int(end.value) <= len(dims(ids) or ()):
             bounds = {"start": start, "end": int(end.value)}
-            made = edit.put(node, "Shape", [ids], f"{name}_ids", dims(node.outputs[0]), like=one, attributes=bounds)
+            shape = edit.put(node, "Shape", [ids], f"{name}_ids", dims(node.outputs[0]), like=unit, attributes=bounds)
         elif not start and end is None:
-            length = edit.put(node, "Shape", [ids], f"{name}_ids", (len(dims(ids) or ()),), like=one)
+            length = edit.put(node, "Shape", [ids], f"{name}_ids", (len(dims(ids) or ()),), like=unit)
             inputs = [length, edit.ints(*table.shape[1:])]
-            made = edit.put(node, "Concat", inputs, f"{name}_whole", dims(node.outputs[0]), attributes={"axis": 0})
+            shape = edit.put(node, "Concat", inputs, f"{name}_whole", dims(node.outputs[0]), attributes={"axis": 0})
         else:
             continue
-        edit.replace(node.outputs[0], made)
+        edit.replace(node.outputs[0], shape)
         edit.graph.remove(node, safe=True)
 
 
@@ -78,14 +78,14 @@ def _roles(lookups: list[Lookup], norm: ir.Node) -> tuple[Lookup, Lookup, Lookup
     shape = dims(norm.outputs[0])
     if shape is None or len(shape) != IDS + 1 or len(lookups) not in (2, 3):
         return None
-    whole = [lookup for lookup in lookups if alike(dims(lookup.ids), shape[:2])]
-    given = sorted(whole, key=lambda lookup: not lookup.ids.is_graph_input())
-    rest = [lookup for lookup in lookups if lookup not in whole]
+    by_token = [lookup for lookup in lookups if alike(dims(lookup.ids), shape[:2])]
+    ordered = sorted(by_token, key=lambda lookup: not lookup.ids.is_graph_input())
+    rest = [lookup for lookup in lookups if lookup not in by_token]
     if len(rest) == 1 and alike(dims(rest[0].ids), (1, shape[1])):
-        return (given[0], rest[0], given[1] if len(given) > 1 else None) if given else None
+        return (ordered[0], rest[0], ordered[1] if len(ordered) > 1 else None) if ordered else None
     if rest:
         return None
-    return given[0], given[1], given[2] if len(given) > 2 else None  # noqa: PLR2004
+    return ordered[0], ordered[1], ordered[2] if len(ordered) > 2 else None  # noqa: PLR2004
 
 
 def _fuse(edit: Rewriter, norm: ir.Node, tokens: Lookup, positions: Lookup, segments: Lookup | None) -> None:
@@ -103,7 +103,7 @@ def _fuse(edit: Rewriter, norm: ir.Node, tokens: Lookup, positions: Lookup, segm
         ids(positions),
     ]
     name = f"{norm.outputs[0].name}_fused"
-    made = edit.put(
+    fused = edit.put(
         norm,
         "EmbedLayerNormalization",
         inputs,
@@ -113,8 +113,8 @@ def _fuse(edit: Rewriter, norm: ir.Node, tokens: Lookup, positions: Lookup, segm
         domain=MICROSOFT,
         attributes={"epsilon": setting(norm, "epsilon", 1e-5)},
     )
-    edit.name_output(made, 1, f"{norm.outputs[0].name}_mask")  # the operator insists on it
-    edit.replace(norm.outputs[0], made)
+    edit.name_output(fused, 1, f"{norm.outputs[0].name}_mask")  # the operator insists on it
+    edit.replace(norm.outputs[0], fused)
 
 
 def _narrow(edit: Rewriter, before: ir.Node, ids: ir.Value) -> ir.Value:
@@ -122,7 +122,7 @@ def _narrow(edit: Rewriter, before: ir.Node, ids: ir.Value) -> ir.Value:
     key = ("narrow", ids)
     if key not in edit.cache:
         kind = ir.DataType.INT32
-        made = edit.put(before, "Cast", [ids], f"{ids.name}_int32", dims(ids), attributes={"to": int(kind)})
-        made.type = ir.TensorType(kind)
-        edit.cache[key] = made
+        narrow = edit.put(before, "Cast", [ids], f"{ids.name}_int32", dims(ids), attributes={"to": int(kind)})
+        narrow.type = ir.TensorType(kind)
+        edit.cache[key] = narrow
     return edit.cache[key]

@@ -27,9 +27,9 @@ def dims(value: ir.Value) -> tuple[Dim, ...] | None:
     return tuple(axis if isinstance(axis, int) else axis.value for axis in value.shape)
 
 
-def alike(one: Sequence[Dim] | None, other: Sequence[Dim] | None) -> bool:
+def alike(first: Sequence[Dim] | None, second: Sequence[Dim] | None) -> bool:
     """Whether two shapes are known to be the same for inputs of any size."""
-    return one is not None and other is not None and None not in one and tuple(one) == tuple(other)
+    return first is not None and second is not None and None not in first and tuple(first) == tuple(second)
 
 
 def made_by(value: ir.Value | None, *operators: str, domain: str = "") -> ir.Node | None:
@@ -90,11 +90,11 @@ def setting(node: ir.Node, name: str, default: float) -> float:
     return default if attribute is None else float(attribute.value)
 
 
-def sides(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:
+def both_orders(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:
     """The two inputs of a commutative node, either way round."""
-    one, other = required(node, 0), required(node, 1)
-    yield one, other
-    yield other, one
+    left, right = required(node, 0), required(node, 1)
+    yield left, right
+    yield right, left
 
 
 @dataclass
@@ -115,8 +115,8 @@ class Rewriter:
 
     def __post_init__(self) -> None:
         graph = self.model.graph
-        made = {value.name for node in graph.all_nodes() for value in node.outputs}
-        self._taken = {*made, *graph.initializers, *(value.name for value in graph.inputs)}
+        outputs = {value.name for node in graph.all_nodes() for value in node.outputs}
+        self._names = {*outputs, *graph.initializers, *(value.name for value in graph.inputs)}
 
     @property
     def opset(self) -> int:
@@ -166,11 +166,11 @@ class Rewriter:
         self._import(domain)
         return node.outputs[0]
 
-    def name_output(self, made: ir.Value, place: int, name: str) -> ir.Value:
+    def name_output(self, output_value: ir.Value, place: int, name: str) -> ir.Value:
         """A further output of the node that makes a value."""
-        node = made.producer()
+        node = output_value.producer()
         if node is None:
-            raise ValueError(f"{made.name} is made by no node")
+            raise ValueError(f"{output_value.name} is made by no node")
         node.resize_outputs(max(len(node.outputs), place + 1))
         for number, output in enumerate(node.outputs):
             output.name = output.name or ("" if number != place else self.unique(name))
@@ -220,12 +220,12 @@ class Rewriter:
         if self.opset >= SHAPE_OF_SOME:
             some = {"start": axis, "end": axis + 1}
             return self.put(before, "Shape", [value], name, (1,), like=self.ints(1), attributes=some)
-        whole = self.put(before, "Shape", [value], f"{name}_of", (len(known or ()),), like=self.ints(1))
-        return self.put(before, "Gather", [whole, self.ints(axis)], name, (1,))
+        shape = self.put(before, "Shape", [value], f"{name}_of", (len(known or ()),), like=self.ints(1))
+        return self.put(before, "Gather", [shape, self.ints(axis)], name, (1,))
 
     def unique(self, name: str) -> str:
         """The name, or one like it that no value has."""
-        return unique(name, self._taken)
+        return unique(name, self._names)
 
     def _import(self, domain: str) -> None:
         if domain:

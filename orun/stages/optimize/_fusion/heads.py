@@ -38,7 +38,7 @@ class Heads:
         return (self.batch, self.length, self.count * self.size)
 
     @property
-    def apart(self) -> tuple[Dim, ...]:
+    def by_position(self) -> tuple[Dim, ...]:
         """The shape between the split and the transposition: `[batch, length, heads, size]`."""
         return (self.batch, self.length, self.count, self.size)
 
@@ -62,14 +62,16 @@ def joined(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir
         return _rotated(edit, before, rotary, heads)
     split = made_by(value, "Transpose")
     if split is not None and integers(split, "perm") == SPLIT:
-        apart = required(split, 0)
+        by_position = required(split, 0)
     else:
-        apart = edit.put(before, "Transpose", [value], f"{value.name}_apart", heads.apart, attributes={"perm": SPLIT})
-    reshape = made_by(apart, "Reshape")
+        by_position = edit.put(
+            before, "Transpose", [value], f"{value.name}_apart", heads.by_position, attributes={"perm": SPLIT}
+        )
+    reshape = made_by(by_position, "Reshape")
     if reshape is not None and alike(dims(required(reshape, 0)), heads.rows):
         return required(reshape, 0)
     width = edit.ints(0, 0, heads.count * heads.size)
-    return edit.put(before, "Reshape", [apart, width], f"{value.name}_rows", heads.rows)
+    return edit.put(before, "Reshape", [by_position, width], f"{value.name}_rows", heads.rows)
 
 
 def unrotated(value: ir.Value) -> ir.Value:
@@ -100,12 +102,12 @@ def _rotated(edit: Rewriter, before: ir.Node, rotary: ir.Node, heads: Heads) -> 
 def split(edit: Rewriter, before: ir.Node, rows: ir.Value, heads: Heads, name: str) -> ir.Value:
     """A value `[batch, heads, length, size]` of rows `[batch, length, heads * size]`."""
     shape = edit.ints(0, 0, heads.count, heads.size)
-    apart = edit.put(before, "Reshape", [rows, shape], f"{name}_apart", heads.apart)
+    by_position = edit.put(before, "Reshape", [rows, shape], f"{name}_apart", heads.by_position)
     turned = (heads.batch, heads.count, heads.length, heads.size)
-    return edit.put(before, "Transpose", [apart], f"{name}_heads", turned, attributes={"perm": SPLIT})
+    return edit.put(before, "Transpose", [by_position], f"{name}_heads", turned, attributes={"perm": SPLIT})
 
 
-def apart(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -> ir.Value:
+def separate_heads(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -> ir.Value:
     """A value `[batch * heads, ...]` as `[batch, heads, ...]`; the one that was folded, where that is there.
 
     Args:
@@ -147,10 +149,10 @@ def unrepeated(value: ir.Value) -> ir.Value:
     axis = made_by(expand.inputs[0], "Unsqueeze") if expand is not None else None
     if expand is None or axis is None or number(required(axis, 1)) != REPEATED:
         return value
-    few, whole, many = heads_of(required(axis, 0)), dims(expand.outputs[0]), heads_of(value)
-    if few is None or many is None or whole is None or len(whole) != len(SPLIT) + 1 or whole[1] != few.count:
+    few, repeated, many = heads_of(required(axis, 0)), dims(expand.outputs[0]), heads_of(value)
+    if few is None or many is None or repeated is None or len(repeated) != len(SPLIT) + 1 or repeated[1] != few.count:
         return value
-    times = whole[REPEATED]
+    times = repeated[REPEATED]
     same = isinstance(times, int) and many.count == few.count * times and many.size == few.size
     return required(axis, 0) if same and alike((many.length,), (few.length,)) else value
 

@@ -1,10 +1,9 @@
-"""The ways to fuse a model, and the choice between them."""
+"""Methods to fuse a model, and the choice between them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from onnx import ModelProto, NodeProto
 from onnx.external_data_helper import load_external_data_for_model
@@ -16,74 +15,72 @@ from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
 from orun.stages._graph.ties import find_tied, tie
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
+from orun.stages.optimize._fusion import Settings
 from orun.stages.optimize._fusion.optimizer import apply_optimizer
-from orun.stages.optimize._fusion.report import unfused
+from orun.stages.optimize._fusion.report import find_unfused
 from orun.stages.optimize._fusion.rules import apply_rules
-
-if TYPE_CHECKING:
-    from orun.stages.optimize.transformer import Params
 
 LAYER_NORMALIZATION = 17  # the operator set from which ONNX has it
 
 
 @dataclass(frozen=True)
-class Made:
-    """A fused model.
+class FusedModel:
+    """Fused model.
 
     Attributes:
-        method: that made it.
+        method: that fused it.
         model: whose weights may still lie in files of the working folder.
-        left: why attentions are still in pieces, by the value that they yield.
+        unfused: reason of each attention still in pieces, by the value that it yields.
     """
 
     method: str
     model: ModelProto
-    left: Mapping[str, str]
+    unfused: Mapping[str, str]
 
-    def whole(self) -> ModelProto:
-        """The model with all of its weights, for as long as they are needed: they may be large."""
+    def with_weights(self) -> ModelProto:
+        """Return a copy of the model with all weights in memory."""
         copy = ModelProto()
         copy.CopyFrom(self.model)
         load_external_data_for_model(copy, ".")
         return copy
 
 
-def candidates(context: Context, params: Params) -> Iterator[Made]:
-    """The model fused as the parameters say; by `auto` in several ways, the best first.
+def candidates(context: Context, settings: Settings) -> Iterator[FusedModel]:
+    """Yield the fused model; with `auto` by each method, the best first.
 
-    One that leaves no attention in pieces goes before one that leaves some, and ONNX Runtime's optimizer before rules.
+    Models without attentions in pieces come first. Of two that are equal, that of ONNX Runtime's optimizer comes first.
 
     Raises:
-        StageFailed: when the method, or each of them, fails.
+        StageFailed: when the method fails; with `auto`, when each fails.
     """
-    read = _reader(context, params)
-    if params.method != "auto":
-        yield _apply(context, params, params.method, read)
+    read = _reader(context, settings)
+    if settings.method != "auto":
+        yield _apply(context, settings, settings.method, read)
         return
-    partial: list[Made] = []
+    partial: list[FusedModel] = []
     failures: list[StageFailed] = []
     for method in METHODS:
         try:
-            made = _apply(context, params, method, read)
+            fused = _apply(context, settings, method, read)
         except StageFailed as failure:
             context.log.warning("method %s: %s", method, failure)
             failures.append(failure)
             continue
-        if made.left:
-            context.log.info("method %s leaves %d attentions in pieces", method, len(made.left))
-            partial.append(made)
+        if fused.unfused:
+            context.log.info("method %s leaves %d attentions in pieces", method, len(fused.unfused))
+            partial.append(fused)
         else:
-            yield made
-    yield from sorted(partial, key=lambda made: len(made.left))
+            yield fused
+    yield from sorted(partial, key=lambda fused: len(fused.unfused))
     if len(failures) == len(METHODS):
         raise failures[0]
 
 
-def _reader(context: Context, params: Params) -> Callable[[], ModelProto]:
-    """Gives the model as the methods take it, one to each; those weights that no fusion reads stay on the disk."""
-    if params.level == "disable":
+def _reader(context: Context, settings: Settings) -> Callable[[], ModelProto]:
+    """Return a function that reads the model anew; weights that no fusion reads stay on the disk."""
+    if settings.level == "disable":
         return lambda: load(context.model())
-    path = write_optimized(context.model(), params.level, IN_THE_WAY)
+    path = write_optimized(context.model(), settings.level, IN_THE_WAY)
 
     def read() -> ModelProto:
         model = load_graph(path)
@@ -94,15 +91,15 @@ def _reader(context: Context, params: Params) -> Callable[[], ModelProto]:
     return read
 
 
-def _apply(context: Context, params: Params, method: str, read: Callable[[], ModelProto]) -> Made:
+def _apply(context: Context, settings: Settings, method: str, read: Callable[[], ModelProto]) -> FusedModel:
     model = read()
     version = next((item.version for item in model.opset_import if item.domain in STANDARD), 0)
     inputs = [type(value).FromString(value.SerializeToString()) for value in model.graph.input]
-    fused, reasons = METHODS[method](context, model, params)
+    fused, reasons = METHODS[method](context, model, settings)
     if version < LAYER_NORMALIZATION and any(_is_standard(node, "LayerNormalization") for node in nodes(fused)):
         context.log.info("operator set %d has no LayerNormalization: layer norms stay in pieces", version)
-        apart = replace(params, disable=[*params.disable, "layer_norm"])
-        fused, reasons = METHODS[method](context, read(), apart)
+        without_norms = replace(settings, disable=[*settings.disable, "layer_norm"])
+        fused, reasons = METHODS[method](context, read(), without_norms)
     read_inputs = {value.name for value in fused.graph.input}
     fused.graph.input.extend(value for value in inputs if value.name not in read_inputs)  # no node reads them
     order = {value.name: place for place, value in enumerate(inputs)}
@@ -110,31 +107,31 @@ def _apply(context: Context, params: Params, method: str, read: Callable[[], Mod
     tidy_domains(fused)
     if again := tie(fused, find_tied(load_graph(context.model()))):
         context.log.info("stored once: %s", ", ".join(again))
-    unknown = "`disable` leaves attention out" if "attention" in params.disable else UNKNOWN[method]
+    unknown = "`disable` leaves attention out" if "attention" in settings.disable else UNKNOWN[method]
     with failing(context, "the fused model cannot be looked into"):
-        return Made(method, fused, {name: reasons.get(name, unknown) for name in unfused(fused)})
+        return FusedModel(method, fused, {name: reasons.get(name, unknown) for name in find_unfused(fused)})
 
 
 def _is_standard(node: NodeProto, op_type: str) -> bool:
     return node.op_type == op_type and node.domain in STANDARD
 
 
-def _optimizer(context: Context, model: ModelProto, params: Params) -> tuple[ModelProto, Mapping[str, str]]:
-    return apply_optimizer(context, model, params), {}
+def _optimizer(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:
+    return apply_optimizer(context, model, settings), {}
 
 
-def _rules(context: Context, model: ModelProto, params: Params) -> tuple[ModelProto, Mapping[str, str]]:
-    disabled = [*params.disable, *(["packing"] if params.multi_head_attention else [])]
+def _rules(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:
+    disabled = [*settings.disable, *(["packing"] if settings.multi_head_attention else [])]
     hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
     with failing(context, "the model cannot be fused by rules", hint):
         return apply_rules(model, disabled)
 
 
-METHODS: Mapping[str, Callable[[Context, ModelProto, Params], tuple[ModelProto, Mapping[str, str]]]] = {
+METHODS: Mapping[str, Callable[[Context, ModelProto, Settings], tuple[ModelProto, Mapping[str, str]]]] = {
     "onnxruntime": _optimizer,
     "rules": _rules,
 }
-UNKNOWN = {  # why a method leaves an attention of which it gives no reason
+UNKNOWN = {  # reason of an unfused attention for which a method gives none
     "onnxruntime": "ONNX Runtime's optimizer does not know its pattern",
     "rules": "it is in a branch, a loop or a function",
 }

@@ -8,6 +8,7 @@ from orun.stages.optimize._fusion.graph import (
     MICROSOFT,
     Rewriter,
     alike,
+    both_orders,
     constant,
     dims,
     made_by,
@@ -15,7 +16,6 @@ from orun.stages.optimize._fusion.graph import (
     present,
     required,
     setting,
-    sides,
 )
 
 ROWS = 3  # axes of what a residual sum adds: batch, length, width
@@ -31,11 +31,11 @@ SUM = 3  # the output of a skip normalisation that is the sum
 def fuse_rms_normalization(edit: Rewriter) -> None:
     """`weight * x / sqrt(mean(x ** 2) + epsilon)` as one SimplifiedLayerNormalization."""
     for scaled in edit.nodes("Mul"):
-        for weight, normal in sides(scaled):
-            found = _root_mean_square(normal) if _is_vector(weight) else None
-            if found is not None:
-                source, epsilon = found
-                made = edit.put(
+        for weight, normal in both_orders(scaled):
+            match = _root_mean_square(normal) if _is_vector(weight) else None
+            if match is not None:
+                source, epsilon = match
+                fused = edit.put(
                     scaled,
                     "SimplifiedLayerNormalization",
                     [source, weight],
@@ -43,14 +43,14 @@ def fuse_rms_normalization(edit: Rewriter) -> None:
                     dims(source),
                     attributes={"axis": -1, "epsilon": epsilon, "stash_type": 1},
                 )
-                edit.replace(scaled.outputs[0], made)
+                edit.replace(scaled.outputs[0], fused)
                 break
 
 
 def _root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
     """What a value is the normalised form of, and its epsilon."""
     node = made_by(normal, "Div", "Mul")
-    for source, divisor in sides(node) if node is not None else ():
+    for source, divisor in both_orders(node) if node is not None else ():
         root = divisor
         if node is not None and node.op_type == "Mul":
             inverse = made_by(divisor, "Reciprocal")
@@ -69,7 +69,7 @@ def _epsilon(source: ir.Value, root: ir.Value) -> float | None:
     """The epsilon of `sqrt(mean(source ** 2) + epsilon)` over the last axis."""
     square_root = made_by(root, "Sqrt")
     total = made_by(square_root.inputs[0], "Add") if square_root is not None else None
-    for left, right in sides(total) if total is not None else ():
+    for left, right in both_orders(total) if total is not None else ():
         mean, epsilon = made_by(left, "ReduceMean"), number(right)
         if mean is None or epsilon is None:
             continue
@@ -90,11 +90,11 @@ def fuse_skip(edit: Rewriter) -> None:
         inputs = [*total.inputs, *norm.inputs[1:]]
         name, shape = f"{norm.outputs[0].name}_fused", dims(norm.outputs[0])
         attributes = {"epsilon": setting(norm, "epsilon", 1e-5)}
-        made = edit.put(norm, SKIPPED[norm.op_type], inputs, name, shape, domain=MICROSOFT, attributes=attributes)
-        edit.replace(norm.outputs[0], made)
-        whole = total.outputs[0]
-        if len(whole.uses()) > 1 or whole.is_graph_output():
-            edit.replace(whole, edit.name_output(made, SUM, f"{whole.name}_fused"))
+        fused = edit.put(norm, SKIPPED[norm.op_type], inputs, name, shape, domain=MICROSOFT, attributes=attributes)
+        edit.replace(norm.outputs[0], fused)
+        summed = total.outputs[0]
+        if len(summed.uses()) > 1 or summed.is_graph_output():
+            edit.replace(summed, edit.name_output(fused, SUM, f"{summed.name}_fused"))
 
 
 def _skips(norm: ir.Node, total: ir.Node) -> bool:
@@ -113,11 +113,11 @@ def fuse_bias_skip(edit: Rewriter) -> None:
         if present(node, place) is not None:
             continue
         for side in (0, 1):
-            found = _biased(required(node, side))
-            if found is not None:
+            parts = _biased(required(node, side))
+            if parts is not None:
                 node.resize_inputs(place + 1)
-                node.replace_input_with(side, found[0])
-                node.replace_input_with(place, found[1])
+                node.replace_input_with(side, parts[0])
+                node.replace_input_with(place, parts[1])
                 break
 
 
@@ -126,7 +126,7 @@ def _biased(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
     add = made_by(value, "Add")
     if add is None or len(value.uses()) != 1 or value.is_graph_output():
         return None
-    return next(((rest, vector) for rest, vector in sides(add) if _is_vector(vector)), None)
+    return next(((rest, vector) for rest, vector in both_orders(add) if _is_vector(vector)), None)
 
 
 def _is_vector(value: ir.Value | None) -> bool:

@@ -11,12 +11,12 @@ from orun.stages.optimize._fusion.graph import (
     MICROSOFT,
     Array,
     Rewriter,
+    both_orders,
     constant,
     dims,
     made_by,
     present,
     required,
-    sides,
 )
 
 INPUTS = 3  # query, key and value
@@ -49,10 +49,10 @@ def pack(edit: Rewriter) -> None:
         sizes = [part.weight.shape[1] for part in parts]
         if len(set(sizes)) > 1:
             attributes["qkv_hidden_sizes"] = sizes
-        made = edit.put(
+        packed = edit.put(
             node, "Attention", inputs, f"{name}_packed", dims(node.outputs[0]), domain=MICROSOFT, attributes=attributes
         )
-        edit.replace(node.outputs[0], made)
+        edit.replace(node.outputs[0], packed)
 
 
 def _projections(node: ir.Node) -> list[Projection] | None:
@@ -60,16 +60,16 @@ def _projections(node: ir.Node) -> list[Projection] | None:
     values = [required(node, place) for place in range(INPUTS)]
     makers = {value.producer() for value in values}
     if len(makers) == 1 and (cut := made_by(values[0], "Split")) is not None:
-        whole = _projection(required(cut, 0))
-        if whole is None or list(cut.outputs) != values:
+        joint = _projection(required(cut, 0))
+        if joint is None or list(cut.outputs) != values:
             return None
         ends = np.cumsum([int((dims(value) or (0,))[-1] or 0) for value in values])
-        if ends[-1] != whole.bias.shape[0]:
+        if ends[-1] != joint.bias.shape[0]:
             return None
-        weights, biases = np.split(whole.weight, ends[:-1], axis=1), np.split(whole.bias, ends[:-1])
-        return [Projection(whole.source, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
-    found = [_projection(value) for value in values]
-    return [part for part in found if part is not None] if None not in found else None
+        weights, biases = np.split(joint.weight, ends[:-1], axis=1), np.split(joint.bias, ends[:-1])
+        return [Projection(joint.source, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+    projections = [_projection(value) for value in values]
+    return [part for part in projections if part is not None] if None not in projections else None
 
 
 def _projection(value: ir.Value) -> Projection | None:
@@ -77,10 +77,10 @@ def _projection(value: ir.Value) -> Projection | None:
     add = made_by(value, "Add")
     if add is None:
         return _product(value, None)
-    for product, bias in sides(add):
+    for product, bias in both_orders(add):
         held = constant(bias)
-        if held is not None and held.ndim == 1 and (found := _product(product, held)) is not None:
-            return found
+        if held is not None and held.ndim == 1 and (projection := _product(product, held)) is not None:
+            return projection
     return None
 
 

@@ -10,19 +10,18 @@ from onnx import ModelProto
 from onnx_ir.passes import common
 
 from orun.stages._graph.io import nodes
-from orun.stages.optimize._fusion import census
-from orun.stages.optimize.transformer import COUNTED
+from orun.stages.optimize._fusion import COUNTED, census
 
 ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 
 
-def count(model: ModelProto) -> Counter[str]:
-    """Nodes by operator type."""
+def count_operators(model: ModelProto) -> Counter[str]:
+    """Count nodes by operator type."""
     return Counter(node.op_type for node in nodes(model))
 
 
-def layers(model: ModelProto) -> Iterator[str]:
-    """Each fused operator in the order of the graph: its type, what it yields, and the first weight that it reads."""
+def describe_layers(model: ModelProto) -> Iterator[str]:
+    """Yield a line per fused operator: its type, its first output, and the first weight that it reads."""
     stored = {tensor.name for tensor in model.graph.initializer}
     for node in nodes(model):
         if node.op_type in COUNTED:
@@ -30,10 +29,10 @@ def layers(model: ModelProto) -> Iterator[str]:
             yield f"{node.op_type}: {node.output[0]}" + (f", by {weight}" if weight else "")
 
 
-def unfused(model: ModelProto) -> list[str]:
-    """What yields an attention that is still in pieces, in branches and loops as well; see `census`."""
+def find_unfused(model: ModelProto) -> list[str]:
+    """Return the results of attentions that are still in pieces, in branches and loops too; see `census`."""
     graph = ir.from_proto(model)
     common.InlinePass()(graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
-    found = (product.outputs[0].name for _, product in census.attentions(graph.graph.all_nodes()))
-    return [str(name) for name in dict.fromkeys(found)]
+    names = (product.outputs[0].name for _, product in census.attentions(graph.graph.all_nodes()))
+    return [str(name) for name in dict.fromkeys(names)]

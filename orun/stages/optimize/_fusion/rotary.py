@@ -11,13 +11,13 @@ from orun.stages.optimize._fusion.graph import (
     MICROSOFT,
     Rewriter,
     alike,
+    both_orders,
     dims,
     made_by,
     number,
     present,
     required,
     setting,
-    sides,
 )
 from orun.stages.optimize._fusion.heads import Heads, heads_of
 
@@ -36,12 +36,12 @@ def fuse_rotary(edit: Rewriter) -> None:
 
 def _parts(add: ir.Node) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
     """What is rotated, and the cosines and sines it is rotated by."""
-    for straight, across in sides(add):
+    for straight, across in both_orders(add):
         left, right = made_by(straight, "Mul"), made_by(across, "Mul")
         if left is None or right is None:
             continue
-        for source, cos in sides(left):
-            for turned, sin in sides(right):
+        for source, cos in both_orders(left):
+            for turned, sin in both_orders(right):
                 if _rotated(turned) is source:
                     yield source, cos, sin
 
@@ -56,8 +56,8 @@ def _rotated(value: ir.Value) -> ir.Value | None:
         return None
     source = required(first, 0)
     heads = heads_of(source)
-    whole = heads is not None and _is_half(first, heads, last=False) and _is_half(second, heads, last=True)
-    return source if whole else None
+    halves = heads is not None and _is_half(first, heads, last=False) and _is_half(second, heads, last=True)
+    return source if halves else None
 
 
 def _is_half(node: ir.Node, heads: Heads, *, last: bool) -> bool:
@@ -79,18 +79,18 @@ def _fuse(edit: Rewriter, add: ir.Node, heads: Heads, source: ir.Value, factors:
         return
     inputs = [source, _positions(edit, add, cos), _table(edit, add, cos), _table(edit, add, sin)]
     name = f"{add.outputs[0].name}_fused"
-    made = edit.put(add, "RotaryEmbedding", inputs, name, dims(source), domain=MICROSOFT)
-    edit.replace(add.outputs[0], made)
+    fused = edit.put(add, "RotaryEmbedding", inputs, name, dims(source), domain=MICROSOFT)
+    edit.replace(add.outputs[0], fused)
 
 
 def _kept_half(edit: Rewriter, before: ir.Node, factor: ir.Value) -> ir.Value | None:
     """The first half of cosines or sines `[batch, 1, length, size]`, without the axis for heads; one for all layers."""
-    apart = made_by(factor, "Unsqueeze")
-    if apart is None or number(required(apart, 1)) != 1 or len(dims(required(apart, 0)) or ()) != ROWS:
+    unsqueeze = made_by(factor, "Unsqueeze")
+    if unsqueeze is None or number(required(unsqueeze, 1)) != 1 or len(dims(required(unsqueeze, 0)) or ()) != ROWS:
         return None
     key = ("half", factor)
     if key not in edit.cache:
-        half = _half(edit, before, required(apart, 0))
+        half = _half(edit, before, required(unsqueeze, 0))
         if half is None:
             return None
         edit.cache[key] = half
@@ -130,10 +130,10 @@ def _positions(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
         return edit.ints(0)
     key = ("positions", half)
     if key not in edit.cache:
-        one, name = edit.shared(np.array(1, np.int64)), f"{half.name}_positions"
-        size = edit.put(before, "Shape", [half], f"{name}_size", (2,), like=one, attributes={"start": 0, "end": 2})
-        count = edit.put(before, "ReduceProd", [size], f"{name}_count", (), like=one, attributes={"keepdims": 0})
-        inputs = [edit.shared(np.array(0, np.int64)), count, one]
-        rows = edit.put(before, "Range", inputs, f"{name}_rows", (None,), like=one)
-        edit.cache[key] = edit.put(before, "Reshape", [rows, size], name, shape[:2], like=one)
+        unit, name = edit.shared(np.array(1, np.int64)), f"{half.name}_positions"
+        size = edit.put(before, "Shape", [half], f"{name}_size", (2,), like=unit, attributes={"start": 0, "end": 2})
+        count = edit.put(before, "ReduceProd", [size], f"{name}_count", (), like=unit, attributes={"keepdims": 0})
+        inputs = [edit.shared(np.array(0, np.int64)), count, unit]
+        rows = edit.put(before, "Range", inputs, f"{name}_rows", (None,), like=unit)
+        edit.cache[key] = edit.put(before, "Reshape", [rows, size], name, shape[:2], like=unit)
     return edit.cache[key]

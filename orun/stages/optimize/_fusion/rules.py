@@ -1,7 +1,7 @@
-"""Our own fusions, in the order in which they build on one another.
+"""Fusion rules of orun, in the order in which they build on one another.
 
-They look at what a graph computes, and at the sizes that shape inference proves, and not at how an exporter happens to
-write it: attention is found from its softmax, and the many ways to get shapes, masks and transpositions do not matter.
+They match what a graph computes and the sizes that shape inference proves, not the nodes of a certain exporter. A rule
+finds an attention from its softmax, whichever nodes make its shapes, masks and transpositions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from onnxruntime.transformers.onnx_model import OnnxModel
 from orun.stages._graph.symbolic import infer
 from orun.stages.optimize._fusion.activations import fuse_bias_gelu
 from orun.stages.optimize._fusion.attention import fuse_attention
+from orun.stages.optimize._fusion.compat import patch_quadratic_scan
 from orun.stages.optimize._fusion.embedding import fuse_embedding
 from orun.stages.optimize._fusion.graph import Rewriter
 from orun.stages.optimize._fusion.norms import fuse_bias_skip, fuse_rms_normalization, fuse_skip
-from orun.stages.optimize._fusion.optimizer import hasten
 from orun.stages.optimize._fusion.packing import pack
 from orun.stages.optimize._fusion.rotary import fuse_rotary
 from orun.stages.optimize._fusion.tidy import separate_linear, tidy
@@ -32,7 +32,7 @@ from orun.stages.optimize._fusion.tidy import separate_linear, tidy
 
 @dataclass(frozen=True)
 class Rule:
-    """A fusion and the names under which it is left out."""
+    """Fusion with the names that disable it."""
 
     fuse: Callable[[Rewriter], None]
     names: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ RULES = (
     Rule(separate_linear),
     Rule(fuse_rotary, ("rotary_embeddings",)),
     Rule(fuse_attention, ("attention",)),
-    Rule(separate_linear),  # what was flattened behind an attention
+    Rule(separate_linear),  # layers flattened behind an attention
     Rule(pack, ("attention", "packing")),
     Rule(fuse_rms_normalization, ("layer_norm",)),
     Rule(fuse_embedding, ("embed_layer_norm",)),
@@ -50,7 +50,7 @@ RULES = (
     Rule(fuse_bias_skip, ("skip_layer_norm", "bias_skip_layer_norm")),
     Rule(fuse_bias_gelu, ("bias_gelu",)),
 )
-# ONNX Runtime's own, which recognise every way to write these; those of later operator sets are written as one node.
+# Fusions of ONNX Runtime for operators that older operator sets write as several nodes.
 PRIMITIVES = (
     (FusionGelu, "gelu"),
     (FusionFastGelu, "gelu"),
@@ -60,7 +60,7 @@ PRIMITIVES = (
 
 
 def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
-    """The model with every layer fused that is understood, and why an attention is not, by the name of its result.
+    """Fuse all layers that match; return the model, and for each unfused attention the reason by its result's name.
 
     Args:
         model: as ONNX Runtime's basic optimizations leave it; it is changed.
@@ -69,7 +69,7 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProt
     Raises:
         Exception: of any kind, when shape inference cannot follow the model.
     """
-    hasten()
+    patch_quadratic_scan()
     primitive = OnnxModel(model)
     for fusion, name in PRIMITIVES:
         if name not in disabled:
@@ -87,7 +87,7 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProt
             common.RemoveUnusedNodesPass()(edit.model)
     edit.graph.sort()
     fused = ir.to_proto(edit.model)
-    # The inference takes sizes for equal that it cannot compare, and ONNX Runtime would act on that.
+    # The inference assumes sizes to be equal that it cannot compare, and ONNX Runtime would rely on that.
     kept = [known[value.name] for value in fused.graph.value_info if value.name in known]
     del fused.graph.value_info[:]
     fused.graph.value_info.extend(kept)

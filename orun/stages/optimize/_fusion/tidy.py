@@ -28,28 +28,28 @@ def tidy(edit: Rewriter) -> None:
 
 def _untransposed(node: ir.Node) -> ir.Value | None:
     """The value that a row of transpositions gives back."""
-    turn, axes = node, integers(node, "perm") or ()
-    while (inner := made_by(turn.inputs[0], "Transpose")) is not None:
+    transpose, axes = node, integers(node, "perm") or ()
+    while (inner := made_by(transpose.inputs[0], "Transpose")) is not None:
         order = integers(inner, "perm")
         if order is None or len(order) != len(axes):
             return None
-        axes, turn = tuple(order[axis] for axis in axes), inner
+        axes, transpose = tuple(order[axis] for axis in axes), inner
         if list(axes) == sorted(axes):
-            return required(turn, 0)
+            return required(transpose, 0)
     return None
 
 
 def _unreshaped(node: ir.Node) -> ir.Value | None:
     """A value that is reshaped, at the end of a row of reshapes, to what it was."""
     shape, reshape = dims(node.outputs[0]), node
-    found = None
+    original = None
     while True:
         source = required(reshape, 0)
         if alike(dims(source), shape) and (reshape is not node or not _guessed(shape)):
-            found = source
+            original = source
         inner = made_by(source, "Reshape")
         if inner is None:
-            return found
+            return original
         reshape = inner
 
 
@@ -67,8 +67,8 @@ def separate_linear(edit: Rewriter) -> None:
             continue
         width = weight.shape[1 if setting(gemm, "transB", 0) else 0]
         for use in list(gemm.outputs[0].uses()):
-            whole = dims(use.node.outputs[0]) if use.node.op_type == "Reshape" else None
-            rows = _unflattened(gemm, (*whole[:-1], width)) if whole is not None else None
+            shape = dims(use.node.outputs[0]) if use.node.op_type == "Reshape" else None
+            rows = _unflattened(gemm, (*shape[:-1], width)) if shape is not None else None
             if rows is not None:
                 _separate(edit, gemm, use.node, rows)
 
@@ -94,7 +94,7 @@ def _separate(edit: Rewriter, gemm: ir.Node, back: ir.Node, rows: ir.Value) -> N
             edit.cache[key] = edit.hold(held.T.copy(), f"{weight.name}_turned")
         weight = edit.cache[key]
     shape = dims(back.outputs[0])
-    made = edit.put(back, "MatMul", [rows, weight], f"{name}_product", shape)
+    product = edit.put(back, "MatMul", [rows, weight], f"{name}_product", shape)
     if bias is not None:
-        made = edit.put(back, "Add", [made, bias], f"{name}_sum", shape)
-    edit.replace(back.outputs[0], made)
+        product = edit.put(back, "Add", [product, bias], f"{name}_sum", shape)
+    edit.replace(back.outputs[0], product)

@@ -217,10 +217,10 @@ def _only_first(node: NodeProto, places: Mapping[str, Place]) -> Place:
 
 
 def _elementwise(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
-    found = {places[name] for name in node.input if name in places}
-    if len(found) != 1:
+    found_places = {places[name] for name in node.input if name in places}
+    if len(found_places) != 1:
         raise Stuck(f"they lie differently in the operands of {node.op_type} {node.name!r}")
-    (place,) = found
+    (place,) = found_places
     for name in node.input:
         if name and name not in places:
             _cut_constant(layer, kept, name, place)

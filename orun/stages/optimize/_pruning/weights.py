@@ -48,8 +48,8 @@ def zero(model: ModelProto, choice: Choice) -> int:
     Of equal magnitudes the first goes first.
     """
     kept = stored(model)
-    found = dict.fromkeys(name for _, name, _ in choice.layers(model, kept))
-    names = [name for name in found if kept.arrays[name].size]
+    weight_names = dict.fromkeys(name for _, name, _ in choice.layers(model, kept))
+    names = [name for name in weight_names if kept.arrays[name].size]
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     ranks = (np.abs(kept.arrays[name]).ravel() for name in names)
     for name, gone in zip(names, _least(ranks, choice), strict=True):  # one at a time, as they may be large
@@ -93,8 +93,8 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
 
 
 def _channel_means(array: Array, axis: int) -> Array:
-    others = tuple(other for other in range(array.ndim) if other != axis)
-    means: Array = np.abs(array.astype(np.float64)).mean(axis=others)
+    other_axes = tuple(other for other in range(array.ndim) if other != axis)
+    means: Array = np.abs(array.astype(np.float64)).mean(axis=other_axes)
     return means
 
 

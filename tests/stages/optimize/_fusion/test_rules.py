@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed
-from orun.stages.optimize._fusion import optimizer
 from tests.stages.support import StageRun, artifact, run_stage
 
 HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
@@ -636,15 +635,3 @@ def test_nodes_are_not_listed_anew_for_each_of_them(
         return len(calls)
 
     assert lists(60) == lists(20) < 100
-
-
-@pytest.mark.parametrize("package", ["onnxruntime.transformers.", ""])
-def test_a_list_of_nodes_that_are_gone_is_not_used(package: str) -> None:
-    optimizer.hasten()
-    model = importlib.import_module(f"{package}onnx_model").OnnxModel(build("a = Sigmoid (x) y = Relu (a)", {}))
-    setattr(model, optimizer.LISTED, {})
-    assert model.output_name_to_node().keys() == {"a", "y"}
-    model.model.graph.node[0].output[0] = "b"
-    assert model.output_name_to_node().keys() == {"a", "y"}  # the list is kept
-    model.remove_nodes([])
-    assert model.output_name_to_node().keys() == {"b", "y"}
