@@ -50,14 +50,16 @@ class Zygote:
         control: connection to the runner.
         observer: what libraries have read while they were imported.
         forks: whether stages may be forked from it.
-        fork: forks this process, as `os.fork` does.
+        fork: forks this process; `os.fork` when left out.
     """
 
-    def __init__(self, control: Channel, observer: Observer, *, forks: bool, fork: Callable[[], int] = os.fork) -> None:
+    def __init__(
+        self, control: Channel, observer: Observer, *, forks: bool, fork: Callable[[], int] | None = None
+    ) -> None:
         self._control = control
         self._observer = observer
         self._forks = forks
-        self._fork = fork
+        self._fork = fork or os.fork
         self._running: dict[int, Supervised] = {}
         self._servers: dict[int, int] = {}  # each living server grown from this one -> its connection
         self._selector = selectors.DefaultSelector()
