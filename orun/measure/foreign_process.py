@@ -87,14 +87,16 @@ class Value:
 
 
 class RemoteSession:
-    """Session in a process of another Python, with the part of `InferenceSession` that accuracy measurements use."""
+    """Session in a process of another Python, with the part of `InferenceSession` that accuracy measurements use.
+
+    Attributes:
+        process: the process.
+    """
 
     def __init__(self, model: Path, target: Target) -> None:
         if target.interpreter is None:
             raise ValueError(f"target {target.name!r} runs in this process")
-        self._process = ForeignProcess(
-            target.interpreter, "orun.measure.foreign_process:serve_session", (model, target)
-        )
+        self.process = ForeignProcess(target.interpreter, "orun.measure.foreign_process:serve_session", (model, target))
         try:
             self._ask("open")
         except BaseException:
@@ -112,12 +114,12 @@ class RemoteSession:
     def close(self) -> None:
         """End the process."""
         with suppress(OSError):  # the process may have died
-            self._process.connection.send(None)
-        self._process.connection.close()
-        self._process.join(CLOSE_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+            self.process.connection.send(None)
+        self.process.connection.close()
+        self.process.join(CLOSE_SECONDS)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
 
     def get_inputs(self) -> list[Value]:
         """Return the model's inputs."""
@@ -136,13 +138,13 @@ class RemoteSession:
 
     def _ask(self, request: str, *arguments: Any) -> Any:
         try:
-            self._process.connection.send((request, arguments))
-            good, answer = self._process.connection.recv()
+            self.process.connection.send((request, arguments))
+            good, answer = self.process.connection.recv()
         except (EOFError, OSError) as error:
-            self._process.join(CLOSE_SECONDS)
+            self.process.join(CLOSE_SECONDS)
             raise OrunError(
                 "the process that runs a model of another environment died",
-                why=f"exit status {self._process.exitcode} in request {request!r}",
+                why=f"exit status {self.process.exitcode} in request {request!r}",
             ) from error
         if not good:
             raise answer

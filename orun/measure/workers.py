@@ -42,7 +42,7 @@ class Worker:
             self._process = ForeignProcess(case.target.interpreter, "orun.measure.serving:serve", case)
             self._connection = self._process.connection
             return
-        context = _context()
+        context = choose_context()
         self._connection, theirs = context.Pipe()
         inherited = self._connection if context.get_start_method() == "fork" else None
         process = context.Process(target=_serve, args=(inherited, theirs, case, Path.cwd()), daemon=True)
@@ -147,7 +147,7 @@ class Worker:
         return answer
 
 
-def _context() -> ForkContext | ForkServerContext | SpawnContext:
+def choose_context() -> ForkContext | ForkServerContext | SpawnContext:
     """Return the way to start a process on this system."""
     if sys.platform != "linux":  # macOS has fork, but its system libraries do not survive it
         return get_context("spawn")

@@ -129,7 +129,7 @@ def test_a_regression_that_is_none_and_one_that_is() -> None:
 
 
 @pytest.mark.parametrize(("spread", "wrong"), [(0.015, 0.001), (0.03, ALPHA), (0.05, 0.02)])
-def test_a_gate_that_goes_on_where_it_is_promising_errs_as_seldom(spread: float, wrong: float) -> None:
+def test_a_gate_that_goes_on_where_itis_promising_errs_as_seldom(spread: float, wrong: float) -> None:
     """Launches end when the answer is clear, and after eight unless up to eight more would make it so."""
     trials = 2000
     equal = Counter(sequential(seed, 0.0, spread) for seed in range(trials))
@@ -149,7 +149,7 @@ def sequential(seed: int, slowdown: float, spread: float) -> str:
         if len(ratios) < FEWEST:
             continue
         found = {BASELINE: Evidence.from_log_ratios(ratios)}
-        enough = len(ratios) >= budget.enough and not measurement._is_promising(found, budget)
+        enough = len(ratios) >= budget.enough and not measurement.is_promising(found, budget)
         if enough or measurement._is_clear(found, budget.resolution):
             return found[BASELINE].answer(math.log1p(0.05))
 

@@ -62,7 +62,7 @@ def test_no_session_of_it_is_made_in_this_process(model: Path) -> None:
 
 def test_a_process_that_dies_is_told(model: Path) -> None:
     with RemoteSession(model, ELSEWHERE) as session:
-        os.kill(session._process.pid, signal.SIGKILL)
+        os.kill(session.process.pid, signal.SIGKILL)
         with pytest.raises(OrunError) as caught:
             session.run(None, {"x": np.ones((1, 2), np.float32)})
     assert str(caught.value) == (

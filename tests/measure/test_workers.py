@@ -153,7 +153,7 @@ def test_a_worker_that_dies_is_named(model: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
 def test_a_process_with_threads_is_not_forked() -> None:
     """A lock that another thread holds at that moment would be held for ever in the worker."""
-    ask = "from orun.measure import workers; print(workers._context().get_start_method())"
+    ask = "from orun.measure import workers; print(workers.choose_context().get_start_method())"
     threads = f"import threading; threading.Thread(target=threading.Event().wait, daemon=True).start(); {ask}"
     for code, method in ((ask, "fork"), (threads, "forkserver")):
         command = [sys.executable, "-c", code]
@@ -164,7 +164,7 @@ def test_a_process_with_threads_is_not_forked() -> None:
 
 def test_away_from_linux_a_process_is_spawned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "sys", SimpleNamespace(platform="darwin"))
-    assert workers._context().get_start_method() == "spawn"
+    assert workers.choose_context().get_start_method() == "spawn"
     with Worker(case_of(model)) as worker:
         assert worker.open(0.0).processor
         assert worker.time(2).cpu.shape == (2,)

@@ -16,9 +16,9 @@ def quietest_core() -> int | None:
     """
     if not hasattr(os, "sched_setaffinity") or not Path("/proc/stat").exists():
         return None
-    before = _read_idle_ticks()
+    before = read_idle_ticks()
     time.sleep(WATCH_SECONDS)
-    after = _read_idle_ticks()
+    after = read_idle_ticks()
     usable = sorted(os.sched_getaffinity(0) & after.keys())
     return max(usable, key=lambda core: after[core] - before.get(core, 0), default=None)
 
@@ -28,7 +28,7 @@ def pin(core: int) -> None:
     os.sched_setaffinity(0, {core})
 
 
-def _read_idle_ticks() -> dict[int, int]:
+def read_idle_ticks() -> dict[int, int]:
     """Return the idle ticks of each core since boot."""
     lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
     rows = (line.split() for line in lines if line.startswith("cpu") and line[3].isdigit())

@@ -127,15 +127,16 @@ def observe_work(run: Run, seconds: float) -> Work:
     The answer decides how a whole measurement is made. Time that a hypervisor takes away in that moment, or an
     unrelated thread, must not decide it. Threads that sleep or share the work are seen to do so each time.
     """
-    work = _observe(run, seconds)
+    work = observe_once(run, seconds)
     for _ in range(OBSERVATIONS - 1):
         if work.alone or work.process > DOUBTFUL * work.thread:
             break
-        work = _observe(run, seconds)
+        work = observe_once(run, seconds)
     return work
 
 
-def _observe(run: Run, seconds: float) -> Work:
+def observe_once(run: Run, seconds: float) -> Work:
+    """Run for some seconds and return the work of each thread meanwhile."""
     caller = str(threading.get_native_id())
     waits, run_times, counters = schedstat.read_waits(), schedstat.read_run_times(), dict(schedstat.read_counters())
     start = time.perf_counter()

@@ -130,9 +130,7 @@ def run_launch(cases: Mapping[str, BenchmarkCase], pace: Pace, random: Random, m
             log_ratios={name: float(np.median(values)) for name, values in ratios.items()},
             waiting=waiting_share(concatenate([block.times for pair in every for block in pair.blocks])),
             disturbed=disturbed,
-            streamed=_time_streams(
-                {name: workers[name] for name, case in cases.items() if case.streamed}, pace, random
-            ),
+            streamed=time_streams({name: workers[name] for name, case in cases.items() if case.streamed}, pace, random),
         )
 
 
@@ -144,7 +142,7 @@ def _prepare_blocks(workers: Mapping[str, Worker], core: int | None) -> None:
         worker.time(1)
 
 
-def _time_streams(workers: Mapping[str, Worker], pace: Pace, random: Random) -> dict[str, StreamTimes]:
+def time_streams(workers: Mapping[str, Worker], pace: Pace, random: Random) -> dict[str, StreamTimes]:
     """Time each model on its device's stream, in an order and back, so that a linear drift cancels."""
     for worker in workers.values():
         worker.open_stream(pace.warmup)

@@ -122,7 +122,7 @@ def measure(
             if late:
                 break
             continue
-        over = late and len(launches) >= budget.enough and not _is_promising(comparisons, budget)
+        over = late and len(launches) >= budget.enough and not is_promising(comparisons, budget)
         if over or _is_clear(comparisons, budget.resolution):
             break
     return Measurement(launches, seconds, gauge.read())
@@ -156,7 +156,7 @@ def _is_clear(comparisons: Mapping[str, Evidence], resolution: float) -> bool:
     )
 
 
-def _is_promising(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
+def is_promising(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
     """Return whether a few launches more of the same mean and spread would make the answer clear.
 
     A sequential test may stop by what it has seen: its answer is decided by the same bounds.

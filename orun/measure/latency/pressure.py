@@ -28,16 +28,16 @@ class PressureGauge:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._stalled = _read_stalled()
+        self._stalled = read_stalled()
 
     def read(self) -> Pressure:
         """Return the pressure since the gauge was made."""
-        now, seconds = _read_stalled(), time.monotonic() - self._began
+        now, seconds = read_stalled(), time.monotonic() - self._began
         share = None if now is None or self._stalled is None else min((now - self._stalled) / max(seconds, 1e-9), 1.0)
         return Pressure(share, os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
 
 
-def _read_stalled() -> float | None:
+def read_stalled() -> float | None:
     """Return the seconds since boot in which some thread waited for a core."""
     try:
         text = Path("/proc/pressure/cpu").read_text(encoding="utf-8")

@@ -48,10 +48,10 @@ def pending_wait(before: Mapping[str, tuple[int, ...]], seconds: float) -> float
     if seconds < TICK:
         return 0.0
     unchanged = [thread for thread, counters in read_counters() if before.get(thread) == counters]
-    return seconds * sum(map(_is_runnable, unchanged))
+    return seconds * sum(map(is_runnable, unchanged))
 
 
-def _is_runnable(thread: str) -> bool:
+def is_runnable(thread: str) -> bool:
     """Return whether a thread is on a core or waits for one."""
     with suppress(FileNotFoundError, ProcessLookupError):
         status = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="utf-8", errors="replace")

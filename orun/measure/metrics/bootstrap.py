@@ -90,7 +90,7 @@ def resample(models: Mapping[str, Pooled], seed: int) -> dict[str, Resampled]:
     resamples = first.resamples or min(max(WORK // (len(rows) * first.classes), RESAMPLES[0]), RESAMPLES[1])
     weighings = {role: model.of(rows) for role, model in models.items()}
     values: dict[str, list[Floats]] = {role: [] for role in models}
-    for weights in _draw_weights(counts, resamples, seed):
+    for weights in draw_weights(counts, resamples, seed):
         for role, weigh in weighings.items():
             values[role].append(weigh(weights))
     return {role: Resampled(model, model.overall, np.concatenate(values[role])) for role, model in models.items()}
@@ -102,7 +102,7 @@ def _ratio(change: Estimate, other: float) -> Estimate:
     return Estimate(value, min(ends), max(ends))
 
 
-def _draw_weights(counts: NDArray[np.intp], resamples: int, seed: int) -> Iterator[Floats]:
+def draw_weights(counts: NDArray[np.intp], resamples: int, seed: int) -> Iterator[Floats]:
     """Yield how often each kind of example is in each resample, `[b, kinds]`, for some resamples at a time.
 
     Args:

@@ -25,13 +25,13 @@ def test_the_quietest_core_is_one_that_we_may_use() -> None:
 def test_the_core_that_was_read_idle_ticks_most_is_the_quietest(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = sorted(os.sched_getaffinity(0))
     readings = iter([dict.fromkeys(cores, 1000), {core: 1000 + place for place, core in enumerate(cores)}])
-    monkeypatch.setattr(cpu_cores, "_read_idle_ticks", lambda: next(readings))
+    monkeypatch.setattr(cpu_cores, "read_idle_ticks", lambda: next(readings))
     assert quietest_core() == cores[-1]
 
 
 @linux
 def test_read_idle_ticks_ticks_of_every_core_are_read() -> None:
-    assert set(cpu_cores._read_idle_ticks()) >= os.sched_getaffinity(0)
+    assert set(cpu_cores.read_idle_ticks()) >= os.sched_getaffinity(0)
 
 
 def test_a_system_that_cannot_pin_has_no_quietest_core(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,5 +65,5 @@ def test_pressure_is_a_share_of_the_time() -> None:
 
 
 def test_a_kernel_without_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressure, "_read_stalled", lambda: None)
+    monkeypatch.setattr(pressure, "read_stalled", lambda: None)
     assert PressureGauge().read().cpu is None

@@ -102,7 +102,7 @@ def test_a_doubtful_look_is_repeated(
     monkeypatch: pytest.MonkeyPatch, seen: list[Work], found: Work, looks: int
 ) -> None:
     left = list(seen)
-    monkeypatch.setattr(cpu_time, "_observe", lambda *_: left.pop(0))
+    monkeypatch.setattr(cpu_time, "observe_once", lambda *_: left.pop(0))
     assert observe_work(work, 1.0) == found
     assert len(seen) - len(left) == looks
 
@@ -137,7 +137,7 @@ def test_waiting_of_the_other_threads_is_seen(monkeypatch: pytest.MonkeyPatch) -
     caller = str(threading.get_native_id())
     clock = count()
     monkeypatch.setattr(schedstat, "read_waits", lambda: {caller: 0.25 * next(clock), "other": 1.0 * next(clock)})
-    found = cpu_time._observe(work, 0.01)
+    found = cpu_time.observe_once(work, 0.01)
     assert found.waiting > 0
     assert found.wanted > 1
 
@@ -215,11 +215,11 @@ def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> No
     sleeping = str(sleeper.native_id)
     counts = {thread: found for thread, found in read_counters() if thread == sleeping}
     assert pending_wait(counts, 1.0) == 0
-    monkeypatch.setattr(schedstat, "_is_runnable", lambda thread: thread == sleeping)
+    monkeypatch.setattr(schedstat, "is_runnable", lambda thread: thread == sleeping)
     assert pending_wait(counts, 1.0) == 1.0
     assert pending_wait({sleeping: (0, 0, 0)}, 1.0) == 0  # it ran since
     assert pending_wait(counts, 0.009) == 0  # within a tick
-    found = cpu_time._observe(work, 0.02)
+    found = cpu_time.observe_once(work, 0.02)
     assert found.waiting > 0
     assert not found.alone
     stop.set()
@@ -229,8 +229,8 @@ def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> No
 @counted
 def test_who_runs_is_runnable() -> None:
     mine = str(threading.get_native_id())
-    assert schedstat._is_runnable(mine)
-    assert not schedstat._is_runnable("gone")
+    assert schedstat.is_runnable(mine)
+    assert not schedstat.is_runnable("gone")
 
 
 def test_a_kernel_that_counts_nothing() -> None:

@@ -28,7 +28,7 @@ from orun.measure.latency.cuda_streams import (
     make_stream,
     time_stream,
 )
-from orun.measure.latency.launch import Pace, _time_streams, run_launch
+from orun.measure.latency.launch import Pace, run_launch, time_streams
 from tests.measure.support import ONE_THREAD, WIDTH, case_of, save_model
 
 COMPILER = shutil.which("cc")
@@ -110,7 +110,7 @@ def test_models_are_timed_in_an_order_and_back() -> None:
         return SimpleNamespace(open_stream=open_stream, time_stream=time_stream)
 
     pace = Pace(warmup=0.05, samples=10, alone=1.0, quads=0.2)
-    streams = _time_streams({"model": worker("model"), "reference": worker("reference")}, pace, Random(1))
+    streams = time_streams({"model": worker("model"), "reference": worker("reference")}, pace, Random(1))
     assert calls[:2] == ["open model 0.05", "open reference 0.05"]
     assert calls[2:] in (
         ["model 0.1", "reference 0.1", "reference 0.1", "model 0.1"],
@@ -120,7 +120,7 @@ def test_models_are_timed_in_an_order_and_back() -> None:
         "model": [0.5, 0.5],
         "reference": [0.5, 0.5],
     }
-    assert _time_streams({}, pace, Random(1)) == {}
+    assert time_streams({}, pace, Random(1)) == {}
 
 
 def test_without_a_driver() -> None:

@@ -137,10 +137,10 @@ def test_more_launches_are_promising_up_to_twice_as_many() -> None:
     for enough, less in ((16, 15), (9, 8)):
         means = (step / 1e5 for step in range(5000))
         mean = next(mean for mean in means if _clear(enough, mean) and not _clear(less, mean))
-        assert measurement._is_promising({"baseline": Evidence(less, mean, 0.04)}, budget)
+        assert measurement.is_promising({"baseline": Evidence(less, mean, 0.04)}, budget)
     means = (step / 1e5 for step in range(5000))
     late = next(mean for mean in means if _clear(17, mean) and not _clear(16, mean))
-    assert not measurement._is_promising({"baseline": Evidence(15, late, 0.04)}, budget)
+    assert not measurement.is_promising({"baseline": Evidence(15, late, 0.04)}, budget)
 
 
 def _clear(count: int, mean: float) -> bool:

@@ -117,7 +117,7 @@ def _promising(ratios: Sequence[float]) -> str:
     for count in range(FEWEST, len(ratios) + 1):
         found = Evidence.from_log_ratios(ratios[:count])
         answer = found.answer(math.log1p(0.05))
-        if answer != "undecided" or (count >= 8 and not measurement._is_promising({"baseline": found}, budget)):
+        if answer != "undecided" or (count >= 8 and not measurement.is_promising({"baseline": found}, budget)):
             return answer
     return "undecided"
 

@@ -241,7 +241,7 @@ def test_the_quantiles_are_of_as_few_examples_as_the_rarest_class_has() -> None:
 
 @pytest.mark.parametrize("counts", [[5, 1, 1, 1], [1, 1, 1, 1], [30, 10, 20]])
 def test_each_kind_is_drawn_as_often_as_there_are_examples_of_it(counts: list[int]) -> None:
-    weights = np.concatenate(list(bootstrap._draw_weights(np.array(counts), 4000, 0)))
+    weights = np.concatenate(list(bootstrap.draw_weights(np.array(counts), 4000, 0)))
     assert weights.shape == (4000, len(counts))
     assert set(weights.sum(axis=1).tolist()) == {float(sum(counts))}
     assert weights.mean(axis=0).tolist() == pytest.approx(counts, rel=0.08)
