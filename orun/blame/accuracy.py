@@ -164,7 +164,7 @@ class Investigation:
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_read_places(table["findings"]))
         note = _join(diagnosis.note, _kernel_note(table, self.experiment.stage(diagnosis.culprit)))
-        stopped = _join(diagnosis.stopped, _untried(table))
+        stopped = _join(diagnosis.stopped, _note_untried(table))
         return replace(diagnosis, places=places, chosen=_count_chosen(places), note=note, stopped=stopped)
 
     def _prove(self, diagnosis: Diagnosis) -> Diagnosis:
@@ -236,7 +236,7 @@ def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
     return places
 
 
-def _untried(table: Mapping[str, Any]) -> str:
+def _note_untried(table: Mapping[str, Any]) -> str:
     left, tried = table["left"], table["tried"]
     notes = [f"{left} of {left + tried} places that differ were not tried"] if left else []
     if table["tried_with"] < table["examples"]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orun.blame import messages
 from orun.blame.advice import advise
-from orun.blame.changes import Change, FixedDifference, list_changes, list_fixed, publishing_stages, upstream
+from orun.blame.changes import Change, FixedDifference, list_changes, list_fixed, publishing_stages, stages_up_to
 from orun.blame.commits import CommitList, list_commits
 from orun.blame.delta_debugging import Outcome, find_causes
 from orun.blame.env_changes import Variables
@@ -74,7 +74,7 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
         before = RunSnapshot.read(store, good, Path(folder, "good"))
         after = RunSnapshot.read(store, bad, Path(folder, "bad"))
         symptom = _find_symptom(before, after, gate)
-        stages = upstream(before.pipeline, symptom.stage) | upstream(after.pipeline, symptom.stage)
+        stages = stages_up_to(before.pipeline, symptom.stage) | stages_up_to(after.pipeline, symptom.stage)
         variables = Variables.between(before, after, stages)
         fixed: Sequence[FixedDifference] = variables.filter_fixed(list_fixed(before, after, stages))
         builder = PartialBuilder(before, after, symptom, store, variables, listener)

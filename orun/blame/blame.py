@@ -10,7 +10,7 @@ from time import monotonic
 
 from orun import api
 from orun.blame import accuracy, latency, messages
-from orun.blame.chain import upstream
+from orun.blame.chain import model_chain
 from orun.blame.changes import publishing_stages
 from orun.blame.diagnosis import Diagnosis
 from orun.blame.experiment import Experiment
@@ -59,7 +59,7 @@ def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = Fa
             continue
         seen.add((verdict.stage, gate.metric))
         stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)
-        if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and upstream(pipeline, stage):
+        if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and model_chain(pipeline, stage):
             yield BlameRequest(pipeline, stage, gate, metric, result)
 
 
@@ -103,7 +103,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
     pipeline, stage, gate = request.pipeline, request.stage, request.gate
     root = store or api.default_store(pipeline.root)
     experiment = Experiment.open(pipeline, root, seconds, listener)
-    chain = upstream(pipeline, stage)
+    chain = model_chain(pipeline, stage)
     title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
     metric = judged_metric(gate, request.result[stage.id].metrics)
     diagnosis = Diagnosis(title, stage.id, metric, request.metric.unit, "")

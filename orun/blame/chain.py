@@ -12,7 +12,7 @@ def model_port(pipeline: Pipeline, stage: Stage) -> str:
     return first if first in stage.needs and "onnx" in ports[first].accepts else ""
 
 
-def upstream(pipeline: Pipeline, stage: Stage) -> tuple[Stage, ...]:
+def model_chain(pipeline: Pipeline, stage: Stage) -> tuple[Stage, ...]:
     """Return the stages whose models lead to a stage's primary input, in order."""
     chain: list[Stage] = []
     while port := model_port(pipeline, stage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from orun.blame.run_snapshot import RunSnapshot
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, subjects
 from orun.core.targets import Environment
+from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.text.wording.components import component_name
 
@@ -142,22 +144,16 @@ def _code_version(run: RunSnapshot, code: str) -> str:
     return code.partition(" ")[2] or " ".join(filter(None, ("orun", run.record.orun)))
 
 
-def upstream(pipeline: Pipeline, stage: str) -> set[str]:
+def stages_up_to(pipeline: Pipeline, stage: str) -> set[str]:
     """Return a stage and all before it; empty if the pipeline does not have it."""
-    stages = {candidate.id: candidate for candidate in pipeline.stages}
-    names: set[str] = set()
-    pending = [stage]
-    while pending:
-        name = pending.pop()
-        if name in stages and name not in names:
-            names.add(name)
-            pending += stages[name].upstream
-    return names
+    edges = defaultdict[str, tuple[str, ...]](tuple)  # a partial build may lack stages that others need
+    edges.update({candidate.id: tuple(candidate.upstream) for candidate in pipeline.stages})
+    return reached([stage], edges) & {candidate.id for candidate in pipeline.stages}
 
 
 def publishing_stages(pipeline: Pipeline, stage: str) -> list[str]:
     """Return the stages up to `stage` that publish a release: an investigation must not run them."""
-    names = upstream(pipeline, stage)
+    names = stages_up_to(pipeline, stage)
     return [item.id for item in pipeline.stages if item.id in names and pipeline.kinds[item.uses].spec.publishes]
 
 

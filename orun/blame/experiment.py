@@ -15,6 +15,7 @@ from orun.core.serialization import replace
 from orun.errors import Interrupted
 from orun.eventlog import Listener, ignore
 from orun.pipeline.fragments import plain_default
+from orun.pipeline.graph import reached
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.stages import registry
 from orun.stages.params import params_of
@@ -95,7 +96,7 @@ class Experiment:
         """
         if self.left <= 0:
             raise OutOfTime
-        wanted = self._closure(names)
+        wanted = self.stages_up_to(names)
         own = [
             replace(stage, gates=(), guards=())
             for stage in self.pipeline.stages
@@ -111,15 +112,9 @@ class Experiment:
             raise Interrupted("interrupted")
         return result
 
-    def _closure(self, names: Collection[str]) -> set[str]:
-        wanted: set[str] = set()
-        pending = list(names)
-        while pending:
-            name = pending.pop()
-            if name not in wanted:
-                wanted.add(name)
-                pending += self.stage(name).upstream
-        return wanted
+    def stages_up_to(self, names: Collection[str]) -> set[str]:
+        """Return these stages and all before them."""
+        return reached(names, {stage.id: stage.upstream for stage in (*self.pipeline.stages, *self.added.values())})
 
     def _limit_time(self, stage: Stage) -> Stage:
         """Return the stage with a timeout at the time limit; a timeout is not in its key."""

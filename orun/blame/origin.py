@@ -100,11 +100,7 @@ def rebuild_chain(experiment: Experiment, earlier: EarlierModel, stage: Stage) -
         The copies' ids by the ids of the originals, and the imported model's by that of the first stage.
     """
     copies = {earlier.stage: earlier.name}
-    pending, upstream = list(stage.upstream), set[str]()
-    while pending:
-        if (name := pending.pop()) not in upstream:
-            upstream.add(name)
-            pending += experiment.stage(name).upstream
+    upstream = experiment.stages_up_to(stage.upstream)
     for original in experiment.pipeline.stages:
         if original.id in upstream and original.id not in copies and copies.keys() & set(original.upstream):
             needs = {port: copies.get(source, source) for port, source in original.needs.items()}

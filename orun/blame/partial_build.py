@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun import api
-from orun.blame.changes import Change, upstream
+from orun.blame.changes import Change, stages_up_to
 from orun.blame.delta_debugging import Outcome
 from orun.blame.env_changes import Variables
 from orun.blame.run_snapshot import Layout, RunSnapshot
@@ -124,7 +124,7 @@ class PartialBuilder:
             source = bad if name in switched else good
             if name in source:
                 stages[name] = self._mix_stage(source[name], bad.get(name), chosen)
-        wanted = upstream(replace(self.good.pipeline, stages=tuple(stages.values())), self.symptom.stage)
+        wanted = stages_up_to(replace(self.good.pipeline, stages=tuple(stages.values())), self.symptom.stage)
         stages = {name: stage for name, stage in stages.items() if name in wanted}
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
         if any(before not in stages for before, _ in edges):

@@ -89,18 +89,18 @@ def test_one_parameter_of_several(project: Project) -> None:
     project.edit("pipeline.yaml", "times: 1", "times: 2, mark: x")
     project.edit("pipeline.yaml", "text: abc", "text: b")
     bad = project.run()
-    found = project.bisect(good, bad)
+    bisection = project.bisect(good, bad)
     assert [one.exit_code for one in (good, bad)] == [0, 1]
-    assert found.changes == (
+    assert bisection.changes == (
         'make.text: "abc" -> "b"',
         "make.times: 1 -> 2",
         'make.mark: "" -> "x"',
         "score.weight: 1.0 -> 5.0",
         'score.note: "one" -> "two"',
     )
-    assert found.causes == (("score.weight: 1.0 -> 5.0",),)
-    assert found.fixed == ()
-    assert found.sentence == (
+    assert bisection.causes == (("score.weight: 1.0 -> 5.0",),)
+    assert bisection.fixed == ()
+    assert bisection.sentence == (
         "score score max 10 fails because of score.weight: 1.0 -> 5.0; 4 other changes do not matter"
     )
 
@@ -151,9 +151,9 @@ def test_code_that_a_stage_imports(project: Project) -> None:
     project.edit("pipeline.yaml", "note: one", "note: two")
     bad = project.run()
     project.edit("helper.py", "+ 100", "+ 7")  # neither version is on the disk any more
-    found = project.bisect(good, bad)
-    assert found.causes == (("helper.py was changed",),)
-    assert found.changes == ('score.note: "one" -> "two"', "helper.py was changed")
+    bisection = project.bisect(good, bad)
+    assert bisection.causes == (("helper.py was changed",),)
+    assert bisection.changes == ('score.note: "one" -> "two"', "helper.py was changed")
 
 
 def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> None:
@@ -168,29 +168,29 @@ def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> Non
     (project.folder / "parts" / "deep.py").write_text("from parts.more import TIMES\n\nFACTOR = TIMES")
     (project.folder / "parts" / "__init__.py").write_text("# all of it")
     bad = project.run()
-    found = project.bisect(good, bad)
-    assert found.changes == (
+    bisection = project.bisect(good, bad)
+    assert bisection.changes == (
         "parts/__init__.py was changed",
         "parts/deep.py was changed",
         "parts/more.py was added",
     )
-    assert found.causes == (("parts/deep.py was changed",),)
+    assert bisection.causes == (("parts/deep.py was changed",),)
 
 
 def test_what_both_runs_built_is_not_built_again(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.with.weight": 9.0})
-    found = project.bisect(good, bad)
+    bisection = project.bisect(good, bad)
     assert project.started == []
-    assert found.built == 2
+    assert bisection.built == 2
 
 
 def test_a_stage_that_fails(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"vars.text": "boom", "stages.score.with.note": "z"})
-    found = project.bisect(good, bad)
-    assert found.symptom == "score fails"
-    assert found.causes == (('make.text: "abc" -> "boom"',),)
+    bisection = project.bisect(good, bad)
+    assert bisection.symptom == "score fails"
+    assert bisection.causes == (('make.text: "abc" -> "boom"',),)
 
 
 def test_a_metric_whose_gate_passes_in_both(project: Project) -> None:
@@ -198,9 +198,9 @@ def test_a_metric_whose_gate_passes_in_both(project: Project) -> None:
     bad = project.run(**{"stages.score.with.offset": 2.0, "stages.score.with.note": "z"})
     with pytest.raises(UsageError, match=r"nothing is worse in .* than in "):
         project.bisect(good, bad)
-    found = project.bisect(good, bad, "score.score")
-    assert found.symptom == "score score goes from 3 to 5"
-    assert found.causes == (("score.offset: 0.0 -> 2.0",),)
+    bisection = project.bisect(good, bad, "score.score")
+    assert bisection.symptom == "score score goes from 3 to 5"
+    assert bisection.causes == (("score.offset: 0.0 -> 2.0",),)
 
 
 def test_a_metric_that_is_the_same(project: Project) -> None:
@@ -218,8 +218,8 @@ def test_a_stage_that_was_put_between(project: Project) -> None:
     )
     project.edit("pipeline.yaml", "needs: make", "needs: more")
     bad = project.run()
-    found = project.bisect(good, bad)
-    assert [sorted(one) for one in found.causes] == [["stage more was added", "stage score was changed"]]
+    bisection = project.bisect(good, bad)
+    assert [sorted(one) for one in bisection.causes] == [["stage more was added", "stage score was changed"]]
 
 
 def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None:
@@ -265,8 +265,8 @@ def test_a_file_that_is_only_asked_for_is_named(project: Project) -> None:
     good = project.run()
     (project.folder / "mark").touch()
     bad = project.run()
-    found = project.bisect(good, bad)
-    assert (found.causes, found.fixed) == ((), ("looked for mark of score: none -> file",))
+    bisection = project.bisect(good, bad)
+    assert (bisection.causes, bisection.fixed) == ((), ("looked for mark of score: none -> file",))
 
 
 @pytest.mark.parametrize("gate", ["", "score.score"])
@@ -280,8 +280,8 @@ def test_a_mixture_that_does_not_measure_the_metric(project: Project, gate: str)
     project.edit("stages.py", "* weight + offset", "* weight + offset + 100")
     project.edit("pipeline.yaml", "note: one", "note: none")
     bad = project.run(**({"stages.score.gate.score.max": 1000} if gate else {}))
-    found = project.bisect(good, bad, gate)
-    assert found.causes == (("./stages.py was changed",),)
+    bisection = project.bisect(good, bad, gate)
+    assert bisection.causes == (("./stages.py was changed",),)
 
 
 UPLOAD = """

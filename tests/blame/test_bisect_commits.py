@@ -32,13 +32,13 @@ def test_those_that_touch_the_file_that_did_it(project: Project) -> None:
     project.edit("helper.py", "+ 1", "+ 100")
     last = commit(project.folder, "count many more")
     bad = project.run()
-    found = project.bisect(good, bad)
-    assert found.causes == (("helper.py was changed",),)
-    shown = lines_of(found, Terminal())
+    bisection = project.bisect(good, bad)
+    assert bisection.causes == (("helper.py was changed",),)
+    shown = lines_of(bisection, Terminal())
     assert [line.split(" ", 3)[3] for line in shown[-2:]] == ["count one more", "count many more"]
     assert last.startswith(shown[-1].split()[0])
     assert shown[-3] == "commits that touch it:"
-    assert found.commits.note == ""
+    assert bisection.commits.note == ""
 
 
 def test_of_a_parameter_those_of_the_pipeline_file(project: Project) -> None:
@@ -49,8 +49,8 @@ def test_of_a_parameter_those_of_the_pipeline_file(project: Project) -> None:
     project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
     commit(project.folder, "nine times the weight")
     bad = project.run()
-    found = project.bisect(good, bad)
-    assert [line.split(" ", 1)[1] for line in found.commits.commits] == ["nine times the weight"]
+    bisection = project.bisect(good, bad)
+    assert [line.split(" ", 1)[1] for line in bisection.commits.commits] == ["nine times the weight"]
 
 
 def test_what_was_not_committed_is_said(project: Project) -> None:
@@ -71,9 +71,9 @@ def test_a_branch_that_was_left(project: Project) -> None:
     project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
     commit(project.folder, "nine times the weight")
     bad = project.run()
-    found = project.bisect(good, bad).commits
-    assert [line.split(" ", 1)[1] for line in found.commits] == ["nine times the weight"]
-    assert found.note == (
+    bisection = project.bisect(good, bad).commits
+    assert [line.split(" ", 1)[1] for line in bisection.commits] == ["nine times the weight"]
+    assert bisection.note == (
         f"{good.commit[:10]} is no ancestor of {bad.commit[:10]}: commits of only the former are not listed"
     )
 

@@ -1,4 +1,4 @@
-"""What surrounds two runs: environment variables, which can be mixed where their values are known, and orun itself."""
+"""Surroundings of two runs: environment variables, which can be tried if their values are known, and orun itself."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_a_variable_that_was_set(project: Project, monkeypatch: pytest.MonkeyPat
     good = project.run()
     monkeypatch.setenv("MORE", NEVER)
     bad = project.run(**{"stages.score.with.note": "two"})
-    found = project.bisect(good, bad)
+    bisection = project.bisect(good, bad)
     assert [one.exit_code for one in (good, bad)] == [0, 1]
-    assert found.changes == ('score.note: "one" -> "two"', "environment variable MORE was added")
-    assert found.causes == (("environment variable MORE was added",),)
-    assert found.fixed == found.advice == ()
+    assert bisection.changes == ('score.note: "one" -> "two"', "environment variable MORE was added")
+    assert bisection.causes == (("environment variable MORE was added",),)
+    assert bisection.fixed == bisection.advice == ()
     assert os.environ["MORE"] == NEVER
-    assert "s3cret" not in str(found)
+    assert "s3cret" not in str(bisection)
 
 
 def test_a_declared_one_whose_values_are_given(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,17 +73,17 @@ def test_values_that_nobody_knows_any_more(project: Project, monkeypatch: pytest
     bad = project.run()
     monkeypatch.delenv("MORE")
     monkeypatch.setenv("ORUN_BAD_MORE", "b")
-    found = project.bisect(good, bad)
+    bisection = project.bisect(good, bad)
     said = (
         "environment variable MORE of score was changed "
         "(only its digest is stored: set ORUN_GOOD_MORE; ORUN_BAD_MORE is not the value of that run)"
     )
-    assert found.fixed == (said,)
-    assert found.sentence == (
+    assert bisection.fixed == (said,)
+    assert bisection.sentence == (
         "score score max 10 fails, and the runs have no differences that can be tried here (built here, it is good); "
         f"other differences: {said}"
     )
-    assert found.advice == (f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run}",)
+    assert bisection.advice == (f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run}",)
 
 
 def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: p
     good = project.run()
     project.edit("helper.py", "'MORE'", "'OTHER'")
     bad = project.run()
-    found = project.bisect(good, bad)
-    assert found.causes == (("helper.py was changed",),)
-    assert found.fixed == ("environment variable OTHER of score was changed (only one of the runs read it)",)
+    bisection = project.bisect(good, bad)
+    assert bisection.causes == (("helper.py was changed",),)
+    assert bisection.fixed == ("environment variable OTHER of score was changed (only one of the runs read it)",)
 
 
 def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,15 +124,15 @@ def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.returncode == 1, done.stderr
     with Store.open(store) as opened:
         bad = opened.runs()[-1].name
-        found = bisect(opened, good.run, bad)
+        bisection = bisect(opened, good.run, bad)
     version = orun.__version__
     said = f"the code behind size: different code of the same version orun {version}"
-    assert found.fixed == (said,)
-    assert found.sentence == (
+    assert bisection.fixed == (said,)
+    assert bisection.sentence == (
         "size nodes max 1000 fails, and the runs have no differences that can be tried here (built here, it is good); "
         f"other differences: {said}"
     )
-    (advised,) = found.advice
+    (advised,) = bisection.advice
     assert advised == (
         f"orun itself: `orun bisect {good.run} {bad}` with the code of {good.run} (orun {version}); "
         "if the bad run is good there, orun's code is the cause"
@@ -160,16 +160,16 @@ def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: P
     )
     assert done.returncode == 1, done.stderr
     with Store.open(project.store) as opened:
-        found = bisect(opened, good.run, opened.runs()[-1].name)
+        bisection = bisect(opened, good.run, opened.runs()[-1].name)
     version = platform.python_version()
-    assert found.changes == ('score.note: "one" -> "two"',)
-    assert found.causes == ()
-    assert found.sentence.startswith(
+    assert bisection.changes == ('score.note: "one" -> "two"',)
+    assert bisection.causes == ()
+    assert bisection.sentence.startswith(
         "score score max 10 fails, but not with the bad run's parameters and code on this machine today; "
         f"other differences: Python of make: {version} -> 3.99.1; "
     )
-    assert f"Python of make: {version} -> 3.99.1" in found.fixed
-    assert f"Python: `orun bisect {found.good} {found.bad}` with Python {version}" in found.advice
+    assert f"Python of make: {version} -> 3.99.1" in bisection.fixed
+    assert f"Python: `orun bisect {bisection.good} {bisection.bad}` with Python {version}" in bisection.advice
 
 
 def test_what_to_type_for_python_and_the_machine() -> None:

@@ -68,16 +68,16 @@ def upgraded(project: Project, *names: str) -> tuple[RunResult, RunResult]:
 def test_the_package_that_did_it(project: Project) -> None:
     (project.folder / "helper.py").write_text(f"import other\n{COUNTED}")
     good, bad = upgraded(project, "tiny", "other")
-    found = project.bisect(good, bad)
-    assert found.changes == (
+    result = project.bisect(good, bad)
+    assert result.changes == (
         'score.note: "one" -> "two"',
         "package: other==1.0 -> other==2.0",
         "package: tiny==1.0 -> tiny==2.0",
     )
-    assert found.causes == (("package: tiny==1.0 -> tiny==2.0",),)
-    assert found.fixed == ()
-    assert found.advice == ()
-    assert found.sentence == (
+    assert result.causes == (("package: tiny==1.0 -> tiny==2.0",),)
+    assert result.fixed == ()
+    assert result.advice == ()
+    assert result.sentence == (
         "score score max 10 fails because of package: tiny==1.0 -> tiny==2.0; 2 other changes do not matter"
     )
     assert {made.requirements for made in venvs.all_made().values()} == {
@@ -90,15 +90,15 @@ def test_the_package_that_did_it(project: Project) -> None:
 def test_a_version_that_is_not_to_be_had_any_more(project: Project) -> None:
     good, bad = upgraded(project, "tiny")
     (project.folder.parent / "index" / "tiny-1.0-py3-none-any.whl").unlink()
-    found = project.bisect(good, bad)
-    assert found.causes == ()
-    assert found.fixed == (
+    result = project.bisect(good, bad)
+    assert result.causes == ()
+    assert result.fixed == (
         (
             "imported tiny of make: 1.0 -> 2.0 (ERROR: Could not find a version that satisfies the requirement "
             "tiny==1.0 (from versions: 2.0))"
         ),
     )
-    assert found.advice == (
+    assert result.advice == (
         (
             "packages: python -m venv then && then/bin/pip install orun 'tiny==1.0' && "
             f"then/bin/orun bisect {good.run} {bad.run}"
@@ -124,6 +124,6 @@ def test_too_many_packages(project: Project) -> None:
             wheel(project.folder.parent / "index", name, version)
     (project.folder / "helper.py").write_text(f"import {', '.join(names)}\n{COUNTED.replace('tiny', 'p3')}")
     good, bad = upgraded(project, *names)
-    found = project.bisect(good, bad)
-    assert found.fixed[0] == "imported p0 of make: 1.0 -> 2.0 (5 packages differ, which is too many to try one by one)"
-    assert "'p0==1.0' 'p1==1.0' 'p2==1.0' 'p3==1.0' 'p4==1.0'" in found.advice[0]
+    result = project.bisect(good, bad)
+    assert result.fixed[0] == "imported p0 of make: 1.0 -> 2.0 (5 packages differ, which is too many to try one by one)"
+    assert "'p0==1.0' 'p1==1.0' 'p2==1.0' 'p3==1.0' 'p4==1.0'" in result.advice[0]

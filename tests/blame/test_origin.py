@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 import orun
 from orun.blame import accuracy, latency
 from orun.blame.blame import BlameRequest, blame
-from orun.blame.chain import upstream
+from orun.blame.chain import model_chain
 from orun.blame.diagnosis import Diagnosis, Level
 from orun.blame.experiment import Experiment
 from orun.blame.origin import EarlierModel, find_earlier_model, import_model
@@ -87,20 +87,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def past_of(project: Project, question: BlameRequest) -> EarlierModel | None:
-    chain = upstream(question.pipeline, question.stage)
+    chain = model_chain(question.pipeline, question.stage)
     with Store.open(project.store) as store:
         return find_earlier_model(store, question.pipeline, question.result, (question.stage, question.gate), chain)
 
 
 @exact_sums
 def test_against_the_accepted_release(project: Project) -> None:
-    found = blame(project.question(project.bad, "accuracy", "max_regression"), PATIENT, project.store)
-    values = {one.stage: one.value for one in found.levels}
+    diagnosis = blame(project.question(project.bad, "accuracy", "max_regression"), PATIENT, project.store)
+    values = {one.stage: one.value for one in diagnosis.levels}
     assert values == {"import before": 1.0, "import": 0.64, "int8": 0.64}
-    assert (found.culprit, round(found.lost, 6), found.places) == ("import", 0.36, ())
-    assert found.proof is not None
-    assert (found.proof.how, found.proof.stage, found.proof.value) == ("mixed", "int8 before", 1.0)
-    assert found.sentence == (
+    assert (diagnosis.culprit, round(diagnosis.lost, 6), diagnosis.places) == ("import", 0.36, ())
+    assert diagnosis.proof is not None
+    assert (diagnosis.proof.how, diagnosis.proof.stage, diagnosis.proof.value) == ("mixed", "int8 before", 1.0)
+    assert diagnosis.sentence == (
         f"`import` lost 36 points of accuracy since {project.good.run}: model.onnx changed; "
         "built from its earlier model, accuracy is 100 %"
     )
@@ -108,9 +108,9 @@ def test_against_the_accepted_release(project: Project) -> None:
 
 @exact_sums
 def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Project) -> None:
-    found = blame(project.question(project.bad, "accuracy", "min"), PATIENT, project.store)
-    assert [one.passes for one in found.levels] == [True, False, False]
-    assert found.sentence == (
+    diagnosis = blame(project.question(project.bad, "accuracy", "min"), PATIENT, project.store)
+    assert [one.passes for one in diagnosis.levels] == [True, False, False]
+    assert diagnosis.sentence == (
         f"`import` lost 36 points of accuracy since {project.good.run}: model.onnx changed; "
         "built from its earlier model, accuracy is 100 %; the gate then passes"
     )
@@ -120,27 +120,27 @@ def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Proj
 def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_are_named(project: Project) -> None:
     assert project.good.exit_code == 0
     question = project.question(project.run(outlier=4000), "cosine.min", "min")
-    chain = upstream(question.pipeline, question.stage)
+    chain = model_chain(question.pipeline, question.stage)
     with Store.open(project.store) as store:
         then = find_earlier_model(store, question.pipeline, question.result, (question.stage, question.gate), chain)
         assert then is not None
         experiment = Experiment.open(question.pipeline, project.store, PATIENT)
         with import_model(experiment, store, question.stage, then.tree, then.name):
             case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then)
-            found = case._compare_earlier(case._find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
-    assert (found.culprit, found.proof) == ("int8", None)
-    assert [(one.stage, one.passes) for one in found.levels] == [("import", True), ("int8", False)]
+            diagnosis = case._compare_earlier(case._find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
+    assert (diagnosis.culprit, diagnosis.proof) == ("int8", None)
+    assert [(one.stage, one.passes) for one in diagnosis.levels] == [("import", True), ("int8", False)]
     start = f"`import` is not the model that it was in {project.bad.run} (model.onnx changed): "
-    assert found.note.startswith(f"{start}built from its earlier model, cosine.min is 0.99")
-    assert found.note.endswith("; the gate then passes")
+    assert diagnosis.note.startswith(f"{start}built from its earlier model, cosine.min is 0.99")
+    assert diagnosis.note.endswith("; the gate then passes")
 
 
 def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_were(project: Project) -> None:
     """They make of the model of then what they made then: nothing has to be timed for it."""
     question = project.question(project.bad, "accuracy", "min")
-    chain = upstream(question.pipeline, question.stage)
+    chain = model_chain(question.pipeline, question.stage)
     slow = Comparison(0.010, Estimate(1.2, 1.1, 1.3), Estimate(0.002, 0.001, 0.003), "by test")
-    found = Diagnosis("", "accuracy", "p50", "s", "`int8` is slow", (Level("int8", 0.012),), "int8")
+    diagnosis = Diagnosis("", "accuracy", "p50", "s", "`int8` is slow", (Level("int8", 0.012),), "int8")
     first, last = (project.good[name].tree for name in ("import", "int8"))
     then = past_of(project, question)
     assert then is not None
@@ -151,9 +151,9 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
         case = latency.Investigation(
             experiment, question.stage, question.gate, chain, "", then, "the accepted baseline", slow
         )
-        told = case._compare_earlier(found, then)
-        other = case._compare_earlier(found, replace(then, last="another"))
-        nobody = case._compare_earlier(replace(found, culprit=""), then)
+        told = case._compare_earlier(diagnosis, then)
+        other = case._compare_earlier(diagnosis, replace(then, last="another"))
+        nobody = case._compare_earlier(replace(diagnosis, culprit=""), then)
     start = f"`import` is not the model that it was in {project.good.run} (model.onnx changed)"
     very = f"{start}: built from the earlier one, `int8` is unchanged"
     slower = "it takes 2 ms longer than the accepted baseline (20 %); no node explains it"

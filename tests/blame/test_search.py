@@ -1,4 +1,4 @@
-"""Which artifacts are measured, and in what order, to find the worst of the steps between them."""
+"""Order in which artifacts are measured to find the worst step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is odd about a dataset, told beside the figures."""
+"""Warnings about a dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where nodes landed, as the session tells, and what a target says to it."""
+"""Placement of nodes, as the session reports it, against the target's `fallback`."""
 
 from __future__ import annotations
 

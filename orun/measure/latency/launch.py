@@ -63,7 +63,7 @@ class Launch:
         pairs: log ratio of the model's time to another's in each pair of blocks, by the other's name.
         log_ratios: median of `pairs`, by the other's name.
         waiting: seconds for which threads waited for a core in each second of inference in the quads, or None.
-        disturbed: whether in too few pairs each thread had a core. Figures are then of all pairs, else of those.
+        disturbed: whether too few pairs count. Figures are then of all pairs, else of the pairs that count.
         streamed: inferences on the device's stream, of the models that ask for it.
     """
 

@@ -67,7 +67,7 @@ QUIET, NOISY = [(0.0, False), (0.001, False), (0.002, False)], (0.5, True)
 
 
 @pytest.mark.parametrize(
-    ("made", "time", "counted", "disturbance"),
+    ("noise", "time", "counted", "disturbance"),
     [
         ([NOISY, QUIET[0], NOISY, *QUIET[1:], NOISY], 1e6, [0.0, 0.001, 0.002], None),
         ([*QUIET, NOISY], 1e6, [0.0, 0.001, 0.002], None),
@@ -78,13 +78,13 @@ QUIET, NOISY = [(0.0, False), (0.001, False), (0.002, False)], (0.5, True)
 )
 def test_disturbed_launches_are_no_evidence(
     monkeypatch: pytest.MonkeyPatch,
-    made: list[tuple[float, bool]],
+    noise: list[tuple[float, bool]],
     time: float,
     counted: list[float],
     disturbance: Disturbance | None,
 ) -> None:
     walls = {"model": [1.0], "baseline": [1.0]}
-    launches = iter([replace(launched(walls, {"baseline": ratio}), disturbed=noisy) for ratio, noisy in made])
+    launches = iter([replace(launched(walls, {"baseline": ratio}), disturbed=noisy) for ratio, noisy in noise])
     monkeypatch.setattr(measurement, "run_launch", lambda *_: next(launches))
     cases = {"model": case_of(Path("a")), "baseline": case_of(Path("b"))}
     found = measure(cases, Budget(time, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
@@ -156,8 +156,9 @@ def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
 
     def launch(_subjects: object, pace: Pace, _random: object, method: Method | None) -> Launch:
         calls.append((pace, method))
-        made = launched({"model": [1.0], "reference": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
-        return replace(made, sessions={name: replace(one, warm=warm[name]) for name, one in made.sessions.items()})
+        result = launched({"model": [1.0], "reference": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
+        sessions = {name: replace(session, warm=warm[name]) for name, session in result.sessions.items()}
+        return replace(result, sessions=sessions)
 
     monkeypatch.setattr(measurement, "run_launch", launch)
     names = {name: case_of(Path(name)) for name in ("model", "reference", "baseline")}

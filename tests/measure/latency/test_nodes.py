@@ -34,8 +34,8 @@ def test_each_node_in_each_inference(tmp_path: Path) -> None:
         event("mul_kernel_time", 212, 22, 1),
         event("model_run", 200, 50),
     ]
-    found = read_profile(profile(tmp_path, events), excluded=())
-    assert found.times.tolist() == [[10e-6, 20e-6], [11e-6, 22e-6]]
+    profiled = read_profile(profile(tmp_path, events), excluded=())
+    assert profiled.times.tolist() == [[10e-6, 20e-6], [11e-6, 22e-6]]
     assert not (tmp_path / "profile.json").exists()
 
 
@@ -81,6 +81,6 @@ def test_the_fastest_tenth_is_averaged() -> None:
 def test_what_a_node_is(tmp_path: Path) -> None:
     one = event("add_kernel_time", 101, 10, 4)
     one["args"] |= {"op_name": "Add", "provider": "CPUExecutionProvider", "output_type_shape": [{"float": [2, 3]}]}
-    found = read_profile(profile(tmp_path, [one, event("model_run", 100, 40)]), excluded=())
-    assert found.nodes == (Node("4", "add", "Add", "CPUExecutionProvider", "2x3"),)
-    assert found.totals.tolist() == [40e-6]
+    profiled = read_profile(profile(tmp_path, [one, event("model_run", 100, 40)]), excluded=())
+    assert profiled.nodes == (Node("4", "add", "Add", "CPUExecutionProvider", "2x3"),)
+    assert profiled.totals.tolist() == [40e-6]

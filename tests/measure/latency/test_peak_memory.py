@@ -1,4 +1,4 @@
-"""What arenas and GPUs take, from what ONNX Runtime and nvidia-smi say of it."""
+"""Memory of arenas and GPUs, from the log of ONNX Runtime and from nvidia-smi."""
 
 from __future__ import annotations
 

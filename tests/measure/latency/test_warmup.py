@@ -22,10 +22,10 @@ class Model:
         monkeypatch.setattr(time, "perf_counter", lambda: self.now)
 
     def infer(self) -> Times:
-        taken = next(self.seconds)
-        self.now += taken
-        one = np.array([taken])
-        return Times(one, one, one, None)
+        seconds = next(self.seconds)
+        self.now += seconds
+        wall = np.array([seconds])
+        return Times(wall, wall, wall, None)
 
 
 def test_a_warm_model_is_warmed_up_for_as_long_as_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,8 @@ def test_a_model_that_gets_faster_is_given_more(monkeypatch: pytest.MonkeyPatch)
 def test_a_model_that_gets_faster_all_the_while_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model((), monkeypatch)
     model.seconds = (0.25 / (1 + model.now) for _ in itertools.count())
-    found = warm_up(model.infer, 1.0, 16.0, processor=True)
-    assert 8 < found.seconds == model.now <= 16
+    warmth = warm_up(model.infer, 1.0, 16.0, processor=True)
+    assert 8 < warmth.seconds == model.now <= 16
 
 
 @pytest.mark.parametrize("longest", [0.0, 1.5])

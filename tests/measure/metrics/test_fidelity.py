@@ -89,8 +89,8 @@ def test_concatenated_and_reordered() -> None:
     reference = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     output = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
     parts = concatenate((compare(output[2:], reference[2:]), compare(output[:2], reference[:2])))
-    whole = compare(output, reference)
-    assert parts.take(np.array([1, 2, 0])).cosine.tolist() == whole.cosine.tolist()
+    at_once = compare(output, reference)
+    assert parts.take(np.array([1, 2, 0])).cosine.tolist() == at_once.cosine.tolist()
 
 
 def test_relative_is_by_the_reference() -> None:

@@ -33,21 +33,21 @@ def test_scores_of_each_example_are_compared_as_everywhere() -> None:
     assert orun.compare(OURS, THEIRS, 3) == paired.compare(OURS, THEIRS, 3)
     assert orun.interval(OURS, 3) == paired.interval(OURS, 3)
     right, wrong = [True] * 9 + [False], [1] * 8 + [0] * 2
-    found = orun.compare(right, wrong, 0)
-    assert found.method == "McNemar's score interval over 10 examples, 1 better and 0 worse"
+    compared = orun.compare(right, wrong, 0)
+    assert compared.method == "McNemar's score interval over 10 examples, 1 better and 0 worse"
     assert orun.interval(right, 0).low == pytest.approx(0.5958, abs=1e-4)  # Wilson's for 9 of 10
 
 
 def test_a_function_of_examples_is_resampled_with_both_models() -> None:
-    found = orun.compare(middle(OURS), middle(THEIRS), 3, examples=60, resamples=400)
-    assert found.value == np.median(THEIRS)
-    assert found.difference.value == np.median(OURS) - np.median(THEIRS)
-    assert found.difference.low < found.difference.value < found.difference.high < 0.0
-    assert (found.method, found.count) == ("paired bootstrap over 60 examples", 60)
+    compared = orun.compare(middle(OURS), middle(THEIRS), 3, examples=60, resamples=400)
+    assert compared.value == np.median(THEIRS)
+    assert compared.difference.value == np.median(OURS) - np.median(THEIRS)
+    assert compared.difference.low < compared.difference.value < compared.difference.high < 0.0
+    assert (compared.method, compared.count) == ("paired bootstrap over 60 examples", 60)
     alone = orun.interval(middle(OURS), 3, examples=60, resamples=400)
     assert alone.value == np.median(OURS)
-    assert alone.high - alone.low > 2 * (found.difference.high - found.difference.low)  # what both share is gone
-    assert found == orun.compare(middle(OURS), middle(THEIRS), 3, examples=60, resamples=400)
+    assert alone.high - alone.low > 2 * (compared.difference.high - compared.difference.low)  # what both share is gone
+    assert compared == orun.compare(middle(OURS), middle(THEIRS), 3, examples=60, resamples=400)
 
 
 def test_of_a_mean_both_ways_agree() -> None:
@@ -58,9 +58,9 @@ def test_of_a_mean_both_ways_agree() -> None:
 
 
 def test_a_few_examples_tell_nothing_of_a_function_either() -> None:
-    found = orun.compare(middle(OURS), middle(THEIRS), 0, examples=5)
-    assert found.method == "5 examples, too few for an interval, which takes 6"
-    assert found.difference.low == -np.inf
+    compared = orun.compare(middle(OURS), middle(THEIRS), 0, examples=5)
+    assert compared.method == "5 examples, too few for an interval, which takes 6"
+    assert compared.difference.low == -np.inf
 
 
 @pytest.mark.parametrize(

@@ -67,16 +67,16 @@ def test_texts_are_not_compared_with_numbers() -> None:
 def test_ranks_go_by_angle() -> None:
     queries = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     candidates = np.array([[10.0, 1.0], [1.0, 5.0], [3.0, 3.0]])
-    found = ranks(queries, candidates, np.array([0, 2, 1]))
-    assert found.tolist() == [1, 2, 2]
-    assert recall(found, 1).tolist() == [1.0, 0.0, 0.0]
-    assert recall(found, 5).tolist() == [1.0, 1.0, 1.0]
-    assert reciprocal_rank(found).tolist() == [1.0, 0.5, 0.5]
+    rank = ranks(queries, candidates, np.array([0, 2, 1]))
+    assert rank.tolist() == [1, 2, 2]
+    assert recall(rank, 1).tolist() == [1.0, 0.0, 0.0]
+    assert recall(rank, 5).tolist() == [1.0, 1.0, 1.0]
+    assert reciprocal_rank(rank).tolist() == [1.0, 0.5, 0.5]
 
 
 def test_a_model_that_answers_everything_alike_ranks_last() -> None:
-    found = ranks(np.ones((3, 4)), np.ones((5, 4)), np.array([0, 2, 4]))
-    assert found.tolist() == [5, 5, 5]
+    rank = ranks(np.ones((3, 4)), np.ones((5, 4)), np.array([0, 2, 4]))
+    assert rank.tolist() == [5, 5, 5]
 
 
 def test_a_model_that_answers_nothing_ranks_last() -> None:
@@ -87,9 +87,9 @@ def test_many_queries_are_ranked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     generator = np.random.default_rng(0)
     queries, candidates = generator.standard_normal((50, 8)), generator.standard_normal((30, 8))
     labels = generator.integers(0, 30, 50)
-    whole = ranks(queries, candidates, labels)
+    at_once = ranks(queries, candidates, labels)
     monkeypatch.setattr("orun.measure.metrics.task.ROWS", 7)
-    assert ranks(queries, candidates, labels).tolist() == whole.tolist()
+    assert ranks(queries, candidates, labels).tolist() == at_once.tolist()
 
 
 def test_retrieval_needs_vectors() -> None:

@@ -1,4 +1,4 @@
-"""Which kinds have the machine to themselves."""
+"""Kinds that have the machine to themselves."""
 
 from __future__ import annotations
 
