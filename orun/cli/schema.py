@@ -23,10 +23,10 @@ def command(events: bool) -> int:
     """
     from orun.pipeline import schema
     from orun.report import event_schema
-    from orun.stages.plugins import every
+    from orun.stages.plugins import load_all
     from orun.stages.registry import all_kinds
     from orun.text.suggestions import Unknown
 
-    plug_ins = () if events else tuple(one for one in every() if not isinstance(one, Unknown))
+    plug_ins = () if events else tuple(one for one in load_all() if not isinstance(one, Unknown))
     options.show_json(event_schema.build() if events else schema.build((*all_kinds(), *plug_ins)))
     return 0

@@ -28,11 +28,11 @@ COLUMNS = (Column("kind"), Column("what it does", flexible=True))
 
 
 def _complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from orun.stages.plugins import offered
+    from orun.stages.plugins import find_entry_points
     from orun.stages.registry import BUILTIN
 
     del ctx, param
-    return [name for name in (*BUILTIN, *offered()) if name.startswith(incomplete)]
+    return [name for name in (*BUILTIN, *find_entry_points()) if name.startswith(incomplete)]
 
 
 @click.command("stages", cls=Verb, examples=EXAMPLES)
@@ -44,7 +44,7 @@ def command(kind: str | None, as_json: bool) -> int:
     Kinds of plug-in packages are listed after those of the library, and those that cannot be loaded below, with the
     reason.
     """
-    from orun.stages.plugins import every
+    from orun.stages.plugins import load_all
     from orun.stages.registry import all_kinds, find
     from orun.text.suggestions import Unknown
 
@@ -56,7 +56,7 @@ def command(kind: str | None, as_json: bool) -> int:
         else:
             options.show(kind_lines(found, terminal))
         return 0
-    plug_ins = tuple(every())
+    plug_ins = tuple(load_all())
     kinds = (*all_kinds(), *(one for one in plug_ins if not isinstance(one, Unknown)))
     if as_json:
         options.show_json([kind_data(one) for one in kinds])

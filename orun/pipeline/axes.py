@@ -12,7 +12,7 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.model import Stage
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
-from orun.stages._graph.axes import free, is_made_up
+from orun.stages._graph.axes import is_made_up, list_free
 from orun.stages.kind import Kind
 from orun.stages.params import Param
 from orun.text.suggestions import closest, one_of
@@ -64,7 +64,7 @@ def _check_sizes(
     instance: Instance, sizes: Map, stages: Mapping[str, Stage], by_id: Mapping[str, Instance], problems: Problems
 ) -> None:
     source = _declaring(instance, stages, by_id)
-    known = () if source is None else free(_shapes(source))
+    known = () if source is None else list_free(_shapes(source))
     for axis, entry in sizes.entries.items():
         if source is not None and axis not in known and not (_may_have_more(source) and is_made_up(axis)):
             problems.add(

@@ -26,7 +26,7 @@ GROUP = "orun.stages"
 LOADING = (__file__, str(Path(importlib.__file__).parent), "<frozen ")
 
 
-def offered() -> Mapping[str, tuple[EntryPoint, ...]]:
+def find_entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
     """Return the entry points by name, in order of names; several if several packages offer that kind."""
     from importlib.metadata import entry_points
 
@@ -63,9 +63,9 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
     )
 
 
-def every() -> Iterator[Kind | Unknown]:
+def load_all() -> Iterator[Kind | Unknown]:
     """Yield every kind that packages offer, or the error why it cannot be used."""
-    for points in offered().values():
+    for points in find_entry_points().values():
         try:
             yield load(points)
         except Unknown as error:

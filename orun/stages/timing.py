@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Input, list_axes, make_cases
-from orun.stages._graph.input_domain import Declarations, declared
+from orun.stages._graph.input_domain import Declarations, to_input_values
 from orun.stages._graph.io import input_names
 from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.stages.contract import Context
@@ -62,7 +62,7 @@ def make_timed_feeds(
     """Return the inputs of each connected model, by its role, for the parameter `inputs` of the stage."""
     models = {role: context.model(role) for role in context.inputs}
     if inputs is None or isinstance(inputs, dict):
-        return make_feeds(models, sizes, context.seed, None, declared(inputs or {}))
+        return make_feeds(models, sizes, context.seed, None, to_input_values(inputs or {}))
     return make_feeds(models, sizes, context.seed, load_dataset(context, inputs))
 
 

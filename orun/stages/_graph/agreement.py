@@ -267,7 +267,7 @@ def check_against_input(
     before = load_graph(context.model())
     outputs = [output.name for output in before.graph.output] if outputs is None else outputs
     agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint)
-    tries = tries_for(context, before, trial)
+    tries = load_cases(context, before, trial)
     expected = run_cases(context, agreement.reference, session(context.model(), outputs, context.target), tries)
     try:
         result = session(stand_in or context.result, outputs, context.target)
@@ -278,9 +278,9 @@ def check_against_input(
     return check(context, agreement, tries, expected, adapt(result) if adapt else result, limits)
 
 
-def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
+def load_cases(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """Return the cases of a trial: examples of its dataset, or values made up within the model's domain."""
-    from orun.stages._graph.input_domain import declared
+    from orun.stages._graph.input_domain import to_input_values
     from orun.stages._graph.io import input_names
     from orun.stages._graph.signature import inputs_of, ranks_of, sizes_of
     from orun.stages.datasets import load_dataset, title
@@ -290,7 +290,7 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
     if trial.inputs is None or isinstance(trial.inputs, dict):
         over = trial.inputs or {}
         require_known("inputs", over, names)
-        inputs = inputs_of(model, declared(over))
+        inputs = inputs_of(model, to_input_values(over))
         return tuple(make_cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)

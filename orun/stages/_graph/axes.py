@@ -12,26 +12,26 @@ _FACTORS = rf"(?:{_NAME}|\d+)(?:\s*\*\s*(?:{_NAME}|\d+))*"
 _SUM = re.compile(rf"{_FACTORS}(?:\s*\+\s*{_FACTORS})*")
 
 
-def names(axis: str) -> tuple[str, ...]:
+def list_names(axis: str) -> tuple[str, ...]:
     """Return the axes that an axis follows from: itself, unless it is a sum or a multiple of others."""
     if not _follows(axis):
         return (axis,)
     return tuple(dict.fromkeys(part for factors in _terms(axis) for part in factors if not part.isdigit())) or (axis,)
 
 
-def free(shapes: Iterable[Iterable[int | str]]) -> tuple[str, ...]:
+def list_free(shapes: Iterable[Iterable[int | str]]) -> tuple[str, ...]:
     """Return the dynamic axes of these shapes whose size follows from no other; axes of a shape itself come first."""
     dynamic = [axis for shape in shapes for axis in shape if isinstance(axis, str)]
-    plain = [axis for axis in dynamic if names(axis) == (axis,)]
-    return tuple(dict.fromkeys([*plain, *(name for axis in dynamic for name in names(axis))]))
+    plain = [axis for axis in dynamic if list_names(axis) == (axis,)]
+    return tuple(dict.fromkeys([*plain, *(name for axis in dynamic for name in list_names(axis))]))
 
 
-def size(axis: str, sizes: Mapping[str, int]) -> int:
-    """Return the size of an axis for which all axes of `names` are known."""
-    return int(fixed(axis, sizes))
+def compute_size(axis: str, sizes: Mapping[str, int]) -> int:
+    """Return the size of an axis for which all axes of `list_names` are known."""
+    return int(substitute(axis, sizes))
 
 
-def fixed(axis: str, sizes: Mapping[str, int]) -> int | str:
+def substitute(axis: str, sizes: Mapping[str, int]) -> int | str:
     """Return an axis with the known sizes filled in: its size, or the rest of its expression."""
     if axis in sizes:
         return sizes[axis]
@@ -53,13 +53,13 @@ def fixed(axis: str, sizes: Mapping[str, int]) -> int | str:
     return " + ".join([*left, *([str(known)] if known else [])]) if left else known
 
 
-def made_up(name: str, place: int) -> str:
+def make_name(name: str, place: int) -> str:
     """Return a name for a dynamic axis of an input of a framework's model, where axes have no names."""
     return BATCH if place == 0 else f"{name}_{place}"
 
 
 def is_made_up(axis: str) -> bool:
-    """Return whether the name of an axis may come from `made_up`."""
+    """Return whether the name of an axis may come from `make_name`."""
     return _MADE_UP.fullmatch(axis) is not None
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
 from orun.stages._graph.io import store_freely
-from orun.stages._graph.names import unique
-from orun.stages._graph.order import reads
+from orun.stages._graph.names import make_unique
+from orun.stages._graph.order import list_reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,7 +126,7 @@ class _Narrowing:
         schema = self._schema(node)
         reading, yielding = self._kinds(node, schema)
         if schema is None:
-            wide = [name for name in dict.fromkeys(reads(node)) if self._wide(name)]
+            wide = [name for name in dict.fromkeys(list_reads(node)) if self._wide(name)]
             _rename(node, {name: self._read(name, WIDE) for name in wide})
         else:
             for place, kind in enumerate(reading):
@@ -223,7 +223,7 @@ class _Narrowing:
         if name not in self.outputs or kind == self.outside:
             self._settle(name, kind)
             return
-        node.output[place] = self.names[name, kind] = unique(f"{name}_{NAMES[kind]}", self.used_names)
+        node.output[place] = self.names[name, kind] = make_unique(f"{name}_{NAMES[kind]}", self.used_names)
         self._cast(node.output[place], name, self.outside)
         self.home[name], self.names[name, self.outside] = kind, name
 
@@ -231,16 +231,16 @@ class _Narrowing:
         """Return the name of a value in a type, adding a cast if there is none yet."""
         if (name, kind) not in self.names:
             if name in self.weights:
-                called = name if kind == WIDE else unique(f"{name}_{NAMES[kind]}", self.used_names)
+                called = name if kind == WIDE else make_unique(f"{name}_{NAMES[kind]}", self.used_names)
             else:
-                called = unique(f"{name}_{NAMES[kind]}", self.used_names)
+                called = make_unique(f"{name}_{NAMES[kind]}", self.used_names)
                 self._cast(self.names[name, self.home[name]], called, kind)
             self.names[name, kind] = called
         return self.names[name, kind]
 
     def _cast(self, source: str, result: str, kind: int) -> None:
         self.nodes.append(
-            helper.make_node("Cast", [source], [result], to=kind, name=unique(f"{result}_cast", self.used_names))
+            helper.make_node("Cast", [source], [result], to=kind, name=make_unique(f"{result}_cast", self.used_names))
         )
 
 

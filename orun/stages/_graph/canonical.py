@@ -15,7 +15,7 @@ PREFIX = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 MATRIX = 2  # a layer's weight has at least two axes
 
 
-def canonical(model: ModelProto) -> None:
+def canonicalize(model: ModelProto) -> None:
     """Bring a model of one graph into its canonical form; it computes the same.
 
     Nodes are in the order in which the outputs need them; nodes that no output needs are dropped. Equal weights are

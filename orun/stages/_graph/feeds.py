@@ -64,7 +64,7 @@ class Case:
 
 def list_axes(inputs: Sequence[Input]) -> tuple[str, ...]:
     """Return the names of the dynamic axes whose size follows from no other, each once."""
-    return axes.free(item.shape for item in inputs)
+    return axes.list_free(item.shape for item in inputs)
 
 
 def assign_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
@@ -173,7 +173,7 @@ def take_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, 
 def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
     import numpy as np
 
-    shape = tuple(axes.size(axis, sizes) if isinstance(axis, str) else axis for axis in item.shape)
+    shape = tuple(axes.compute_size(axis, sizes) if isinstance(axis, str) else axis for axis in item.shape)
     if item.mask:
         return _mask(shape, mode, "right-padded" if item.padded else masks, random).astype(item.dtype)
     if item.dtype == "object":

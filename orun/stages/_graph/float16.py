@@ -9,7 +9,7 @@ from onnx import GraphProto, ModelProto
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from orun.stages._graph.io import graphs
-from orun.stages._graph.order import reads
+from orun.stages._graph.order import list_reads
 from orun.stages._graph.transposed_products import rewrite_products
 
 CAST_BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24
@@ -138,7 +138,7 @@ def _join_casts(model: ModelProto) -> None:
     for node in graph.node:
         node.input[:] = [widened.get(name, name) for name in node.input]
     for casts in (widened, narrowed):  # in this order: widening casts read narrowing ones
-        read = {name for node in graph.node for name in reads(node)} | {value.name for value in graph.output}
+        read = {name for node in graph.node for name in list_reads(node)} | {value.name for value in graph.output}
         unread = casts.keys() - read
         kept = [node for node in graph.node if unread.isdisjoint(node.output)]
         del graph.node[:]

@@ -61,7 +61,7 @@ class InputDomain(Record, frozen=True):
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def declared(inputs: Mapping[str, DeclaredInput]) -> dict[str, InputValues]:
+def to_input_values(inputs: Mapping[str, DeclaredInput]) -> dict[str, InputValues]:
     """Return declarations of a pipeline file in the form that a model carries."""
     return {name: InputValues(item.fill, item.low, item.high) for name, item in inputs.items()}
 

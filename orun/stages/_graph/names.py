@@ -88,7 +88,7 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
         value.name = name
 
 
-def unique(name: str, used: set[str]) -> str:
+def make_unique(name: str, used: set[str]) -> str:
     """Return the name, or a similar one that is not used yet, and add it to the used names."""
     result, count = name, 1
     while result in used:
@@ -135,8 +135,8 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
         answers: the outputs for each case.
     """
     named = [axis.dim_param for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
-    follows = [axis for axis in dict.fromkeys(named) if axes.names(axis) != (axis,)]
-    sizes = [{**case.sizes, **{axis: axes.size(axis, case.sizes) for axis in follows}} for case in tries]
+    follows = [axis for axis in dict.fromkeys(named) if axes.list_names(axis) != (axis,)]
+    sizes = [{**case.sizes, **{axis: axes.compute_size(axis, case.sizes) for axis in follows}} for case in tries]
     for place, output in enumerate(model.graph.output):
         shapes = [answer[place].shape for answer in answers]
         declared = output.type.tensor_type.shape

@@ -17,7 +17,7 @@ def sort_nodes(graph: GraphProto) -> None:
         ValueError: when nodes read one another in a circle.
     """
     maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
-    needs = [{maker[name] for name in reads(node) if name in maker} for node in graph.node]
+    needs = [{maker[name] for name in list_reads(node) if name in maker} for node in graph.node]
     readers: dict[int, list[int]] = {}
     for place, needed in enumerate(needs):
         for index in needed:
@@ -37,12 +37,12 @@ def sort_nodes(graph: GraphProto) -> None:
     graph.node.extend(nodes)
 
 
-def reads(node: NodeProto) -> Iterator[str]:
+def list_reads(node: NodeProto) -> Iterator[str]:
     """Yield the names of values that a node reads, with outer values that graphs inside it read."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
             own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
             own |= {name for inner in graph.node for name in inner.output}
-            inputs = [name for inner in graph.node for name in reads(inner)]
+            inputs = [name for inner in graph.node for name in list_reads(inner)]
             yield from (name for name in (*inputs, *(value.name for value in graph.output)) if name not in own)

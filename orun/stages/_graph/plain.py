@@ -42,7 +42,7 @@ def fold_transposes(model: ModelProto) -> None:
     """
     from onnx import numpy_helper
 
-    from orun.stages._graph.order import reads
+    from orun.stages._graph.order import list_reads
 
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     matrices = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
@@ -56,7 +56,8 @@ def fold_transposes(model: ModelProto) -> None:
         values = numpy_helper.to_array(stored[node.input[0]]).transpose(order)
         model.graph.initializer.append(numpy_helper.from_array(values.copy(), node.output[0]))
         model.graph.node.remove(node)
-    read = {name for node in model.graph.node for name in reads(node)} | {value.name for value in model.graph.output}
+    read = {name for node in model.graph.node for name in list_reads(node)}
+    read |= {value.name for value in model.graph.output}
     for name in {node.input[0] for node in transposes} - read:
         model.graph.initializer.remove(stored[name])
 
@@ -85,7 +86,7 @@ def fill(model: ModelProto) -> int:
 def tell_apart(model: ModelProto) -> int:
     """Rename nodes that share a name, in place, and return their number: ONNX Runtime refuses such a graph."""
     from orun.stages._graph.io import graphs
-    from orun.stages._graph.names import unique
+    from orun.stages._graph.names import make_unique
 
     renamed = 0
     for graph in graphs(model):
@@ -93,7 +94,7 @@ def tell_apart(model: ModelProto) -> int:
         names = {node.name for node in graph.node}
         for node in graph.node:
             if node.name in used:
-                node.name = unique(node.name, names)
+                node.name = make_unique(node.name, names)
                 renamed += 1
             elif node.name:
                 used.add(node.name)

@@ -51,7 +51,7 @@ def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
     return {axis: sizes for axis, sizes in read_domain(model).sizes.items() if axis in known}
 
 
-def shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
+def find_shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
     """Return the names of outputs of the same type and shape, if both models have the same inputs."""
     inputs, other_inputs = (
         {value.name: value for value in graph.input if value.name in names}
@@ -67,7 +67,7 @@ def shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
 def _alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
     """Return whether two values have the same type, and axes of the same size as far as both are known."""
     kinds = [(item.type.WhichOneof("value"), item.type.tensor_type.elem_type) for item in (value, other)]
-    axes, other_axes = axis_names(value), axis_names(other)
+    axes, other_axes = axes_of(value), axes_of(other)
     return (
         kinds[0] == kinds[1]
         and len(axes) == len(other_axes)
@@ -80,7 +80,7 @@ def ranks_of(model: ModelProto) -> dict[str, int]:
     return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
 
 
-def axis_names(value: ValueInfoProto) -> tuple[int | str, ...]:
+def axes_of(value: ValueInfoProto) -> tuple[int | str, ...]:
     """Return the size or name of each axis of a value; a nameless axis is named by its index."""
     return tuple(
         axis.dim_value
@@ -97,7 +97,7 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     if not value.type.HasField("tensor_type"):
         raise UsageError(f"input {value.name!r} of the model is not a tensor", why="values for it cannot be made up")
     tensor = value.type.tensor_type
-    shape = axis_names(value)
+    shape = axes_of(value)
     if tensor.elem_type == TensorProto.STRING:
         return Input(value.name, "object", shape)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)

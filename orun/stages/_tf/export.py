@@ -31,7 +31,7 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     Raises:
         StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
     """
-    from orun.stages._graph.canonical import canonical
+    from orun.stages._graph.canonical import canonicalize
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.names import clean, name_input_axes, name_values
     from orun.stages._tf.mend import mend
@@ -46,7 +46,7 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     model.graph.output.sort(key=lambda value: order[value.name])
     clean(model)
     name_values(model, [item.name for item in source.inputs], names)
-    canonical(model)
+    canonicalize(model)
     name_input_axes(model, source.inputs)
     tidy_domains(model)
     return model

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from orun.errors import UsageError
-from orun.stages._graph.axes import made_up
+from orun.stages._graph.axes import make_name
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 
@@ -69,7 +69,7 @@ def axes(name: str, shape: Sequence[int | None] | None, declared: Declared) -> t
     wanted = declared[name].shape if name in declared else None
     if wanted is None:
         return tuple(
-            made_up(name, place) if size is None or size < 0 else size
+            make_name(name, place) if size is None or size < 0 else size
             for place, size in enumerate([None] if shape is None else shape)
         )
     if shape is not None and not _fits(shape, wanted):

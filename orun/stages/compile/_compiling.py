@@ -194,10 +194,10 @@ def tries(
     context: Context, dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None
 ) -> tuple[Case, ...]:
     """Return the inputs that both models are compared on."""
-    from orun.stages._graph.agreement import Trial, tries_for
+    from orun.stages._graph.agreement import Trial, load_cases
     from orun.stages._graph.io import load_graph
 
-    return tries_for(context, load_graph(context.model()), Trial(dims, inputs))
+    return load_cases(context, load_graph(context.model()), Trial(dims, inputs))
 
 
 def file_states(folder: Path) -> dict[str, tuple[int, int, int]]:

@@ -68,7 +68,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages._graph.agreement import Agreement, Trial, check, run_cases, tries_for
+    from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.limits import limits_of
@@ -95,7 +95,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     agreement = Agreement(
         MODEL, "the model before it", outputs, Tolerance(params.atol, params.rtol), "try `optimization: runtime`"
     )
-    tries = tries_for(context, model, Trial(params.dims, params.inputs))
+    tries = load_cases(context, model, Trial(params.dims, params.inputs))
     expected = run_cases(context, agreement.reference, session(context.model(), outputs), tries)
     limits = limits_of(context, context.model(), outputs, None)
     error = check(context, agreement, tries, expected, session(context.output / MODEL, outputs), limits)

@@ -114,14 +114,14 @@ def _require_shapes(context: Context, model: ModelProto) -> None:
 
 def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:
     """Rename dynamic axes."""
-    from orun.stages._graph.signature import axis_names
+    from orun.stages._graph.signature import axes_of
 
-    inputs = {value.name: axis_names(value) for value in model.graph.input}
+    inputs = {value.name: axes_of(value) for value in model.graph.input}
     require_known("axes", names, [name for axes in inputs.values() for name in axes if isinstance(name, str)])
     if "" in names.values():
         raise StageFailed(context.stage, "axes: a name is empty", hint="give one, or a sum such as `past + sequence`")
     for value in (*model.graph.input, *model.graph.output):
-        axes = zip(value.type.tensor_type.shape.dim, axis_names(value), strict=True)
+        axes = zip(value.type.tensor_type.shape.dim, axes_of(value), strict=True)
         for axis, name in axes:
             if isinstance(name, str) and name in names:
                 axis.dim_param = names[name]
@@ -132,14 +132,14 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
 def _declare(model: ModelProto, params: Params) -> None:
     """Add the declared input domain to the one in the file; refuse a domain that no input can satisfy."""
     from orun.stages._graph.feeds import assign_sizes
-    from orun.stages._graph.input_domain import InputDomain, declared, read_domain, write_domain
+    from orun.stages._graph.input_domain import InputDomain, read_domain, to_input_values, write_domain
     from orun.stages._graph.io import input_names
     from orun.stages._graph.signature import inputs_of, sizes_of
 
     carried = read_domain(model)
     require_known("inputs", params.inputs, input_names(model))
     sizes = {axis: tuple(values) for axis, values in params.dims.items()}
-    domain = InputDomain({**carried.inputs, **declared(params.inputs)}, {**carried.sizes, **sizes})
+    domain = InputDomain({**carried.inputs, **to_input_values(params.inputs)}, {**carried.sizes, **sizes})
     write_domain(model, domain)
     if domain != InputDomain():
         assign_sizes(inputs_of(model), {**sizes_of(model), **sizes})

@@ -59,14 +59,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph, save, weigh
-    from orun.stages._graph.signature import shared_outputs
+    from orun.stages._graph.signature import find_shared_outputs
 
     save(_change(context, params), context.result)
     before, after = load_graph(context.model()), load_graph(context.result)
     metrics = {**weigh(context.result), "nodes_before": weigh(context.model())["nodes"]}
     if params.interface == "same":
         check_interface(context.stage, before, after, "`interface: changed` where that is meant")
-    shared = shared_outputs(before, after)
+    shared = find_shared_outputs(before, after)
     if not shared:
         _run_alone(context, params, after)
         return metrics
@@ -83,11 +83,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _run_alone(context: Context, params: Params, model: ModelProto) -> None:
     """Run a result that nothing can be compared with."""
-    from orun.stages._graph.agreement import Trial, run_cases, tries_for
+    from orun.stages._graph.agreement import Trial, load_cases, run_cases
     from orun.stages._graph.sessions import session
 
     own = replace(context, inputs={"model": context.output})
-    tries = tries_for(own, model, Trial(params.dims, params.inputs))
+    tries = load_cases(own, model, Trial(params.dims, params.inputs))
     run = session(context.result, [value.name for value in model.graph.output], context.target)
     run_cases(own, "the changed model", run, tries)
     context.log.info("ran the changed model on %d inputs: it takes others than before, or yields others", len(tries))

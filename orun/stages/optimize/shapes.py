@@ -84,14 +84,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
     inputs = {axis.dim_param for axis in _axes(model.graph.input)}
-    require_known("fix", sizes, axes.free([sorted(inputs - {""})]))
+    require_known("fix", sizes, axes.list_free([sorted(inputs - {""})]))
     for name, size in sizes.items():
         if size < 0:
             raise StageFailed(context.stage, f"fix: the axis {name!r} cannot be {size}")
     for axis in _axes((*model.graph.input, *model.graph.output)):
         if not axis.dim_param:
             continue
-        left = axes.fixed(axis.dim_param, sizes)
+        left = axes.substitute(axis.dim_param, sizes)
         if isinstance(left, int):
             axis.dim_value = left
         elif axis.dim_param in inputs:

@@ -45,7 +45,7 @@ def load_calibration_data(
         StageFailed: when the parameter's function fails, or an example holds NaN.
     """
     from orun.stages._data.synthetic import make_examples
-    from orun.stages._graph.input_domain import declared
+    from orun.stages._graph.input_domain import to_input_values
     from orun.stages._graph.missing import require_ranges
     from orun.stages.datasets import load_dataset
 
@@ -54,7 +54,7 @@ def load_calibration_data(
         require_ranges(context, examples)
         return examples
     context.log.warning("no dataset: ranges come from made-up inputs, not from data")
-    over = declared(inputs) if isinstance(inputs, dict) else {}
+    over = to_input_values(inputs) if isinstance(inputs, dict) else {}
     return make_examples(context.model(), samples, dims, context.seed, over)
 
 

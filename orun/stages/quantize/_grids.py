@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import helper, numpy_helper
 
-from orun.stages._graph.names import unique
+from orun.stages._graph.names import make_unique
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +100,7 @@ def _replace(
 ) -> None:
     name = weight.name
     suffixes = ("integers", "scale", "zero_point", "dequantize")
-    *names, node = (unique(f"{name}_{suffix}", used) for suffix in suffixes)
+    *names, node = (make_unique(f"{name}_{suffix}", used) for suffix in suffixes)
     model.graph.initializer.remove(weight)
     model.graph.initializer.extend(map(numpy_helper.from_array, integers, names))
     model.graph.node.insert(0, helper.make_node("DequantizeLinear", names, [name], node, axis=axis))

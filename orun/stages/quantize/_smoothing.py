@@ -35,7 +35,7 @@ LEAST = 1e-5  # lower bound of a maximum, so that nothing is divided by zero
 PRODUCTS = ("MatMul", "Gemm")
 
 
-def smooth_checked(
+def smooth_and_check(
     context: Context,
     model: ModelProto,
     alpha: float,

@@ -102,7 +102,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     import numpy as np
 
     from orun.core.targets import Target
-    from orun.stages._graph.agreement import Agreement, Trial, check, run_cases, tries_for
+    from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.processor import check_result
     from orun.stages._graph.sessions import session
@@ -110,7 +110,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})
     names = [output.name for output in model.graph.output]
-    tries = tries_for(context, model, Trial(params.dims, params.inputs))
+    tries = load_cases(context, model, Trial(params.dims, params.inputs))
     expected = run_cases(context, "the model before it", session(context.model(), names, written), tries)
     worst = 0.0
     rounded = steps_of(model)

@@ -228,7 +228,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     from orun.stages.quantize._calibration import load_calibration_data
     from orun.stages.quantize._clipping import with_bounds
     from orun.stages.quantize._masks import exclude_masks
-    from orun.stages.quantize._smoothing import smooth_checked
+    from orun.stages.quantize._smoothing import smooth_and_check
 
     model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     names = [node.name for node in model.graph.node]
@@ -243,7 +243,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     dataset = load_calibration_data(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
     is_selected = partial(_is_selected, params)
     if params.smooth is not None:
-        smooth_checked(context, model, params.smooth, dataset, is_selected, _trial(params))
+        smooth_and_check(context, model, params.smooth, dataset, is_selected, _trial(params))
     overrides = make_tensor_overrides(model, params.overrides, per_channel=params.per_channel)
     masked = exclude_masks(context, model, dataset, is_selected)
     if params.method == "distribution":

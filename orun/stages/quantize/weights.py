@@ -19,7 +19,7 @@ from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._data.source import Examples
 from orun.stages._graph.agreement import Dims, Inputs
-from orun.stages._graph.names import unique
+from orun.stages._graph.names import make_unique
 from orun.stages.common_parameters import Excluded
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
@@ -196,7 +196,7 @@ def _unsupported(context: Context, model: ModelProto) -> list[str]:
     names = {node.name for node in model.graph.node}
     nodes = [node for node in model.graph.node if node.op_type == "MatMul" and not weights.isdisjoint(node.input)]
     for node in nodes:
-        node.name = node.name or unique(f"{node.output[0]}/product", names)
+        node.name = node.name or make_unique(f"{node.output[0]}/product", names)
     if nodes:
         text = "%d products stay as they are, because MatMulNBits does not support their type:\n  %s"
         context.log.info(text, len(nodes), "\n  ".join(node.name for node in nodes))

@@ -103,7 +103,7 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
     """How many answers of a model were compared, their largest error, and what the process of a user said."""
     import numpy as np
 
-    from orun.stages._graph.agreement import Agreement, Trial, check, run_cases, tries_for
+    from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.limits import limits_of
@@ -113,7 +113,7 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
     model = load_graph(folder / MODEL)
     _require_tensors(context, model)
     outputs = [output.name for output in model.graph.output]
-    tries = tries_for(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
+    tries = load_cases(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
     here = run_cases(context, "the model", session(folder / MODEL, outputs), tries)
     there, told = _served(context, params, name, tries, outputs)
     agreement = Agreement(

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnxruntime import InferenceSession
 
-from orun.stages._graph.canonical import canonical
+from orun.stages._graph.canonical import canonicalize
 from tests.stages.models import parse
 
 ONE = """
@@ -48,7 +48,7 @@ def brought(text: str, layers: dict[str, str] | None = None) -> onnx.ModelProto:
     model = parse(text)
     for node in model.graph.node:
         node.name = (layers or {}).get(node.op_type, "")
-    canonical(model)
+    canonicalize(model)
     onnx.checker.check_model(model)
     return model
 

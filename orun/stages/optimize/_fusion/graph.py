@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from orun.stages._graph.names import unique
+from orun.stages._graph.names import make_unique
 
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
@@ -225,7 +225,7 @@ class Rewriter:
 
     def unique(self, name: str) -> str:
         """The name, or one like it that no value has."""
-        return unique(name, self._names)
+        return make_unique(name, self._names)
 
     def _import(self, domain: str) -> None:
         if domain:
