@@ -137,7 +137,9 @@ class Transfers:
         problems |= {piece: problem for piece, problem in answers if problem}
         if fatal := tuple(problem for piece, problem in problems.items() if piece.size != UNKNOWN):
             return Fetched((None,) * len(pieces), fatal)
-        arrived = (None if piece in problems else _size_and_stamp(piece.path) for piece in pieces)
+        arrived = (
+            None if piece in problems else (os.lstat(piece.path).st_size, set_stamp(piece.path)) for piece in pieces
+        )
         return Fetched(tuple(arrived), ())
 
     def _fetch_small(self, piece: Piece) -> str:
@@ -243,10 +245,6 @@ class Transfers:
                 if self.closed.wait(LOCK_SECONDS):
                     raise CancelledError
             yield
-
-
-def _size_and_stamp(path: str) -> tuple[int, int]:
-    return os.lstat(path).st_size, set_stamp(path)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.store.inventory import Inventory, Run
+from orun.store.inventory import Inventory
 
 SETTLED = 3600.0  # seconds since the last change of a finished run's folder: reports may follow its end
 UNFINISHED = 7 * 86400.0  # seconds for which the folder of a killed run stays
@@ -36,7 +36,8 @@ def old_runs(
     """
     now = time.time()
     kept = {run.id for run in inventory.last_runs(last)} | set(named)
-    kept |= _builders(inventory.runs, frozenset(trees))
+    builders = {tree: run.id for run in sorted(inventory.runs, key=lambda run: run.id) for tree in run.built}
+    kept |= {builders[tree] for tree in trees if tree in builders}
     if age is not None:
         kept |= {run.id for run in inventory.runs if run.started_at >= now - age}
     kept |= {run.repeats for run in inventory.runs if run.id in kept}
@@ -47,12 +48,6 @@ def old_runs(
         if folder.name not in kept
         and folder.stat().st_mtime < now - (SETTLED if folder.name in finished else UNFINISHED)
     )
-
-
-def _builders(runs: Collection[Run], trees: frozenset[str]) -> set[str]:
-    """Return the last run that built each of these artifacts."""
-    builders = {tree: run.id for run in sorted(runs, key=lambda run: run.id) for tree in run.built & trees}
-    return set(builders.values())
 
 
 def size_of(folder: Path) -> int:
