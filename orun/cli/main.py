@@ -38,6 +38,7 @@ VERBS = {
     "stages": "List the stage library, or document a kind.",
     "test": "Try a custom stage on a tiny model, twice.",
     "schema": "Print the JSON Schema of pipeline files, or of the event log.",
+    "report": "Show the report of an earlier run.",
     "history": "Show how measurements went from run to run.",
     "diff": "Show how two runs differ.",
     "baseline": "Accept a release as the one to compare with.",

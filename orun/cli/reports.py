@@ -63,10 +63,15 @@ class Report:
         outputs.write(self.file, text)
 
 
-def wanted(files: Mapping[Form, Path | None], folder: Path | None) -> list[Report]:
+def wanted(files: Mapping[Form, Path | None], folder: Path | None, *, summary: bool = True) -> list[Report]:
     """The reports that the command line asks for, and the step summary where a CI system offers one.
 
     Nothing is written yet.
+
+    Args:
+        files: the path of each report that has an option of its own.
+        folder: where all of them go besides.
+        summary: whether the step summary counts.
 
     Raises:
         UsageError: when one cannot be written, or two would be one file.
@@ -80,9 +85,9 @@ def wanted(files: Mapping[Form, Path | None], folder: Path | None) -> list[Repor
         if not file.is_stream and taken.setdefault(os.path.realpath(path), path) is not path:
             raise UsageError(f"two reports would be written to {path}", hint="give each a file of its own")
         reports.append(Report(form, file))
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary and os.path.realpath(summary) not in taken:
-        reports.append(Report("markdown", outputs.look_at(Path(summary), append=True)))
+    step = os.environ.get("GITHUB_STEP_SUMMARY") if summary else None
+    if step and os.path.realpath(step) not in taken:
+        reports.append(Report("markdown", outputs.look_at(Path(step), append=True)))
     return reports
 
 

@@ -7,12 +7,16 @@ from importlib.resources import files
 
 from orun.core.run_record import RunResult
 from orun.history.points import Series
+from orun.report.html.accepted import accepted
 from orun.report.html.checklist import checklist
 from orun.report.html.graph import graph
 from orun.report.html.head import contents, head
+from orun.report.html.latency import latency
 from orun.report.html.machine import environment
 from orun.report.html.parts import Section
 from orun.report.html.problems import culprits, failures, notices
+from orun.report.html.release import release
+from orun.report.html.sizes import sizes
 from orun.report.html.source import Source, gather
 from orun.report.html.stages import stages
 from orun.report.html.tags import Markup, element
@@ -24,10 +28,14 @@ from orun.report.terminal import Style
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 SECTIONS: Sequence[Callable[[Source], Section | None]] = (
     checklist,
+    accepted,
+    release,
     failures,
     culprits,
     notices,
     graph,
+    sizes,
+    latency,
     stages,
     timeline,
     trends,

@@ -16,6 +16,7 @@ from orun.errors import StoreError
 from orun.eventlog import read_result
 from orun.fs.observed_state import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
+from orun.history.run_diff import completed
 from orun.report.html.tags import anchors
 from orun.store.layout import RECORD_FILE
 
@@ -69,6 +70,16 @@ class Source:
     after: Mapping[str, Sequence[str]]
     by_name: Mapping[str, StageResult]
     inputs: Mapping[str, Components]
+
+    @property
+    def store(self) -> Path:
+        """The folder of the store that holds the run."""
+        return self.result.folder.parent.parent
+
+    @property
+    def complete(self) -> RunResult:
+        """The run with what its stages rest on, also if it repeats another run."""
+        return completed(self.result, self.first) if self.first is not self.result else self.result
 
     @property
     def ended(self) -> float:

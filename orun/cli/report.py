@@ -1,0 +1,72 @@
+"""orun report: the reports of an earlier run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orun.cli import options
+from orun.cli.outputs import output_option
+from orun.cli.reports import wanted, write_all
+from orun.cli.run_ids import find, record_of
+from orun.cli.verb import Verb
+from orun.report.terminal import detect
+
+if TYPE_CHECKING:
+    from orun.core.run_record import RunResult
+
+EXAMPLES = (
+    ("orun report --open", "the last run, in a browser"),
+    ("orun report 20261121-0930 --html report.html", "an earlier run, as a file for whoever signs the release"),
+    ("orun report last~1", "the tables of the run before the last one"),
+)
+
+
+@click.command("report", cls=Verb, examples=EXAMPLES)
+@click.argument("run", default="last")
+@output_option("--html", "Write the HTML report.")
+@output_option("--markdown", "Write the Markdown summary.")
+@output_option("--junit", "Write JUnit XML.")
+@output_option("--reports", "Write every report into this folder.", metavar="DIR")
+@click.option("--open", "show", is_flag=True, help="Open the HTML report in a browser.")
+@options.store_option
+def command(
+    run: str,
+    html: Path | None,
+    markdown: Path | None,
+    junit: Path | None,
+    reports: Path | None,
+    show: bool,
+    store: Path | None,
+) -> int:
+    """Show the report of RUN again: its tables, or the files that are named.
+
+    A run is the beginning of its id, `last`, or `last~1` for the one before. Nothing is run or judged again.
+    """
+    result = _read(run, store)
+    if show and html is None:
+        html = result.folder / "report.html"
+    files = wanted({"html": html, "markdown": markdown, "junit": junit}, reports, summary=False)
+    if not files:
+        from orun.report.console import result_lines
+
+        options.show(result_lines(result, detect(sys.stdout, os.environ)))
+        return 0
+    write_all(files, result)
+    for report in files:
+        options.show([f"wrote {report.file.path}"])
+    if show and html is not None:
+        webbrowser.open(html.absolute().as_uri())
+    return 0
+
+
+def _read(reference: str, store: Path | None) -> RunResult:
+    from orun.eventlog.reducer import read_result
+
+    with options.open_store(store, read_only=True) as opened:
+        return read_result(record_of(find(opened, reference)))

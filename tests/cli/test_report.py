@@ -1,0 +1,96 @@
+"""orun report, and what its page says of a release."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orun.report.html.stored import read_samples
+from tests.faults.projects import write_model
+
+from .conftest import CommandLine, steady
+
+RELEASE = """\
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  int8: {uses: quantize/dynamic, needs: import, with: {per_channel: false}, gate: {size: {max_regression: 50%}}}
+  release: {uses: release/bundle, needs: int8, with: {version: 1.2.0}}
+"""
+
+
+def texts(page: Path) -> str:
+    """The words of a page, without its style and drawings."""
+    body = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_an_earlier_run_is_shown_again(orun: CommandLine, project: Path) -> None:
+    del project
+    first = orun("words.yaml")
+    orun("words.yaml", "--set", "stages.write.with.text=one two three four")
+    assert steady(orun("report", "last~1").out) == steady(first.out[first.out.index("stage  ") :])
+
+
+def test_files_of_an_earlier_run_are_those_of_then(orun: CommandLine, project: Path) -> None:
+    orun("words.yaml", "--html", "then.html", "--markdown", "then.md")
+    report = orun("report", "--html", "now.html", "--markdown", "now.md")
+    assert (report.code, report.out) == (0, "wrote now.html\nwrote now.md\n")
+    assert (project / "now.md").read_text() == (project / "then.md").read_text()
+    assert texts(project / "now.html") == texts(project / "then.html")
+
+
+def test_there_is_no_such_run(orun: CommandLine, project: Path) -> None:
+    del project
+    orun("words.yaml")
+    answer = orun("report", "last~3", "--html", "report.html")
+    assert answer.code == 2
+    assert not Path("report.html").exists()
+
+
+def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
+    write_model(project)
+    (project / "release.yaml").write_text(RELEASE)
+    assert orun("release.yaml").code == 0
+    orun("report", "--html", "first.html")
+    page = texts(project / "first.html")
+    bundle = project / "artifacts/out/release/release"
+    manifest = (bundle / "manifest.json").read_bytes()
+    digest = hashlib.sha256(manifest).hexdigest()
+    model = hashlib.sha256((bundle / "model.onnx").read_bytes()).hexdigest()
+    version = json.loads(manifest)["version"]
+    assert version == "1.2.0"
+    assert f"version {version} SHA-256 of the bundle {digest} , that of its manifest" in page
+    assert f"model.onnx {(bundle / 'model.onnx').stat().st_size / 1e3:.2f} kB {model}" in page
+    assert "check a copy orun verify artifacts/out/release/release" in page
+    assert "Size by stage" in page
+    assert "Since the accepted release" not in page
+
+    orun("baseline", "accept", "release.yaml")
+    orun("report", "--html", "accepted.html")
+    assert "This run is the accepted one." in texts(project / "accepted.html")
+
+    orun("release.yaml", "--set", "stages.int8.with.per_channel=true", "--html", "changed.html")
+    page = texts(project / "changed.html")
+    section = page[page.index("Since the accepted release accepted on") : page.index("What is released name")]
+    assert "int8 per_channel false true" in section
+    assert re.search(r"int8 size [\d.]+ kB [\d.]+ kB [+-][\d.]+ %", section)
+
+
+def test_samples_are_read_without_numpy(tmp_path: Path) -> None:
+    times = np.random.default_rng(0).random(1000)
+    np.savez_compressed(tmp_path / "samples.npz", **{"model.wall": times, "model.launch": np.arange(3)})
+    samples = read_samples((tmp_path / "samples.npz").read_bytes())
+    assert list(samples) == ["model.wall"]
+    assert list(samples["model.wall"]) == list(times)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"])
+def test_no_samples(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_samples(content)
