@@ -7,6 +7,7 @@ import html
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +85,8 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
 
 def test_samples_are_read_without_numpy(tmp_path: Path) -> None:
     times = np.random.default_rng(0).random(1000)
-    np.savez_compressed(tmp_path / "samples.npz", **{"model.wall": times, "model.launch": np.arange(3)})
+    arrays: dict[str, Any] = {"model.wall": times, "model.launch": np.arange(3)}
+    np.savez_compressed(tmp_path / "samples.npz", **arrays)
     samples = read_samples((tmp_path / "samples.npz").read_bytes())
     assert list(samples) == ["model.wall"]
     assert list(samples["model.wall"]) == list(times)
