@@ -17,7 +17,7 @@ from orun.cli.describe import BOUND, default_text, facts, flat_params, port_text
 from orun.cli.main import group
 from orun.cli.verb import Verb, Verbs
 from orun.core.events import KINDS, VERSION, name_of
-from orun.pipeline.fragments import words
+from orun.pipeline.fragments import describe_type
 from orun.report.event_schema import fields, records
 from orun.stages.kind import Kind
 from orun.stages.registry import all_kinds
@@ -122,7 +122,8 @@ def stage_page(kind: Kind) -> str:
         blocks += ["## Inputs", _table(("input", "type", "what it is for"), rows)]
     if kind.params:
         parameters = (
-            (f"`{name}`", words(param.type), default_text(param), param.doc) for name, param in flat_params(kind.params)
+            (f"`{name}`", describe_type(param.type), default_text(param), param.doc)
+            for name, param in flat_params(kind.params)
         )
         blocks += ["## Parameters", _table(("parameter", "type", "default", "what it does"), parameters)]
     blocks += ["## Facts", "\n".join(f"- {name}: {text}" for name, text in facts(kind))]
