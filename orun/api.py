@@ -215,7 +215,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
     if read_only:
         require_up_to_date(planned, chosen, root)
-        folder = planner.store.unmade_run(planner.pipeline.name)
+        folder = planner.store.next_run_folder(planner.pipeline.name)
         with Journal(folder, on_event, started_at, recorded=False) as journal:
             return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
     require(planned, chosen, here)

@@ -102,7 +102,7 @@ def replace_file(path: str, data: bytes, temporary: str, mode: int | None = 0o64
     return [folder, *changed]
 
 
-def write_anew(path: str, data: bytes) -> None:
+def write_if_absent(path: str, data: bytes) -> None:
     """Write a file durably unless it exists."""
     temporary = f"{path}.{os.getpid()}-{os.urandom(6).hex()}"
     write_file(temporary, data)

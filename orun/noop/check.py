@@ -177,7 +177,7 @@ def replay(
     remembered, runs = recalled.result, Runs(request.store / "runs")
     recorded = is_writable(request.store)
     with convert_os_errors("begin a run", request.store):
-        folder = runs.new(remembered.pipeline) if recorded else runs.unmade(remembered.pipeline)
+        folder = runs.new(remembered.pipeline) if recorded else runs.next_folder(remembered.pipeline)
     with Journal(folder, listener, started_at, recorded=recorded) as journal:
         journal.emit(
             RunStarted(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.errors import StoreError, UsageError
 from orun.fs.digests import ALGORITHM, digest_bytes
-from orun.fs.durable import make_folder, sync_folders, write_anew
+from orun.fs.durable import make_folder, sync_folders, write_if_absent
 from orun.fs.observed_state import presence
 from orun.fs.os_errors import convert_os_errors, quoted
 
@@ -53,8 +53,8 @@ def prepare(root: Path) -> None:
                 (root / name).mkdir(exist_ok=True)
         if version is None:
             sync_folders([str(root), *changed])
-            write_anew(str(root / ".gitignore"), b"*\n!README.md\n")
-            write_anew(str(root / VERSION_FILE), VERSION)
+            write_if_absent(str(root / ".gitignore"), b"*\n!README.md\n")
+            write_if_absent(str(root / VERSION_FILE), VERSION)
     require_known(root)
 
 
@@ -114,7 +114,7 @@ def _require_own(root: Path) -> bytes | None:
     if names.issuperset(FOLDERS) or is_version:
         return version
     own = {name for name in names.intersection(FOLDERS) if FOLDERS[0] in names or _is_empty(root / name)}
-    partial = {name for name in names if name.startswith((f"{VERSION_FILE}.", ".gitignore."))}  # of `write_anew`
+    partial = {name for name in names if name.startswith((f"{VERSION_FILE}.", ".gitignore."))}  # of `write_if_absent`
     if foreign := names - ALLOWED_FILES - own - partial:
         why = f"it holds {quoted(min(foreign))}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
         raise UsageError(f"{root} is no store, and not empty", why=why, hint=OTHER_FOLDER)

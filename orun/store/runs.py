@@ -26,14 +26,14 @@ class Runs:
     def new(self, pipeline: str) -> Path:
         """Make the folder of a run: `20261103-141502-123456-bert`, in UTC, sorting after those of all runs."""
         while True:
-            path = self.unmade(pipeline)
+            path = self.next_folder(pipeline)
             try:
                 path.mkdir()
             except FileExistsError:
                 continue  # another run began in the same microsecond
             return path
 
-    def unmade(self, pipeline: str) -> Path:
+    def next_folder(self, pipeline: str) -> Path:
         """Return the path that the folder of a new run would have."""
         return self._folder / f"{self._stamp()}-{safe_name(pipeline)}"
 

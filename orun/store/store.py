@@ -262,10 +262,10 @@ class Store:
             self.parts.session.lease([folder.name])
             return folder
 
-    def unmade_run(self, pipeline: str) -> Path:
+    def next_run_folder(self, pipeline: str) -> Path:
         """Return the folder that a new run would have; makes nothing."""
         with self._os_errors("read from the store"):
-            return self.parts.runs.unmade(pipeline)
+            return self.parts.runs.next_folder(pipeline)
 
     def runs(self) -> tuple[Path, ...]:
         """Return the folders of all runs, the oldest first."""
