@@ -1,1 +1,1 @@
-"""Facts about this machine: installed packages, the device, providers that really load."""
+"""Facts about this machine: installed packages, device, resources, providers that really load."""

@@ -12,13 +12,13 @@ _cached: list[functools._lru_cache_wrapper[object]] = []
 
 
 def once(function: Callable[..., T]) -> functools._lru_cache_wrapper[T]:
-    """As `functools.cache`, until `forget`."""
+    """Cache results like `functools.cache`, until `forget` is called."""
     cached = functools.cache(function)
     _cached.append(cached)
     return cached
 
 
 def forget() -> None:
-    """Find everything out anew."""
+    """Clear all these caches."""
     for cached in _cached:
         cached.cache_clear()

@@ -7,21 +7,21 @@ from collections.abc import Iterator
 
 PROC = "/proc"
 GROUPS = "/sys/fs/cgroup"
-LONGEST = 1 << 16  # bytes of what is read of a file of the kernel's
+LONGEST = 1 << 16  # bytes read from a file of the kernel
 
 
 def files(controller: str, *names: str) -> list[str]:
-    """Where files of this process's group may be, and those of the groups around it, which limit it too.
+    """Return where the files of this process's group and of its parent groups may be; all of these limit it.
 
-    Groups of version 2 are one tree, those of version 1 a tree for each controller; inside a container the group of the
-    process may be the top of what is seen.
+    Version 2 has one tree of groups, version 1 a tree for each controller. In a container, the process's group may be
+    the top of the visible tree.
 
     Args:
-        controller: of version 1, such as `memory`.
-        names: of the files.
+        controller: the controller of version 1, such as `memory`.
+        names: names of the files.
 
     Returns:
-        Paths by name, with the nearest group first; there need be nothing.
+        Paths by name, with the nearest group first; they need not exist.
     """
     tops = {GROUPS: None, f"{GROUPS}/{controller}": None}
     folders: dict[str, None] = {}
@@ -34,7 +34,7 @@ def files(controller: str, *names: str) -> list[str]:
 
 
 def _upwards(path: str) -> Iterator[str]:
-    """A group and those around it, without the slash at the end."""
+    """Yield a group and its parents, without the slash at the end."""
     path = path.rstrip("/")
     while path:
         yield path
@@ -43,7 +43,7 @@ def _upwards(path: str) -> Iterator[str]:
 
 
 def text(path: str) -> str:
-    """What a file of the kernel's says; nothing where it is not there or cannot be read."""
+    """Read a file of the kernel; empty if it is missing or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -57,9 +57,9 @@ def text(path: str) -> str:
 
 
 def cores() -> list[int]:
-    """How many cores this group and each of those around it may keep busy, rounded up; nothing where none is limited.
+    """Return the core limits of this group and its parents, rounded up; empty if there is no limit.
 
-    They may be on any core: an affinity does not show it, as it does not in a container with a limit of CPU time.
+    A limit of CPU time holds on any core, so CPU affinity does not show it.
     """
     shares = []
     for path in files("cpu", "cpu.max", "cpu.cfs_quota_us"):

@@ -1,4 +1,4 @@
-"""The fingerprint of this machine: what a result of each stage class is valid for."""
+"""Fingerprint of this machine: what a result of each stage class is valid for."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
 def fingerprint(
     stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """What the result of a stage of that class is bound to on this machine, part by part.
+    """Return the facts about this machine that bind a result of a stage class.
 
     Args:
         stage_class: `portable` results hold for a Python minor, a system and an architecture; `device` ones also for
             the processor and the accelerator of the target; `measurement` ones also for this host and its clocks.
         target: the target that the stage runs for, if it names one.
-        packages: versions by normalised name of what it runs with; of what orun runs with when None.
+        packages: versions of the packages that the stage runs with, by normalised name; orun's own when None.
 
     Raises:
-        DeviceUnknown: when a GPU or library that the target needs cannot be read. A guess would let an engine pass for
-            another's.
+        DeviceUnknown: if a GPU or library that the target needs cannot be read. A guess could reuse an engine on a
+            machine that it was not built for.
     """
     parts = {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -57,18 +57,18 @@ def fingerprint(
 def made_on(
     stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """What is kept with a result of where it was made: the fingerprint, and the host whatever the class.
+    """Return where a result was made: the fingerprint, and the host for every class.
 
-    Takes what `fingerprint` takes, and raises what it raises.
+    Arguments and errors are those of `fingerprint`.
     """
     return fingerprint(stage_class, target, packages) | clocks()
 
 
 @once
 def clocks() -> dict[str, str]:
-    """The host, its frequency governor and its highest clock: what only a measurement depends on.
+    """Return the host, its frequency governor and its highest clock: only measurements depend on them.
 
-    Runners that come and go have a new name each time: `ORUN_HOST` gives those that are alike one name.
+    Ephemeral CI runners have a new name each time; `ORUN_HOST` gives identical runners one name.
     """
     folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
     parts = {"host": os.environ.get("ORUN_HOST") or platform.node()}
@@ -81,7 +81,7 @@ def clocks() -> dict[str, str]:
 
 
 def libraries(target: Target | None, packages: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Versions of ONNX Runtime and of the libraries behind the target's providers, as far as they are packages."""
+    """Return the versions of ONNX Runtime and of the packages behind the target's providers."""
     packages = exact() if packages is None else packages
     runtime = find("onnxruntime", packages)
     parts = {"runtime": " ".join(runtime) if runtime else "none"}
@@ -92,7 +92,7 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
 
 
 def settings() -> dict[str, str]:
-    """What variables tell runtimes beside the file, which choose other kernels by it; nothing when none is set."""
+    """Return the environment variables that make runtimes choose other kernels; empty if none is set."""
     named = ((name, value) for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS))
     assignments = (f"{name}={value}" for name, value in named if name not in Secrets())
     text = " ".join(assignment for assignment in assignments if not assignment.startswith(HARMLESS))
@@ -101,9 +101,9 @@ def settings() -> dict[str, str]:
 
 @once
 def gpu(index: str = "0") -> dict[str, str]:
-    """Name, compute capability, memory, partitioning (MIG) and driver of a GPU, from `nvidia-smi`.
+    """Return name, compute capability, memory, partitioning (MIG) and driver of a GPU, from `nvidia-smi`.
 
-    Neither its number nor its serial number is among them: an engine is valid on every GPU of the kind.
+    Index and serial number are left out: an engine is valid on every GPU of the same model.
 
     Args:
         index: the number that programs call it by, which `CUDA_VISIBLE_DEVICES` may shift.
@@ -116,7 +116,7 @@ def gpu(index: str = "0") -> dict[str, str]:
 
 
 def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
-    """What `nvidia-smi` tells of a GPU, as text without units.
+    """Return properties of a GPU from `nvidia-smi`, as text without units.
 
     Args:
         index: the number that programs call it by, which `CUDA_VISIBLE_DEVICES` may shift.
@@ -143,7 +143,7 @@ def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
 
 
 def tensorrt(packages: Mapping[str, str]) -> str:
-    """Version of TensorRT: of its package, or of the library that the system's loader finds.
+    """Return the version of TensorRT: of its package, or of the library that the system's loader finds.
 
     Raises:
         DeviceUnknown: when there is neither.
@@ -163,7 +163,7 @@ def tensorrt(packages: Mapping[str, str]) -> str:
 
 
 def _loader_knows(library: str) -> list[Path]:
-    """Where the system's loader finds libraries whose names begin so."""
+    """Return where the system's loader finds libraries with this prefix."""
     import subprocess
 
     try:

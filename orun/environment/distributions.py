@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from orun.environment.call_cache import once
 
-ABSENT = "not installed"  # the version of what is not there
-PRESENT = "installed"  # the version of a module that no distribution has the name of
+ABSENT = "not installed"  # version of a missing distribution
+PRESENT = "installed"  # version of a module without a distribution of its name
 PACKAGES = ("/site-packages", "/dist-packages")  # the ends of the folders that installers fill
 MODULES = (".py", ".so", ".pyc", ".pyd")  # the ends of a module's file
 # The extra of orun that brings a distribution, for the hint of a missing one.
@@ -53,22 +53,22 @@ BUILDS = (
 
 
 def normalise(name: str) -> str:
-    """The name of a distribution as package indexes compare it (PEP 503)."""
+    """Return the name of a distribution as package indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @once
 def installed() -> Mapping[str, str]:
-    """Version of every distribution on `sys.path`, by normalised name; the first on the path wins, as for imports."""
+    """Return the version of every distribution on `sys.path`, by normalised name; the first on the path wins."""
     return installed_in(sys.path)
 
 
 @once
 def exact() -> Mapping[str, str]:
-    """The same, where versions of what did not come from an index tell builds of one number apart: `1.0+sha256.4f0a`.
+    """Return `installed()` with a build label for distributions that no index served: `1.0+sha256.4f0a`.
 
-    A project that CI installs from its checkout has one version for many contents. Of what is installed in development
-    the files are watched, but not that it is another checkout from now on: a label stands for its folder.
+    A project that CI installs from its checkout keeps its version while its content changes. The files of an editable
+    install are watched, but not a switch to another checkout: its label stands for the folder.
     """
     _looked_at()
     return _exact_here()
@@ -76,7 +76,7 @@ def exact() -> Mapping[str, str]:
 
 @once
 def modules() -> frozenset[str]:
-    """Top-level modules that lie among the installed packages, whoever put them there, by normalised name."""
+    """Return the top-level modules in the folders of installed packages, by normalised name."""
     names = (name for folder in sys.path if holds_packages(folder) for name in _names(folder))
     tops = (name.partition(".")[0] for name in names if "." not in name or name.endswith(MODULES))
     names_of_modules = {*tops, *_developed_modules()}
@@ -285,7 +285,7 @@ def install_command(
 
 
 def _installer() -> str:
-    """What installs beside orun; pipx and uv keep it in an environment of its own, which `pip` does not reach."""
+    """Return the command that installs into orun's environment; `pip` alone does not reach those of pipx and uv."""
     if os.path.exists(f"{sys.prefix}/pipx_metadata.json"):  # noqa: PTH110 - nothing here imports pathlib
         return f"pipx runpip {os.path.basename(sys.prefix)} install"  # noqa: PTH119 - as above
     if os.path.exists(f"{sys.prefix}/uv-receipt.toml"):  # noqa: PTH110 - nothing here imports pathlib

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # what results in a remote store are signed with
-SIGNING_KEYS = frozenset({SHARED_KEY, SIGNING_KEY})  # no stage is told them
+SIGNING_KEYS = frozenset({SHARED_KEY, SIGNING_KEY})  # hidden from every stage
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
 HASH_SEED = "PYTHONHASHSEED"  # how sets iterate
 # Beginnings of variables that ONNX Runtime, oneDNN (in OpenVINO) and the libraries of CUDA look up, but for places.

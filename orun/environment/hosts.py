@@ -32,7 +32,7 @@ def machine(host: Host) -> str:
 
 
 def device(host: Host) -> str:
-    """What did the work: the GPU, where the fingerprint has one, else the processor; empty when neither is known."""
+    """Return the device of a fingerprint: its GPU, else its processor; empty if neither is known."""
     return host.get("gpu name") or host.get("cpu", "")
 
 

@@ -10,7 +10,7 @@ from orun.environment import cgroups
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed for want of memory: in this control group, or on this machine."""
+    """Return how many processes the kernel has killed for lack of memory, in this control group or on this machine."""
     path = _kill_counter(cgroups.PROC, cgroups.GROUPS)
     return _kills_in(path) or 0 if path else 0
 
@@ -22,13 +22,13 @@ def _kill_counter(proc: str, _groups: str) -> str | None:
 
 
 def _kills_in(path: str) -> int | None:
-    """The count in a file of the kernel's; None where there is none."""
+    """Return the count in a file of the kernel; None if it has none."""
     _, separator, rest = f"\n{cgroups.text(path)}".partition("\noom_kill ")
     return int(rest.split(None, 1)[0]) if separator else None
 
 
 def memory_here() -> int:
-    """Bytes of memory that this machine, or the control group that the process is in, has."""
+    """Return the bytes of memory of this machine, or of this process's control group if that has fewer."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in cgroups.files("memory", "memory.max", "memory.limit_in_bytes"):
         with contextlib.suppress(ValueError):  # not there, or "max"

@@ -26,7 +26,7 @@ KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: the largest blocks that are
 
 @functools.cache
 def libc() -> ctypes.CDLL:
-    """The C library of this process, and of those forked from it, which find its functions looked up."""
+    """Return the C library, with the functions that forked processes need already looked up."""
     library = ctypes.CDLL(None, use_errno=True)
     for name in ("prctl", "syscall", "mallopt", "fflush"):
         getattr(library, name, None)
@@ -34,14 +34,14 @@ def libc() -> ctypes.CDLL:
 
 
 def die_with(parent: int, number: signal.Signals) -> None:
-    """Have this process signalled when its parent ends, which has that process id."""
+    """Have the kernel signal this process when its parent, of that process id, ends."""
     _prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it ended before it could be asked
         os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below this one that loses its own, so that none escapes."""
+    """Become the parent of every descendant that loses its own, so that none escapes."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -51,10 +51,10 @@ def _prctl(option: int, value: int) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library use large blocks again that were freed, where it is glibc.
+    """Make glibc reuse large freed blocks.
 
-    It returns each to the kernel otherwise, which clears every page anew: half of the system time of the stages that
-    read and write a model of 90 MB several times over.
+    By default it returns each to the kernel, which clears every page again: half of the system time of stages that read
+    and write a model of 90 MB several times.
     """
     if sys.platform == "linux" and hasattr(libc(), "mallopt"):
         libc().mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
@@ -62,12 +62,12 @@ def keep_freed_memory() -> None:
 
 
 def flush_native_output() -> None:
-    """Write out what native code has printed and the C library still holds."""
+    """Flush what native code has printed into the C library's buffers."""
     libc().fflush(None)
 
 
 def children(process: int) -> list[int]:
-    """Ids of the direct children of a process."""
+    """Return the ids of the direct children of a process."""
     if not lists_children():
         return [child for child, parent in _parents() if parent == process]
     ids: list[int] = []
@@ -80,12 +80,12 @@ def children(process: int) -> list[int]:
 
 @functools.cache
 def lists_children() -> bool:
-    """Whether this kernel lists the children of a process; Linux may have been built without (`PROC_CHILDREN`)."""
+    """Return whether this kernel lists the children of a process (`PROC_CHILDREN`)."""
     return os.path.exists(f"{PROC}/self/task/{os.getpid()}/children")  # noqa: PTH110 - as above
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Every process of this machine that is seen from here, and its parent."""
+    """Yield every visible process and its parent."""
     with contextlib.suppress(OSError):  # there is no such folder
         for name in filter(str.isdigit, os.listdir(PROC)):  # noqa: PTH208 - names alone
             with contextlib.suppress(OSError):  # it ended meanwhile
@@ -94,12 +94,12 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def held_memory(process: int) -> int:
-    """Bytes that a process and all below it hold: anonymous and shared memory, not pages of files."""
+    """Return the bytes that a process and its descendants hold: anonymous and shared memory, not pages of files."""
     return _held(process) + sum(_held(descendant) for descendant in descendants(process))
 
 
 def descendants(process: int) -> Iterator[int]:
-    """Ids of all processes below one."""
+    """Yield the ids of all descendants of a process."""
     waiting = children(process)
     while waiting:
         process_id = waiting.pop()
@@ -149,10 +149,10 @@ def wait_for_child(end: Callable[[int], None], *, block: bool) -> tuple[int, int
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """Kill every child but the process's own, and their groups: what others have left behind, and it has adopted.
+    """Kill every adopted child, with its process group.
 
-    Of processes that fork and end, each is gone before it could be killed by itself. A group goes on in which one of
-    the own children is, or one below them.
+    Killing groups also reaches processes that fork and end faster than each could be killed. A group with one of the
+    process's own children, or a descendant of one, is spared.
     """
     orphans = [process for process in children(os.getpid()) if process not in own]
     if orphans:
@@ -162,10 +162,10 @@ def end_orphans(own: Collection[int]) -> None:
 
 
 def end_tree(leader: int, patience: float) -> None:
-    """Kill a child that leads a group and adopts orphans, and all below it.
+    """Kill a child that leads a group and adopts orphans, with all its descendants.
 
-    It is stopped first: it then waits for none of its children, so that none of their ids becomes another's. What is
-    below one that was killed becomes a child of the leader, which goes last.
+    It is stopped first: a stopped leader reaps no child, so no id is reused meanwhile. Orphans become children of the
+    leader, which is killed last.
 
     Args:
         leader: its id; it must not have been waited for.
@@ -194,7 +194,7 @@ def _signal_group(process: int, number: signal.Signals, spared: Collection[int |
 
 
 def group(process: int) -> int | None:
-    """The group of a process; None when it has ended."""
+    """Return the group of a process; None if it has ended."""
     try:
         return os.getpgid(process)
     except ProcessLookupError:

@@ -39,7 +39,7 @@ def available_resources(jobs: int | None = None, gpus: int | None = None, *, mem
 
 @once
 def visible_gpus() -> int:
-    """NVIDIA GPUs that this process may use: those of the machine, or what `CUDA_VISIBLE_DEVICES` leaves of them."""
+    """Return the number of NVIDIA GPUs that this process may use; `CUDA_VISIBLE_DEVICES` may hide some."""
     try:
         there = len(os.listdir(NVIDIA))  # noqa: PTH208 - names alone
     except OSError:  # no such driver
@@ -49,7 +49,7 @@ def visible_gpus() -> int:
 
 
 def _chosen(names: Sequence[str]) -> int:
-    """How many devices a list names; CUDA takes none from the first on that is not there, as -1 is."""
+    """Return how many devices a list names; CUDA ignores everything from the first invalid name on."""
     kept = [name.strip() for name in names]
     ends = next((place for place, name in enumerate(kept) if not name or name.startswith("-")), len(kept))
     return len(set(kept[:ends]))

@@ -98,14 +98,14 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
 
 
 def _record(environment: Environment, contents: venvs.Made) -> None:
-    """Write last of all what the request came to: from now on the environment counts as made."""
+    """Write what the request resolved to; the environment counts as complete from then on."""
     text = json.dumps(encode(contents), indent=1, sort_keys=True) + "\n"
     record = venvs.record_of(environment)
     replace_file(str(record), text.encode(), str(record.with_name(f".packages-{os.urandom(6).hex()}")))
 
 
 def _create(environment: Environment, folder: Path) -> list[str]:
-    """Make the empty virtual environment; the command of a pip that installs into it."""
+    """Create the empty virtual environment; return the command of a pip that installs into it."""
     import venv
 
     if os.pathsep in str(folder):
@@ -130,7 +130,7 @@ def _create(environment: Environment, folder: Path) -> list[str]:
 
 
 def _lines(environment: Environment) -> Sequence[str]:
-    """What pip is to install: what was asked for, or the very versions that this came to before."""
+    """Return what pip is to install: the request, or the exact versions that it resolved to before."""
     previous = venvs.read(venvs.record_of(environment))
     requested = environment.requirements
     if previous is None or any("--hash" in line for line in requested):
@@ -141,18 +141,18 @@ def _lines(environment: Environment) -> Sequence[str]:
 
 
 def _names(lines: Iterable[str]) -> list[str]:
-    """Normalised names of the packages that lines of requirements begin with; not of those for some machines alone."""
+    """Return the normalised names in lines of requirements, except lines with a marker."""
     matches = (NAME.match(line) for line in lines if ";" not in line)
     return [normalise(match[0]) for match in matches if match]
 
 
 def _lacking(lines: Iterable[str], there: Mapping[str, str]) -> list[str]:
-    """What was asked for and is not there."""
+    """Return the requested packages that are missing."""
     return [name for name in _names(lines) if name not in there]
 
 
 def _packages(environment: Environment) -> list[str]:
-    """The requirements without options and hashes, for messages."""
+    """Return the requirements without options and hashes, for messages."""
     return [line.partition(" --")[0] for line in environment.requirements if not line.startswith("-")]
 
 
@@ -189,7 +189,7 @@ def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
 
 
 def _why(log_lines: Sequence[str]) -> str:
-    """Pip's own last words: its errors, or the end of what it said."""
+    """Return pip's errors, or the last lines of its output."""
     errors = [line for line in log_lines if line.startswith("ERROR:")] or log_lines[-3:]
     lines = [line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}" for line in errors]
     if any(sign in line for line in log_lines for sign in UNREACHABLE):

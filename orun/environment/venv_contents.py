@@ -1,4 +1,4 @@
-"""Files of an isolated environment as they were when it was made, so that later changes are noticed."""
+"""List of the files of an isolated environment, with digests, to notice later changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blake3 import blake3
 from orun.fs.durable import replace_file
 
 LIST = "contents.json"  # size, time of the last change in ns and digest by path
-COMPILED = "__pycache__"  # written anew whenever Python likes
+COMPILED = "__pycache__"  # Python rewrites it at any time
 CHUNK = 1 << 20
 
 
@@ -27,10 +27,10 @@ def note(folder: Path, top: Path) -> None:
 
 
 def difference(folder: Path, top: Path) -> str:
-    """How files below `top` differ from the list in `folder`, as a clause; empty when they do not.
+    """Return how files below `top` differ from the list in `folder`, as a clause; empty if they do not.
 
-    What came to be there since is nobody's: libraries keep caches beside their code. A file whose size is right and
-    whose time is not, as in a copy, is read.
+    New files are ignored: libraries keep caches next to their code. A file of the same size and another time, as in a
+    copy, is read.
     """
     try:
         listed = json.loads((folder / LIST).read_text("utf-8"))
@@ -57,7 +57,7 @@ def _differs(path: str, size: int, changed: int, digest: str) -> str:
 
 
 def _files(top: str) -> Iterator[str]:
-    """Paths of the files that are no links, and no compiled code."""
+    """Yield the paths of all files except links and compiled code."""
     for folder, names, files in os.walk(top):
         names[:] = [name for name in names if name != COMPILED]
         yield from (path for name in files if not os.path.islink(path := f"{folder}/{name}"))  # noqa: PTH114

@@ -35,12 +35,12 @@ BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may be there only t
 
 
 class Made(Record, frozen=True):
-    """What became of a request.
+    """Contents of an environment: a request and what it resolved to.
 
     Attributes:
         requirements: the lines that asked for it.
         packages: version of every distribution that is there, by normalised name.
-        exact: of those that did not come from an index, the version with what tells builds of it apart.
+        exact: versions with a build label, of distributions that no index served.
     """
 
     requirements: tuple[str, ...]
@@ -49,7 +49,7 @@ class Made(Record, frozen=True):
 
 
 def root() -> Path:
-    """The folder of all isolated environments: `ORUN_ENVIRONMENTS`, else in the user's cache.
+    """Return the folder of all isolated environments: `ORUN_ENVIRONMENTS`, else in the user's cache.
 
     Raises:
         UsageError: when there is none.
@@ -61,24 +61,24 @@ def root() -> Path:
 
 @functools.cache
 def digest(environment: Environment) -> str:
-    """What tells environments apart: the request, the interpreter and the platform; not the name. 32 hex digits."""
+    """Return the digest of the request, the interpreter and the platform, without the name: 32 hex digits."""
     interpreter = [sys.implementation.cache_tag, sys.base_prefix, sys.platform, platform.machine()]
     request = [list(environment.requirements), list(environment.constraints), interpreter]
     return blake3.blake3(json.dumps(request).encode()).hexdigest()[:32]
 
 
 def folder_of(environment: Environment) -> Path:
-    """Where it lies, or will."""
+    """Return the folder of an environment, which need not exist yet."""
     return root() / digest(environment)
 
 
 def record_of(environment: Environment) -> Path:
-    """The file that says what is in it."""
+    """Return the path of the record of an environment."""
     return folder_of(environment) / RECORD
 
 
 def all_made() -> dict[Path, Made]:
-    """Every environment on this machine that was made, by its folder."""
+    """Return every complete environment on this machine, by its folder."""
     try:
         records = sorted(root().glob(f"*/{RECORD}"))
     except UsageError:  # there is nowhere to make one
@@ -87,7 +87,7 @@ def all_made() -> dict[Path, Made]:
 
 
 def read(record: Path) -> Made | None:
-    """What a record says; None when there is none that can be used."""
+    """Read a record; None if it is missing or damaged."""
     try:
         return _read(str(record), record.stat().st_mtime_ns)
     except (OSError, ValueError, KeyError, TypeError):
@@ -100,9 +100,9 @@ def _read(record: str, _changed: int) -> Made:
 
 
 def packages(environment: Environment | None) -> Mapping[str, str] | None:
-    """Version of every distribution in an environment, by normalised name, as `tools.exact` has them.
+    """Return the version of every distribution in an environment, by normalised name, as `distributions.exact` does.
 
-    None means: those that orun runs with. An environment that was never made on this machine holds nothing yet.
+    None stands for orun's own packages. An environment that was never made on this machine is empty.
     """
     if environment is None:
         return None
@@ -111,27 +111,27 @@ def packages(environment: Environment | None) -> Mapping[str, str] | None:
 
 
 def is_known(environment: Environment | None) -> bool:
-    """Whether its versions are known: it was made on this machine, or is where orun itself runs."""
+    """Return whether the versions of an environment are known: it was made here, or is orun's own."""
     return environment is None or read(record_of(environment)) is not None
 
 
 def can_run(environment: Environment | None) -> bool:
-    """Whether a program can be run in it now, as is the case where orun itself runs."""
+    """Return whether programs can run in an environment now, as in orun's own."""
     return environment is None or (is_known(environment) and os.access(python(folder_of(environment)), os.X_OK))
 
 
 def prefix(folder: Path) -> Path:
-    """The top folder of the interpreter of the environment in a folder."""
+    """Return the top folder of an environment's interpreter."""
     return folder / "venv"
 
 
 def python(folder: Path) -> Path:
-    """Its interpreter."""
+    """Return the path of an environment's interpreter."""
     return prefix(folder) / "bin" / "python"
 
 
 def damage(folder: Path) -> str:
-    """What keeps an environment from being used as it is, as a clause; empty when it is what its record says."""
+    """Return why an environment cannot be used as it is, as a clause; empty if it matches its record."""
     contents = read(folder / RECORD)
     if contents is None:
         return "it is not there"
@@ -145,12 +145,12 @@ def damage(folder: Path) -> str:
 
 
 def packages_in(folder: Path) -> dict[str, str]:
-    """Versions of what is installed there now."""
+    """Return the versions of what is installed in an environment now."""
     return dict(sorted(distributions.installed_in(_site_packages(folder)).items()))
 
 
 def exact_in(folder: Path) -> dict[str, str]:
-    """The same of what did not come from an index, as `tools.exact` has them."""
+    """Return versions with a build label, of what no index served, as `distributions.exact` does."""
     there, versions = packages_in(folder), distributions.exact_in(_site_packages(folder))
     return {name: version for name, version in versions.items() if version != there[name]}
 
@@ -160,14 +160,14 @@ def _site_packages(folder: Path) -> list[str]:
 
 
 def interpreter(environment: Environment | None) -> Interpreter:
-    """The Python of an environment, orun's own for None, and how it finds orun's code."""
+    """Return the Python of an environment, orun's own for None, and how it finds orun's code."""
     if environment is None:
         return Interpreter(sys.executable, os.environ.get("PYTHONPATH"))
     return Interpreter(str(python(folder_of(environment))), str(_links()))
 
 
 def _links() -> Path:
-    """A folder with links to `LINKED` and nothing else; it is made when it is not there."""
+    """Return a folder with links to `LINKED` and nothing else; create it if necessary."""
     targets = {name: str(path.resolve()) for name, path in LINKED.items()}
     folder = root() / "links" / blake3.blake3(json.dumps(targets).encode()).hexdigest()[:32]
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 def load(path: Path, overrides: Mapping[str, str] = NOTHING) -> Pipeline:
     """Read, check and expand a pipeline file.
 
-    It looks at files and at nothing else of this machine, and runs no code that the file names: code is read as text.
+    Only files are read: no code that the file names is run, and nothing else of this machine matters.
 
     Args:
         path: the YAML file.
@@ -22,7 +22,7 @@ def load(path: Path, overrides: Mapping[str, str] = NOTHING) -> Pipeline:
 
     Raises:
         UsageError: when there is no such file.
-        PipelineError: with every mistake of the file.
+        PipelineError: with every mistake in the file.
     """
     from orun.pipeline.loader import Loader  # yaml, jsonschema and networkx come with it
 

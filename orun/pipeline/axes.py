@@ -1,7 +1,6 @@
-"""Axes as the file itself tells them: sizes that nothing can have, and sizes for axes that no input has.
+"""Checks of axes: impossible sizes, and sizes for axes that no input of the model has.
 
-The axes of a model are known where a stage declares the inputs that it exports, and as far as kinds of orun's own keep
-them.
+The axes of a model are known if a stage declares the inputs that it exports, and only built-in kinds follow it.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ UNNAMED = "an axis of any size has a name of its own: `shape: [batch, 3]`; axes 
 def require_axes(
     instances: Iterable[Instance], stages: Mapping[str, Stage], unsound: Collection[Path], problems: Problems
 ) -> None:
-    """Note each size below 0, and each axis that has sizes and that no input of the model has.
+    """Note each size below 0, and each axis that is given sizes although no input of the model has it.
 
     Args:
         instances: the stages of the graph.
         stages: the same as the model has them, by their ids.
-        unsound: paths of nodes that are wrong, which was said.
-        problems: takes what is wrong.
+        unsound: paths of nodes whose mistakes are already reported.
+        problems: collects the mistakes.
     """
     broken = {path[1] for path in unsound if path[:1] == ("stages",) and path[2:3] == ("with",)}
     by_id = {instance.id: instance for instance in instances if instance.id not in broken}
@@ -47,7 +46,7 @@ def require_axes(
 
 
 def _check_shapes(instance: Instance, problems: Problems) -> None:
-    """Sizes in declared inputs: what other tools have for an axis of any size is none."""
+    """Check the sizes in declared inputs; other tools' placeholders for a dynamic axis are no names."""
     for name, axis in _axes(instance):
         number = axis.value
         nameless = axis.text in NAMELESS
@@ -77,7 +76,7 @@ def _check_sizes(
 
 
 def _check_each(axis: str, entry: Entry, problems: Problems) -> None:
-    """The sizes of one axis."""
+    """Check the sizes of one axis."""
     if isinstance(entry.value, List) and not entry.value.items:
         problems.add(entry.key, f"the dynamic axis {axis!r} has no size", expected="sizes from 0 on")
     for size in _sizes(entry.value):
@@ -91,36 +90,36 @@ def _sizes(node: Node) -> Iterator[Scalar]:
 
 
 def _declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[str, Instance]) -> Instance | None:
-    """The stage that declares the inputs of the model whose axes a stage gives sizes; None where nobody does."""
+    """Return the stage that declares the inputs of a stage's model; None if no stage does."""
     source: Instance | None = instance
     while source and source.kind and not _declares(source.kind):
         if source is not instance and (source.kind.origin != "built-in" or source.kind.spec.interface != "same"):
-            return None  # it may name them otherwise
+            return None  # it may rename the axes
         stage = stages.get(source.id)
         source = by_id.get(next(iter(stage.needs.values()), "")) if stage else None
     return source if source and source.kind else None
 
 
 def _declares(kind: Kind) -> bool:
-    """Whether stages of a kind declare inputs with their axes."""
+    """Return whether stages of a kind declare inputs with their axes."""
     return _shape(kind) is not None
 
 
 def _shape(kind: Kind) -> Param | None:
-    """What a kind takes as the axes of an input that it is to declare."""
+    """Return the parameter for the axes of a declared input; None if the kind has none."""
     declared = next((param.type for param in kind.params if param.name == DECLARED), None)
     fields = declared.items[0].fields if declared and declared.name == "map" else ()
     return next((field for field in fields if field.name == SHAPE), None)
 
 
 def _may_have_more(source: Instance) -> bool:
-    """Whether the model itself may have axes that the file does not tell, as where `shape` can be left out."""
+    """Return whether the model may have axes that the file does not name, because `shape` is optional."""
     shape = _shape(source.kind) if source.kind else None
     return shape is None or not shape.required
 
 
 def _axes(instance: Instance) -> Iterator[tuple[str, Scalar]]:
-    """Each axis of the declared inputs of a stage, with the input's name."""
+    """Yield each axis of the declared inputs of a stage, with the input's name."""
     if instance.kind and _declares(instance.kind):
         for name, entry in instance.node.map("with").map(DECLARED).entries.items():
             shape = entry.value.get(SHAPE) if isinstance(entry.value, Map) else None

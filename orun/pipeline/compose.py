@@ -23,11 +23,10 @@ MERGE = "<<"
 
 
 def compose(text: Text, problems: Problems) -> Node | None:
-    """The one document of a YAML text.
+    """Return the root of the only document in a YAML text.
 
     Returns:
-        Its root, or None when it cannot be parsed, which is among the problems then, or when it is empty, which is
-        not.
+        The root; None if the text is empty, or cannot be parsed. Only the latter is noted as a problem.
     """
     composer = _Composer(text, problems)
     try:
@@ -42,12 +41,12 @@ def compose(text: Text, problems: Problems) -> Node | None:
 
 
 class _Unusable(Exception):
-    """The document cannot be used; the problem is noted."""
+    """End of a document that cannot be used; the problem is already noted."""
 
 
 @dataclass
 class _Open:
-    """A list or mapping whose end was not met yet."""
+    """A list or mapping whose end has not been read yet."""
 
     span: Span
     anchor: str | None
@@ -159,7 +158,7 @@ class _Composer:
             top.entries[key.text] = Entry(key.span, value)
 
     def _merge(self, top: _Open, key: Span, value: Node) -> None:
-        """What `<<: *anchor` brings in; keys of the mapping itself and earlier ones go before it."""
+        """Merge what `<<: *anchor` brings in; keys of the mapping itself and of earlier merges win."""
         if top.merges:
             self.problems.add(
                 key,
@@ -175,6 +174,7 @@ class _Composer:
                 self.problems.add(node.span, "'<<' merges mappings", expected="an alias of a mapping, as in <<: *base")
 
     def _bounded(self, node: Node) -> Node:
+        """Return the node; give up if its aliases, written out, make it too large or too deep."""
         if node.size > MAX_SIZE:
             self._fail(node.span, f"with its aliases written out, this holds more than {MAX_SIZE} values")
         if node.depth > MAX_DEPTH:

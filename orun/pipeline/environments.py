@@ -22,7 +22,7 @@ class Environments:
     """The environments of a file by name.
 
     Attributes:
-        problems: takes what is wrong.
+        problems: collects the mistakes.
         known: what was read.
         digests: of the files that were read, by path.
     """
@@ -37,7 +37,7 @@ class Environments:
         Args:
             declared: the mapping.
             root: the folder that paths are relative to.
-            unsound: paths of nodes that are wrong, which was said.
+            unsound: paths of nodes whose mistakes are already reported.
         """
         for name, entry in declared.entries.items():
             if any(wrong[:2] == ("environments", name) for wrong in unsound) or not isinstance(entry.value, Map):
@@ -94,7 +94,7 @@ class Environments:
         return own or wanted
 
     def find(self, node: Node | None) -> Environment | None:
-        """The environment that a stage or a target names; None when it names none, or one that is not there."""
+        """Return the environment that a stage or a target names; None if there is none of that name."""
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.broken:
             return None
         if node.text not in self.known:

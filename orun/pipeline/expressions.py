@@ -31,7 +31,7 @@ class Expressions:
 
     Args:
         variables: the `vars` of the file.
-        problems: takes what is wrong.
+        problems: collects the mistakes.
     """
 
     def __init__(self, variables: Map, problems: Problems) -> None:
@@ -87,7 +87,7 @@ class Expressions:
         return replace(node, value=joined, text=joined, via=text if joined != text else "")
 
     def _bound_text(self, node: Scalar, parts: Iterable[str]) -> None:
-        """Give up, like `bounded`, before a text is put together with which there would be too much of it."""
+        """Give up, like `bounded`, before joining text that would exceed the limit."""
         self._letters += sum(map(len, parts))
         if self._letters > MAX_TEXT:
             message = f"the file holds more than {MAX_TEXT >> 20} MiB of text"

@@ -1,4 +1,4 @@
-"""The pipeline file and what it extends, as one tree."""
+"""Loader of a pipeline file and the files that it extends, as one tree."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ EXPECTED = "a mapping with name, vars, targets and stages"
 
 
 class Files:
-    """Reads pipeline files and lays each over those that it extends.
+    """Reader of pipeline files; lays each over the files that it extends.
 
     Args:
-        problems: takes what is wrong.
+        problems: collects the mistakes.
 
     Attributes:
         digests: BLAKE3 digest of every file that was read, by absolute path.
@@ -149,7 +149,7 @@ def merge(base: Node, top: Node) -> Node:
 
 
 def neighbour(path: Path, written: str) -> str:
-    """What was probably meant by the path of a file that is not there: as written, with the nearest name beside it."""
+    """Return the path that was probably meant: as written, with the nearest name in the same folder."""
     if os.path.lexists(path):  # and it cannot be read, or is a link that leads nowhere
         return ""
     try:
@@ -160,7 +160,7 @@ def neighbour(path: Path, written: str) -> str:
 
 
 def beside_target(node: Scalar, written: str) -> str:
-    """What to do where a path that is not there lies beside the file that a link leads to: paths go by the link."""
+    """Return a hint if a missing path exists next to the target of a linked file: paths are relative to the link."""
     link = Path(node.file)
     try:
         real = link.resolve()

@@ -54,7 +54,7 @@ def advice(node: Node, schema: Mapping[str, Any], path: Path) -> str:
 
 
 def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
-    """A list where none has a place: its key is that of one, or its items are parts of a mapping."""
+    """Suggest the mapping that a misplaced list stands for: the key takes one item, or its items are parts of it."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     items = plain(node)
     if "shape" in properties:

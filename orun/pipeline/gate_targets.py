@@ -1,4 +1,4 @@
-"""Gates that are meant for one target, of which no stage runs there: nobody would judge them, and nobody be told."""
+"""Check that gates for a target belong to a stage that runs there: others would silently never be judged."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def require_judged(
         instances: the stages of the graph.
         stages: as far as they could be made, by their ids.
         targets: the names of all targets.
-        problems: takes what is wrong.
+        problems: collects the mistakes.
     """
     by_base: dict[str, list[Instance]] = {}
     for instance in instances:
         by_base.setdefault(instance.base, []).append(instance)
     for base, group in by_base.items():
         if not all(instance.id in stages and _is_sound(instance, targets) for instance in group):
-            continue  # which was told
+            continue  # already reported
         homes = dict.fromkeys(_home(stages[instance.id]) for instance in group)
         for named in (named for instance in group for named in _named(instance.node.get("gate"))):
             if named.text in targets and named.text not in homes:
@@ -46,7 +46,7 @@ def _home(stage: Stage) -> str:
 
 
 def _is_sound(instance: Instance, targets: Collection[str]) -> bool:
-    """Whether the targets that its parameters name are there."""
+    """Return whether all targets that a stage's parameters name exist."""
     parameters = instance.node.map("with")
     params = instance.kind.params if instance.kind else ()
     named = (parameters.get(param.name) for param in params if param.type.name == TARGET)
@@ -54,7 +54,7 @@ def _is_sound(instance: Instance, targets: Collection[str]) -> bool:
 
 
 def _named(gate: Node | None) -> Iterator[Scalar]:
-    """What stands as `target` of the gates of a stage, those in groups among them."""
+    """Yield each `target` in the gates of a stage, groups included."""
     for name, entry in gate.entries.items() if isinstance(gate, Map) else ():
         if name in GROUPS:
             for item in entry.value.items if isinstance(entry.value, List) else ():

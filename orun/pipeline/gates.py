@@ -36,8 +36,8 @@ class Ground(Record, frozen=True):
         better: in which direction metrics of the user's own improve, where its parameters say so.
         target: the name of its target; `cpu` where it names none.
         targets: the names of all targets.
-        unsound: paths of nodes that are wrong, which was said.
-        problems: takes what is wrong.
+        unsound: paths of nodes whose mistakes are already reported.
+        problems: collects the mistakes.
     """
 
     instance: Instance

@@ -1,4 +1,4 @@
-"""The graph of stages: its order, its loops, parts of it, and how it is drawn."""
+"""Graph of stages: order, loops, selection, and drawings as text, Mermaid and Graphviz."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Edge = tuple[str, str]  # the stage before, the stage after
 
 
 def ordered(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], list[list[str]]]:
-    """A topological order that keeps the given one where it can, and the loops that had to be cut for it.
+    """Return a topological order that keeps the original order if possible, and the loops that were cut for it.
 
     Returns:
-        The names in order; and for each group of names that need one another one loop of them, in which each needs the
-        next and the last needs the first, beginning with the one that is named first.
+        The names in order; and one loop for each group of names that need one another. In a loop each name needs the
+        next, and the last needs the first. It begins with the name that comes first in the file.
     """
     try:
         return _sorted(names, edges), []
@@ -32,7 +32,7 @@ def ordered(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], l
 
 
 def _sorted(names: Sequence[str], edges: Collection[Edge]) -> list[str]:
-    """Of the names that may come next always the one that stands first; raises CycleError when there is a loop."""
+    """Return the topological order that takes the first name of those that are ready; CycleError if there is a loop."""
     sorter: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
     place = {name: number for number, name in enumerate(names)}
     for number in place.values():
@@ -51,7 +51,7 @@ def _sorted(names: Sequence[str], edges: Collection[Edge]) -> list[str]:
 
 
 def _loops(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[list[str]], list[Edge]]:
-    """A loop for each group of names that need one another, and the edges that are left without those within groups."""
+    """Return a loop for each group of names that need one another, and the edges between groups."""
     import networkx as nx
 
     place = {name: number for number, name in enumerate(names)}
@@ -66,7 +66,7 @@ def _loops(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[list[str
 
 
 def _loop(graph: nx.DiGraph[str], start: str) -> list[str]:
-    """The shortest loop through a node of a strongly connected graph."""
+    """Return the shortest loop through a node of a strongly connected graph."""
     import networkx as nx
 
     ways = nx.single_source_shortest_path(graph, start)  # it goes through the graph once
@@ -79,13 +79,13 @@ def select(
     from_: Collection[str] = (),
     to: Collection[str] = (),
 ) -> tuple[Stage, ...]:
-    """Some stages of a pipeline, in its order; all of them when nothing is asked for.
+    """Return the selected stages of a pipeline, in its order; all if nothing is selected.
 
     A stage with a matrix is named by its id (`int8[per_channel=true]`), or by its bare name for all of it.
 
     Args:
         pipeline: the pipeline.
-        only: these stages, besides what the other two choose together.
+        only: these stages, in addition to the selection of `from_` and `to` together.
         from_: these stages and all after them.
         to: these stages and all before them.
 
@@ -118,7 +118,7 @@ def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
 
 
 def _instead(name: str, ids: Sequence[str]) -> str:
-    """What may be meant by a name that no stage has; of a matrix, all that have the values that it names."""
+    """Return a suggestion for an unknown name: the closest stage, or all stages of a matrix with the named values."""
     base, values = _parts(name)
     alike = {stage: _parts(stage)[1] for stage in ids if _parts(stage)[0] == base}
     known: frozenset[str] = frozenset().union(*alike.values())
@@ -131,7 +131,7 @@ def _instead(name: str, ids: Sequence[str]) -> str:
 
 
 def _nearest(value: str, known: Collection[str]) -> str:
-    """The `axis=value` of a matrix that one is, or was meant to be; empty where none is near."""
+    """Return the known `axis=value` closest to one that was typed; empty if none is near."""
     axis, _, text = value.partition("=")
     texts = sorted(value_of_axis.partition("=")[2] for value_of_axis in known if value_of_axis.startswith(f"{axis}="))
     meant = text if text in texts else closest(text, texts)
@@ -153,7 +153,7 @@ def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:
 
 
 def reached(starts: Collection[str], neighbours: Mapping[str, Collection[str]]) -> set[str]:
-    """These names and all that are reached from them."""
+    """Return these names and all names reachable from them."""
     names = set(starts)
     waiting = list(starts)
     while waiting:
@@ -164,12 +164,12 @@ def reached(starts: Collection[str], neighbours: Mapping[str, Collection[str]]) 
 
 
 def _inputs(stage: Stage) -> dict[str, tuple[str, ...]]:
-    """Each stage before this one with the inputs that it feeds."""
+    """Return each stage before this one, with the inputs that it feeds."""
     return {name: tuple(port for port, source in stage.needs.items() if source == name) for name in stage.before}
 
 
 def text(pipeline: Pipeline) -> str:
-    """One line for each stage: its id, its kind, and what it needs."""
+    """Render one line for each stage: its id, its kind, and what it needs."""
     ids = max((len(stage.id) for stage in pipeline.stages), default=0)
     kinds = max((len(stage.uses) for stage in pipeline.stages), default=0)
     return "\n".join(
@@ -186,7 +186,7 @@ def _needs_text(stage: Stage) -> str:
 
 
 def mermaid(pipeline: Pipeline) -> str:
-    """A Mermaid flowchart; edges that only order are dotted, inputs beside the primary one are named."""
+    """Render a Mermaid flowchart: order-only edges are dotted, edges to other inputs than the primary are named."""
     names = {stage.id: f"s{number}" for number, stage in enumerate(pipeline.stages)}
     lines = ["flowchart LR"]
     lines += [f'  {names[stage.id]}["{stage.id}<br/>{stage.uses}"]' for stage in pipeline.stages]
@@ -198,7 +198,7 @@ def mermaid(pipeline: Pipeline) -> str:
 
 
 def dot(pipeline: Pipeline) -> str:
-    """A Graphviz digraph; edges that only order are dashed, inputs beside the primary one are named."""
+    """Render a Graphviz digraph: order-only edges are dashed, edges to other inputs than the primary are named."""
     lines = ["digraph {", "  rankdir=LR;", "  node [shape=box];"]
     lines += [f'  "{stage.id}" [label="{stage.id}\\n{stage.uses}"];' for stage in pipeline.stages]
     for stage in pipeline.stages:
@@ -209,7 +209,7 @@ def dot(pipeline: Pipeline) -> str:
 
 
 def _edges(stage: Stage) -> list[tuple[str, str | None]]:
-    """Each stage before this one with a label: None when only the order matters, empty for the primary input."""
+    """Return each stage before this one with a label: None for order only, empty for the primary input."""
     primary = next(iter(stage.needs), "")
     edges: list[tuple[str, str | None]] = []
     for before, ports in _inputs(stage).items():

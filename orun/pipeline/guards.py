@@ -1,6 +1,6 @@
-"""Stages that judge what a release is made of; the release waits for them even if its `needs` does not name them.
+"""Guards of a release: the stages that judge the released artifacts.
 
-A model that fails its gate must not be given away because the file names the stage with the gate in no `needs`.
+A release waits for its guards even if its `needs` does not name them: a model whose gate fails is never released.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from orun.pipeline.instances import Axes
 from orun.pipeline.model import Stage
 from orun.stages.contract import Spec
 
-RELEASING = "release/"  # how kinds begin that pass on what they are given: with other metadata, in a bundle
+RELEASING = "release/"  # prefix of kinds that pass on their input, with other metadata or in a bundle
 
 
 def guarded(
     stages: Mapping[str, Stage], specs: Mapping[str, Spec], axes: Mapping[str, Axes], order: Collection[str]
 ) -> dict[str, Stage]:
-    """The stages, each release with those that judge what it gives away.
+    """Return the stages, each release with its guards.
 
-    Such a stage measures or checks the very artifact, and has gates or is of a kind that fails by itself. Of a matrix
-    it is one of the same values, on the axes that both have. One that comes after the release cannot guard it.
+    A guard measures or checks a released artifact, and has gates or is of a kind that fails by itself. It agrees with
+    the release on every matrix axis that both have. A stage after the release cannot guard it.
 
     Args:
         stages: every stage by its id.
-        specs: of their kinds, by the id of the stage.
-        axes: the values of the axes that each is made along.
-        order: the ids, those first that others need.
+        specs: the specification of each stage's kind, by the stage's id.
+        axes: the matrix values of each stage.
+        order: the ids in topological order.
     """
     before = {name: set(stage.upstream) for name, stage in stages.items()}
     guarded_stages = dict(stages)
@@ -50,7 +50,7 @@ def guarded(
 
 
 def _released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
-    """Ids of the stages whose artifacts a release gives away."""
+    """Yield the ids of the stages whose artifacts a release contains."""
     for name in release.needs.values():
         yield name
         if stages[name].uses.startswith(RELEASING):
@@ -58,11 +58,11 @@ def _released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
 
 
 def _judges(stage: Stage, spec: Spec, released: Collection[str]) -> bool:
-    """Whether a stage judges one of these artifacts, which is its primary input then."""
+    """Return whether a stage judges one of these artifacts, as its primary input."""
     judging = spec.output == "metrics" and bool(stage.gates or spec.guards)
     return judging and next(iter(stage.needs.values()), None) in released
 
 
 def _differ(first: Axes, second: Axes) -> bool:
-    """Whether two stages are of different values of one axis."""
+    """Return whether two stages have different values on a common axis."""
     return any(first[axis].text != second[axis].text for axis in first.keys() & second.keys())

@@ -1,4 +1,4 @@
-"""The stages of the graph before they are checked, and what each says it needs."""
+"""Stages of the graph before they are checked, with their `needs`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Axes = Mapping[str, Scalar]
 class Link(Record, frozen=True):
     """One entry of `needs`: the input port (None: only the order matters), the stage's id, and where it is named.
 
-    `stage` is empty when there is no such stage, which was said.
+    `stage` is empty if there is no such stage; that is already reported.
     """
 
     port: str | None
@@ -46,7 +46,7 @@ class Instance(Record, frozen=True):
 
 
 def links(needs: Node | None) -> list[Link]:
-    """The entries of `needs`, whichever way it is written; what has the wrong form is left out."""
+    """Return the entries of `needs` in any of its forms; malformed entries are left out."""
     named: list[tuple[str | None, Node]]
     if isinstance(needs, Map):
         named = [(port, entry.value) for port, entry in needs.entries.items()]

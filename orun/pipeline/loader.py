@@ -1,4 +1,4 @@
-"""From a pipeline file to a `Pipeline`: read, expanded, held against the schema, then against what it speaks of."""
+"""Loader of a pipeline file: read, expand, validate against the schema, then check names, files and wiring."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Loader:
         return self.file.parent
 
     def load(self) -> Pipeline:
-        """The pipeline, or a PipelineError with every problem."""
+        """Return the pipeline; raise a PipelineError with every problem."""
         # A large file makes millions of objects without a cycle, which the collector would walk over and over.
         collecting = gc.isenabled()
         gc.disable()
@@ -86,7 +86,7 @@ class Loader:
         return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
     def _expand(self, tree: Map) -> tuple[list[Instance], Map]:
-        """The stages of the graph, and the tree with them in the place of those of the file."""
+        """Return the stages of the graph, and the tree in which they replace the stages of the file."""
         expressions = Expressions(tree.map("vars"), self.problems)
         self.used = expressions.used
         entries = dict(tree.entries)
@@ -116,9 +116,9 @@ class Loader:
                 )
 
     def _kind(self, uses: Scalar) -> Kind | None:
-        """The kind that a stage uses; None when there is none, which is noted then."""
+        """Return the kind that a stage uses; None if there is none, which is noted."""
         if uses.broken or not isinstance(uses.value, str):
-            return None  # said already, or for the schema to say
+            return None  # already reported, or the schema will report it
         name = localise(uses, self.root) if registry.FILE_KIND.fullmatch(uses.text) else uses.text
         if name not in self.kinds:
             try:

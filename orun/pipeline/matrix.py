@@ -1,4 +1,4 @@
-"""Stages in the file to stages of the graph: one for each combination of a matrix, with what each needs.
+"""Expansion of matrices: a stage of the graph for each combination, with the stages that it needs.
 
 A stage that needs a stage with a matrix by its bare name is made once for each of those, along the same axes. Where two
 of its inputs share an axis, they are joined on it. `needs: int8[per_channel=true]` names a single one.
@@ -50,8 +50,8 @@ class Expansion:
     Args:
         stages: the `stages` of the file.
         expressions: replaces `${...}`.
-        kind_of: the kind that a `uses` names; None when it is wrong, which it has said then.
-        problems: takes what is wrong.
+        kind_of: returns the kind that a `uses` names; None if it is wrong, which it has reported.
+        problems: collects the mistakes.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Expansion:
         self._by_base: dict[str, list[Instance]] = {}
 
     def instances(self) -> list[Instance]:
-        """Every stage of the graph, in file order."""
+        """Return every stage of the graph, in file order."""
         declared = {
             name: self._declare(name, entry.key, entry.value)
             for name, entry in self.names.items()
@@ -145,7 +145,7 @@ class Expansion:
         return link
 
     def _order(self, declared: Mapping[str, _Declared]) -> list[str]:
-        """The names of the stages, each after those that it needs; loops are told and then cut."""
+        """Return the names of the stages in topological order; loops are reported and cut."""
         edges: dict[tuple[str, str], Span] = {}
         for stage in declared.values():
             for link in stage.edges():
@@ -188,7 +188,7 @@ class Expansion:
             if number > MAX_STAGES:
                 self.problems.add(stage.key, f"with what it needs, this stands for more than {MAX_STAGES} stages")
                 return
-            for inherited, links_so_far in rows:  # those that are fed by the same stages stand together
+            for inherited, links_so_far in rows:  # stages with the same inputs stay together
                 group = tuple(value.text for value in inherited.values())
                 rows_by_sources.setdefault(group, []).append((own, {**inherited, **own}, links_so_far))
         for own, axes, links_so_far in itertools.chain.from_iterable(rows_by_sources.values()):

@@ -1,4 +1,4 @@
-"""`--set path=value`: values from the command line in the place of those of the file."""
+"""Overrides: values from `--set path=value` that replace values of the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def apply(root: Map, overrides: Mapping[str, str], problems: Problems) -> Map:
     Args:
         root: the tree.
         overrides: YAML values by dotted path.
-        problems: takes what is wrong.
+        problems: collects the mistakes.
     """
     for number, (path, written) in enumerate(overrides.items(), start=1):
         root = _Override(number, path, written, problems).apply(root)

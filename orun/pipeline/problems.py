@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline file: collected, given a "did you mean", and rendered as people read them."""
+"""Collection of the mistakes in a pipeline file, and their rendering."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOURS = {"error": "1;31", "place": "1", "caret": "31", "label": "36"}
 
 
 class Problems:
-    """The mistakes found so far, each once."""
+    """The mistakes so far, each once."""
 
     def __init__(self) -> None:
         self._problems: dict[Problem, None] = {}
@@ -30,7 +30,7 @@ class Problems:
         return len(self._problems)
 
     def places(self) -> set[Position]:
-        """Where something was found."""
+        """Return the positions of the mistakes."""
         return {problem.position for problem in self._problems}
 
     def add(self, span: Span, message: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> None:
@@ -44,7 +44,7 @@ class Problems:
         self.extend([Problem(span.position, message, span.source, span.width, expected, suggestion, hint)])
 
     def extend(self, problems: Iterable[Problem]) -> None:
-        """Note mistakes that were found elsewhere; see `add`."""
+        """Note mistakes of another collection; see `add`."""
         for problem in problems:
             self._problems[problem] = None
             if len(self._problems) >= LIMIT:
@@ -90,7 +90,7 @@ def _lines(problem: Problem, colour: bool) -> list[str]:
 
 
 def _look_alikes(problem: Problem) -> str:
-    """The letters that people cannot tell from those of what was probably meant, by name."""
+    """Name the letters that look like letters of the suggestion."""
     if not problem.suggestion or not problem.suggestion.isascii():
         return ""
     import unicodedata

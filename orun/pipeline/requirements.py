@@ -109,7 +109,7 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each line with those that a backslash at its end joins to it, and the number of its first."""
+    """Yield each logical line, joined at trailing backslashes, with the number of its first line."""
     first, parts = 1, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):
         if not parts:

@@ -50,7 +50,7 @@ def misfit(gate: Gate, unit: Unit) -> Misfit | None:
 
 
 def no_proportion(gate: Gate, metric: Metric) -> str:
-    """The sentence about a limit in percent for a figure without a unit that is none, as one from 0 to 100; or empty.
+    """Return the message about a percentage as the limit of a metric that is no proportion; or an empty text.
 
     27 would be at or above 30 %, and every model would pass.
     """

@@ -1,4 +1,4 @@
-"""The environment variables that a file lists under `secrets`, and those that cannot be both a secret and in a key."""
+"""Secrets: the environment variables that a file lists as private, and checks that no key contains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One stage of the graph as the model has it."""
+"""Construction of a `Stage` from its checked nodes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def make(
     environments: Environments,
     surroundings: Surroundings,
 ) -> Stage:
-    """A stage; good only when no problem was noted on the way.
+    """Return a stage; usable only if no problem was noted.
 
     Args:
         instance: the stage as it was expanded.
         kind: what it uses.
         instances: every stage by its id.
         targets: every target by its name.
-        environments: those of the file.
+        environments: the isolated environments of the file.
         surroundings: what its values are checked against.
     """
     path: NodePath = ("stages", instance.id)
@@ -117,13 +117,13 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
 
 
 def _slices(params: Mapping[str, Any]) -> Collection[str]:
-    """The fields by which it measures, as far as they are right; a function of the user's own may call anything so."""
+    """Return the valid fields in `slices`; a function of the user may use the name for something else."""
     fields = params.get("slices")
     return [field for field in fields if isinstance(field, str)] if isinstance(fields, list | tuple) else ()
 
 
 def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
-    """Which way its own metrics improve, as far as that is right; a function of the user's own may call anything so."""
+    """Return the valid directions in `better`; a function of the user may use the name for something else."""
     directions = params.get("better")
     ways: dict[object, Better] = {"higher": "higher", "lower": "lower"}
     return (
@@ -134,7 +134,7 @@ def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
 def _metrics(
     kind: Kind, params: Mapping[str, Any], instance: Instance, surroundings: Surroundings
 ) -> Collection[str] | None:
-    """The names of its metrics; None when any may come, or when a plug-in fails to say."""
+    """Return the names of a stage's metrics; None if any are possible, or a plug-in fails to list them."""
     if kind.origin != "plug-in":
         return kind.metrics(params)
     try:
@@ -150,7 +150,7 @@ def _metrics(
 
 
 def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
-    """The files of custom operators of targets: their content is in the key of the stages that use them."""
+    """Return references to the custom-operator libraries of targets: their content is in the key."""
     return [
         Reference(f"{parameter}.custom_op_libraries[{number}]", file)
         for parameter, target in named.items()
@@ -159,13 +159,13 @@ def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
 
 
 def _targets(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target | None]:
-    """The targets that parameters name, by the parameter; None where one is left out, or there is no such parameter."""
+    """Return the targets that parameters name, by parameter; None where the parameter is left out."""
     names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
     return {parameter: targets.get(name) for parameter, name in names.items()} or {"": None}
 
 
 def _samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group]) -> dict[str, int]:
-    """Samples enough for the metrics that are held against a figure, when the file leaves their number out."""
+    """Return the number of samples that absolute gates need, if the file leaves it out."""
     needed = [kind.spec.samples.get(gate.metric, 0) for gate in conditions(gates) if gate.rule in ("min", "max")]
     return {"samples": max(needed)} if any(needed) and params.get("samples") is None else {}
 

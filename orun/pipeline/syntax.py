@@ -1,4 +1,4 @@
-"""Complaints of the YAML parser in plain words."""
+"""Translation of the YAML parser's complaints into plain words."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ COMPLAINTS = (
 
 
 def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
-    """Note a parser's complaint where it belongs."""
+    """Note a parser's complaint at its position."""
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     source = text.lines[line] if line < len(text.lines) else ""
@@ -118,7 +118,7 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
 
 
 def _odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
-    """A letter that looks like a space before a key, as text copied from a page may have, and what it is."""
+    """Return where a character that looks like a space indents a key, and its name; copied text may have it."""
     for number in range(first, min(last + 1, len(text.lines))):
         match = ODD_INDENT.match(text.lines[number])
         if match:
@@ -128,7 +128,7 @@ def _odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
 
 
 def _long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
-    """The key that is too long for YAML, where a parser has met the ':' behind it; None where there is none."""
+    """Return the key before the ':' at which the parser stopped, if it is too long for YAML."""
     mark = error.problem_mark
     if error.context_mark and "simple key" in (error.context or ""):
         mark, begin = error.context_mark, error.context_mark.column
@@ -146,7 +146,7 @@ def _long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
 
 
 def _span(text: Text, error: yaml.MarkedYAMLError, complaint: Complaint, line: int, column: int) -> Span:
-    """Where the caret belongs: where a construct began that was left open, at the last text when the file ended."""
+    """Return where the caret belongs: at the start of an open construct, or at the last text of the file."""
     opened = error.context_mark
     if opened and ("never closed" in complaint.message or "without a ':'" in complaint.message):
         line, column = opened.line, opened.column

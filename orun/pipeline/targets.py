@@ -31,10 +31,10 @@ def targets(
 
     Args:
         declared: the `targets` of the file; the schema has been checked.
-        environments: those of the file.
+        environments: the isolated environments of the file.
         root: the folder that paths are relative to.
-        unsound: paths of nodes that are wrong, which was said.
-        problems: takes what is wrong.
+        unsound: paths of nodes whose mistakes are already reported.
+        problems: collects the mistakes.
     """
     targets_by_name = {DEFAULT: Target(DEFAULT)}
     for name, entry in declared.entries.items():
@@ -84,11 +84,11 @@ def _provider(node: Node) -> tuple[Provider, Span]:
         return Provider(named.text), named.span
     name, entry = next(iter(node.entries.items()))
     options = entry.value.entries if isinstance(entry.value, Map) else {}
-    known = provider_options().get(name) or {}  # an unknown one was told by the schema
+    known = provider_options().get(name) or {}  # the schema reports unknown providers
     texts = {
         key: _text(entry_of_option.value, known.get(key))
         for key, entry_of_option in options.items()
-        if isinstance(entry_of_option.value, Scalar)  # what an option that is none holds may be anything
+        if isinstance(entry_of_option.value, Scalar)  # the value of an unknown option may be anything
     }
     return Provider(name, texts), entry.key
 
@@ -101,7 +101,7 @@ def _text(node: Scalar, kind: OptionType | None) -> str:
 
 
 def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> Target:
-    """The target with the paths of its custom-op libraries relative to `root`; those that are not there are told."""
+    """Return the target with its custom-op libraries relative to `root`; missing ones are noted."""
     listed = node.map("session").get("custom_op_libraries")
     if not isinstance(listed, List):
         return target
@@ -125,7 +125,7 @@ def _arena(node: Map, problems: Problems) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     for key, entry in node.entries.items():
         if not isinstance(entry.value, Scalar):
-            continue  # of a key that means nothing, which was told
+            continue  # an unknown key, already reported
         text = entry.value.text
         try:
             limits[key] = text if key == "extend" else parse_size(text)
@@ -137,7 +137,7 @@ def _arena(node: Map, problems: Problems) -> dict[str, Any]:
 def _option(name: str, node: Node) -> Any:
     """A session option: whole numbers as such, a configuration entry (its name has a dot) as it is written.
 
-    Of a name that is none, which was told, it may be anything.
+    The value of an unknown option may be anything; the option is already reported.
     """
     if isinstance(node, List):
         return [item.text for item in node.items if isinstance(item, Scalar)]

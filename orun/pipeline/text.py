@@ -1,4 +1,4 @@
-"""The bytes of a pipeline file as lines of text."""
+"""Text of a pipeline file, decoded and split into lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Text(Record, frozen=True):
 
 
 def read(path: Path) -> Text:
-    """A file's text.
+    """Read a file as text.
 
     Raises:
         OSError: when it cannot be read.
@@ -81,7 +81,7 @@ def read(path: Path) -> Text:
 
 
 def encoding(data: bytes) -> str:
-    """The encoding of a text that begins with a byte order mark or a letter of ASCII, where it is wider than UTF-8."""
+    """Return the name of the encoding if it is UTF-16 or UTF-32, else an empty text."""
     if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         return "UTF-32"
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -49,6 +49,6 @@ def _is_anchored(key: Span, name: str) -> bool:
 
 
 def _unnamed(stages: Collection[Stage]) -> str:
-    """Why the target of that name counts for nobody who leaves `target` out."""
+    """Return why the target of that name is not the default of stages without `target`."""
     plain = [stage.id for stage in stages if stage.params.get("target", "") is None]
     return f"{plain[0]} names no target and runs without its options: `target: {DEFAULT}`" if plain else ""

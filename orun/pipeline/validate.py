@@ -1,4 +1,4 @@
-"""The JSON Schema held against a tree, and each of its complaints as a problem in plain words."""
+"""Validation of a tree against the JSON Schema; each complaint becomes a problem in plain words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Pa
     """
     report = _Report(root, schema["definitions"]["stage"], problems)
     errors = list(_Validator(schema).iter_errors(plain(root)))
-    # Sorted, because jsonschema goes through unknown keys as a set and the first hundred are all that is told.
+    # Sorted, because jsonschema visits unknown keys in no fixed order and only the first hundred are reported.
     for error in sorted(errors, key=lambda error: find(root, tuple(error.absolute_path))[1]):
         report.take(error)
     return report.unsound
@@ -74,10 +74,10 @@ class _Report:
         self.stage = stage  # the schema of one
         self.problems = problems
         self.unsound: set[Path] = set()
-        self.reported = problems.places()  # by those who know better: an unknown kind, a variable that is not there
+        self.reported = problems.places()  # with a better message: an unknown kind, a missing variable
 
     def take(self, error: Any) -> None:  # a ValidationError, whose fields are typed as perhaps unset
-        """Note one complaint, or those of the alternative that was meant."""
+        """Note one complaint, or the complaints of the alternative that was meant."""
         path: Path = tuple(error.absolute_path)
         node, span = find(self.root, path)
         if error.validator == "additionalProperties":
@@ -125,7 +125,7 @@ class _Report:
         return inputs
 
     def _missing(self, error: Any, span: Span, path: Path) -> None:
-        """Keys that must be there; of one that holds required keys itself, those."""
+        """Note missing keys; for a missing mapping with required keys, note those."""
         properties = error.schema.get("properties", {})
         unknown = [key for key in error.instance if not _is_known(key, error.schema)]
         misspelt = {_joined(key, properties) or closest(key, properties) for key in unknown}
@@ -188,7 +188,7 @@ def expectation(schema: Mapping[str, Any]) -> str:
 
 
 def _alternative(error: Any) -> list[Any]:
-    """The complaints of the branch of an `anyOf` that was meant: the one that the value fits but for what is in it."""
+    """Return the complaints of the branch of an `anyOf` that was meant: the type fits, only its content is wrong."""
     branches: dict[Any, list[Any]] = {}
     for part in error.context:
         branches.setdefault(part.schema_path[0], []).append(part)
@@ -208,7 +208,7 @@ def _unfit(part: Any) -> bool:
 
 
 def _odd_space(key: str, near: str) -> str:
-    """A space in a key that looks like one that indents and is none; where a key is near, that is told beside it."""
+    """Describe a special space in a key that does not indent; empty if a similar key is suggested."""
     import unicodedata
 
     odd = next((letter for letter in key if letter.isspace() and letter != " "), "")
@@ -218,7 +218,7 @@ def _odd_space(key: str, near: str) -> str:
 
 
 def _near(key: str, known: Collection[str], noun: str) -> str:
-    """The known key that was probably meant; one that only looks alike is no help where it is known what was meant."""
+    """Return the known key that was probably meant; a look-alike is no help if a note says what to do instead."""
     from orun.text.aliases import meant, note
 
     if joined := _joined(key, known):

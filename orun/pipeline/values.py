@@ -46,8 +46,8 @@ class Surroundings:
         root: the folder of the pipeline file.
         targets: names of the targets.
         code: the code files that were looked into.
-        unsound: paths of nodes that are wrong, which was said.
-        problems: takes what is wrong.
+        unsound: paths of nodes whose mistakes are already reported.
+        problems: collects the mistakes.
     """
 
     root: Path
@@ -94,7 +94,7 @@ class Values:
         return values
 
     def _default(self, param: Param, name: str) -> Any:
-        """A default; one that names a file is a reference like any other."""
+        """Return a default; a default that names a file is a reference too."""
         default = plain_default(param.default)
         if default and param.type.name in ("code", "path"):
             file, _, function = default.rpartition(":") if param.type.name == "code" else (default, "", "")

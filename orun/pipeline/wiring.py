@@ -1,4 +1,4 @@
-"""Wiring of stages: the names and types of their inputs."""
+"""Wiring of stages: names and types of their inputs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def wire(
         instance: the stage.
         kind: what it uses.
         stages: every stage by its id.
-        unsound: paths of nodes that are wrong, which was said.
-        problems: takes what is wrong.
+        unsound: paths of nodes whose mistakes are already reported.
+        problems: collects the mistakes.
     """
     ports = kind.spec.inputs
     fed: dict[str, str] = {}
@@ -64,7 +64,7 @@ def wire(
 
 
 def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:
-    """What the kind says of an input: of `reference.fused` what it says of `reference`."""
+    """Return the declared port of an input: for `reference.fused`, the port `reference`."""
     base, _, name = port.partition(".")
     if name and (base not in ports or not ports[base].many):
         return None
@@ -74,7 +74,7 @@ def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:
 def _check_type(
     link: Link, port: str, declared: Port, kind: Kind, stages: Mapping[str, Instance], problems: Problems
 ) -> bool:
-    """Whether an input takes what the stage gives, as far as is known."""
+    """Return whether an input accepts the output of a stage, as far as is known."""
     source = stages[link.stage].kind if link.stage in stages else None
     accepts = declared.accepts
     if source is None or source.spec.output in accepts:
@@ -92,7 +92,7 @@ def _check_type(
 def _tell_left_out(
     links: Collection[Link], fed: Mapping[str, str], kind: Kind, stages: Mapping[str, Instance], problems: Problems
 ) -> None:
-    """Say which stages of a list give what the kind takes: it would get that of the first alone."""
+    """Note the stages of a `needs` list whose output the kind takes: only the first feeds it."""
     written = dict(fed)
     for link in links:
         source = stages[link.stage].kind if link.stage in stages else None
@@ -112,14 +112,14 @@ def _tell_left_out(
 
 
 def _taking(kind: Kind, source: Kind) -> list[str]:
-    """The inputs that take what another kind gives, as far as its type tells: a file may be anything."""
+    """Return the inputs that accept another kind's output; none if a user's function would get plain files."""
     if kind.origin == "file" and source.spec.output in ("files", "metrics"):
         return []
     return [port for port, declared in kind.spec.inputs.items() if source.spec.output in declared.accepts]
 
 
 def _givers(accepts: Collection[str]) -> str:
-    """The kinds that give such a type, where they are few."""
+    """Return a hint with the kinds that output such a type, if they are few."""
     from orun.stages.registry import all_kinds
 
     few = 2
@@ -128,7 +128,7 @@ def _givers(accepts: Collection[str]) -> str:
 
 
 def _tell_asked_for(instance: Instance, port: str, kind: Kind, problems: Problems) -> None:
-    """Say which values cannot be without an input that is not connected."""
+    """Note the values that need an input that is not connected."""
     for parameter, values in kind.spec.inputs[port].needed_for.items():
         values_node = instance.node.map("with").get(parameter)
         for item in values_node.items if isinstance(values_node, List) else ():

@@ -1,1 +1,1 @@
-"""Text as people write and read it: quantities, suggestions, names in other tools, Markdown."""
+"""Text for people: quantities, suggestions, names in other tools, Markdown."""

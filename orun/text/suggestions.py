@@ -17,7 +17,7 @@ SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
 def closest(word: str, options: Iterable[str]) -> str:
-    """The option that was probably meant by a misspelt word, or by what another tool calls it, or an empty text."""
+    """Return the option that was probably meant by a misspelt word or another tool's name; else an empty text."""
     if len(word) > LONGEST:
         return ""
     from difflib import get_close_matches  # needed where something is wrong, and not for a run with nothing to do
@@ -42,7 +42,7 @@ def closest(word: str, options: Iterable[str]) -> str:
 
 
 def _like(word: str, names: Collection[str]) -> Collection[str]:
-    """The names that a word may be a misspelling of: of very many those that begin, or end, most like it."""
+    """Return the candidates for a misspelt word: if there are very many, those with the most similar start or end."""
     if len(names) <= MANY:
         return names
     similar: list[str] = []
@@ -54,7 +54,7 @@ def _like(word: str, names: Collection[str]) -> Collection[str]:
 
 
 def misspelt(word: str, options: Iterable[str]) -> str:
-    """The option that a word, which is none, is but a letter or two away from, or an empty text."""
+    """Return the option that is a letter or two away from a word that is no option; else an empty text."""
     from difflib import get_close_matches
 
     known = list(options)
@@ -88,14 +88,14 @@ class Unknown(UsageError):
 
 
 def settings(overrides: Mapping[str, str]) -> str:
-    """The options that set values of a file so, to be put behind a command."""
+    """Return the `--set` options for these values, to append to a command."""
     import shlex
 
     return "".join(f" --set {shlex.quote(f'{path}={value}')}" for path, value in overrides.items())
 
 
 def near(path: str) -> str:
-    """The path as one would type it here: relative when it lies below the working folder."""
+    """Return the path as a user would type it here: relative if it is below the working folder."""
     if not path.startswith(os.sep):
         return path
     relative = os.path.relpath(path)

@@ -121,7 +121,7 @@ def show(value: float, unit: Unit) -> str:
 
 
 def amount(value: float, unit: Unit, written: str = "%") -> str:
-    """A value in its unit; a proportion is shown in percent where `written`, the threshold beside it, is."""
+    """Show a value in its unit; a proportion is shown in percent if `written`, the threshold next to it, is."""
     return show(value, "" if unit == "ratio" and "%" not in written else unit)
 
 
