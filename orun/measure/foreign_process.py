@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -113,13 +114,7 @@ class RemoteSession:
 
     def close(self) -> None:
         """End the process."""
-        with suppress(OSError):  # the process may have died
-            self.process.connection.send(None)
-        self.process.connection.close()
-        self.process.join(CLOSE_SECONDS)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+        end_process(self.process, self.process.connection)
 
     def get_inputs(self) -> list[Value]:
         """Return the model's inputs."""
@@ -137,18 +132,46 @@ class RemoteSession:
         return values
 
     def _ask(self, request: str, *arguments: Any) -> Any:
-        try:
-            self.process.connection.send((request, arguments))
-            good, answer = self.process.connection.recv()
-        except (EOFError, OSError) as error:
-            self.process.join(CLOSE_SECONDS)
-            raise OrunError(
-                "the process that runs a model of another environment died",
-                why=f"exit status {self.process.exitcode} in request {request!r}",
-            ) from error
-        if not good:
-            raise answer
-        return answer
+        title = "a model of another environment"
+        return send_request(self.process, self.process.connection, title, request, arguments)
+
+
+def end_process(process: ForeignProcess | BaseProcess, connection: Connection) -> None:
+    """End a process that serves a connection; kill it if it does not end soon."""
+    with suppress(OSError):  # the process may have died
+        connection.send(None)
+    connection.close()
+    process.join(CLOSE_SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def send_request(
+    process: ForeignProcess | BaseProcess, connection: Connection, title: str, request: str, arguments: tuple[Any, ...]
+) -> Any:
+    """Send a request to a process that serves a connection, and return its answer.
+
+    Args:
+        process: the process.
+        connection: to it.
+        title: what the process runs, for the error.
+        request: name of the request.
+        arguments: of the request.
+
+    Raises:
+        OrunError: if the process died; or the error that it answered.
+    """
+    try:
+        connection.send((request, arguments))
+        succeeded, answer = connection.recv()
+    except (EOFError, OSError) as error:
+        process.join(CLOSE_SECONDS)
+        why = f"exit status {process.exitcode} in request {request!r}"
+        raise OrunError(f"the process that runs {title} died", why=why) from error
+    if not succeeded:
+        raise answer
+    return answer
 
 
 def serve_session(connection: Connection, argument: tuple[Path, Target]) -> None:

@@ -19,15 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from orun.errors import OrunError
 from orun.measure.benchmark_case import BenchmarkCase, SessionInfo
-from orun.measure.foreign_process import ForeignProcess
+from orun.measure.foreign_process import ForeignProcess, end_process, send_request
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.cuda_streams import StreamTimes
 from orun.measure.latency.nodes import Profile
 from orun.measure.serving import serve
 
-CLOSE_SECONDS = 10.0
 RESUMED_SECONDS = 0.01  # more than two ticks of a kernel with 250 ticks per second
 
 
@@ -57,13 +55,7 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._signal(signal.SIGCONT)
-        with suppress(OSError):  # the process may have died
-            self._connection.send(None)
-        self._connection.close()
-        self._process.join(CLOSE_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        end_process(self._process, self._connection)
 
     @property
     def pid(self) -> int:
@@ -132,19 +124,9 @@ class Worker:
     def _ask(self, request: str, *arguments: Any) -> Any:
         self._signal(signal.SIGCONT)
         try:
-            self._connection.send((request, arguments))
-            good, answer = self._connection.recv()
-        except (EOFError, ConnectionError, BrokenPipeError) as error:
-            self._process.join(CLOSE_SECONDS)
-            code = self._process.exitcode
-            name = self._case.model.name
-            raise OrunError(
-                f"the process that runs {name} died", why=f"exit status {code} in request {request!r}"
-            ) from error
-        self._signal(signal.SIGSTOP)
-        if not good:
-            raise answer
-        return answer
+            return send_request(self._process, self._connection, self._case.model.name, request, arguments)
+        finally:
+            self._signal(signal.SIGSTOP)
 
 
 def choose_context() -> ForkContext | ForkServerContext | SpawnContext:
