@@ -16,7 +16,7 @@ from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.eventlog import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
-from orun.noop.check import Recalled, Request, recall, replay
+from orun.noop.check import NoopRecord, Request, find_record, replay
 from orun.remote.options import Remote
 from orun.store.layout import is_writable
 
@@ -183,17 +183,17 @@ def run(  # noqa: PLR0913 - the options of the command line
         None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote, strict=strict)
     )
     paths = [Path(report) for report in reports]
-    if request and (recalled := recall(request)) and not (paths and _may_concern(paths, recalled, request)):
-        if recalled.in_place:
-            return replay(request, recalled, on_event, started_at)
+    if request and (record := find_record(request)) and not (paths and _may_concern(paths, record, request)):
+        if record.in_place:
+            return replay(request, record, on_event, started_at)
         if is_writable(request.store):
             from orun.noop.restore import restore
 
-            if restored := restore(request, recalled, on_event, started_at):
+            if restored := restore(request, record, on_event, started_at):
                 return restored
     from orun.environment.resources import available_resources
     from orun.noop import overwrites
-    from orun.noop.record import remember
+    from orun.noop.record import write_record
     from orun.remote.settings import resolve
     from orun.runner.output_checkouts import require_distinct_folders
     from orun.runner.preflight import require
@@ -224,7 +224,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
     if request and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
-        remember(request, planner, runner.outcome.done, result)
+        write_record(request, planner, runner.outcome.done, result)
     return result
 
 
@@ -268,16 +268,16 @@ def _require_posix(function: str) -> None:
 def _request(
     file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None, remote: Remote | None, *, strict: bool
 ) -> Request:
-    forget()  # before the last run is recalled, too
+    forget()  # before the no-op record is read
     path = Path(file).absolute()
     root = Path(store).absolute() if store else default_store(path.parent).absolute()
     return Request(root, path, _texts(values), remote, strict)
 
 
-def _may_concern(reports: Collection[Path], recalled: Recalled, request: Request) -> bool:
+def _may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
     from orun.noop.overwrites import may_concern
 
-    return may_concern(reports, recalled, request)
+    return may_concern(reports, record, request)
 
 
 def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:

@@ -149,7 +149,7 @@ KINDS: tuple[type[Event], ...] = typing.get_args(Event)
 
 
 def name_of(kind: type) -> str:
-    """The name of a kind of event in the log: `stage_finished`."""
+    """Return the name of a kind of event in the log: `stage_finished`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
@@ -157,15 +157,15 @@ NAMES: Mapping[type, str] = {kind: name_of(kind) for kind in KINDS}
 
 
 def line_of(event: Event, encoded: Mapping[str, Any], time: float) -> dict[str, Any]:
-    """The plain data of an event's line in the log; `encoded` are its fields as `encode` makes them."""
+    """Return the plain data of an event's line in the log; `encoded` are its fields as `encode` returns them."""
     return {"version": VERSION, "event": NAMES[type(event)], "time": round(time, 3), **encoded}
 
 
 def event_from_json(line: Mapping[str, Any]) -> Event:
-    """The event of a line of the log.
+    """Return the event of a line of the log.
 
     Raises:
-        KeyError, ValueError: when it is none of this version.
+        KeyError, ValueError: if it is no event that this version reads.
     """
     if line["version"] not in (1, VERSION):
         raise ValueError(f"the event log has version {line['version']}, and this orun reads versions 1 and {VERSION}")

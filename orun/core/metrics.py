@@ -27,7 +27,7 @@ UNIT_WORDS: Mapping[Unit, str] = {
 
 
 class Estimate(Record, frozen=True):
-    """A value with its 95 % confidence interval.
+    """Value with its 95 % confidence interval.
 
     Attributes:
         value: the value.
@@ -43,7 +43,7 @@ class Estimate(Record, frozen=True):
     def holds(self) -> bool:
         """Whether the value lies between the ends, but for rounding in the last digits."""
         pairs = ((self.low, self.value), (self.value, self.high))
-        return all(one <= other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) for one, other in pairs)
+        return all(a <= b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in pairs)
 
 
 class Disturbance(Record, frozen=True):
@@ -59,7 +59,7 @@ class Disturbance(Record, frozen=True):
 
 
 class Comparison(Record, frozen=True):
-    """The same metric of another model, measured beside this one.
+    """Comparison with the same metric of another model, measured side by side.
 
     Attributes:
         value: the other model's value, in the metric's unit.
@@ -84,7 +84,7 @@ class Comparison(Record, frozen=True):
 
 
 class Metric(Record, frozen=True):
-    """One measured value.
+    """Measured value.
 
     Attributes:
         value: in `unit`; seconds and bytes, never their multiples.
@@ -119,5 +119,5 @@ def unknown(value: float) -> Estimate:
 
 
 def further(role: str) -> str:
-    """The name of a further reference: `fused` of `reference.fused`; empty for every other role."""
+    """Return the name of a further reference: `fused` of `reference.fused`; empty for every other role."""
     return role.removeprefix("reference.") if role.startswith("reference.") else ""

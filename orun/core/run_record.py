@@ -27,7 +27,7 @@ VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "s
 
 
 class Named:
-    """What a gate is called, judged or not."""
+    """Name of a gate, judged or not."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class Named:
 
 
 class Verdict(Named, Record, frozen=True):
-    """A judged gate.
+    """Verdict of a gate.
 
     Attributes:
         stage, metric, rule, threshold: the gate as the file has it; `threshold` is its text.
@@ -88,7 +88,7 @@ class Verdict(Named, Record, frozen=True):
 
 
 class Unjudged(Named, Record, frozen=True):
-    """A gate of a stage that measured nothing in this run.
+    """Gate of a stage that measured nothing in this run.
 
     Attributes:
         stage, metric, rule, threshold: the gate as a verdict on it would have them.
@@ -107,7 +107,7 @@ class Unjudged(Named, Record, frozen=True):
 
 
 class Failure(Record, frozen=True):
-    """Why a stage failed, as text for people and machines.
+    """Failure of a stage, as text for people and machines.
 
     Attributes:
         error: the class below `orun.errors.StageError`.
@@ -125,7 +125,7 @@ class Failure(Record, frozen=True):
 
 
 class StageResult(Record, frozen=True):
-    """What became of one stage.
+    """Result of one stage.
 
     Attributes:
         stage: its id.
@@ -201,7 +201,7 @@ class UnknownStage(KeyError):
 
 
 class RunResult(Record, frozen=True):
-    """A finished run.
+    """Result of a finished run.
 
     Attributes:
         run: its id, which names its folder in the store.

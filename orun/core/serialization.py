@@ -28,11 +28,11 @@ TOO_DEEP = "its lists and objects are nested too deep"
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of all records; each says `frozen=True` itself, for type checkers."""
+    """Base class of all records. Each repeats `frozen=True` for type checkers."""
 
 
 def encode(value: Any) -> Any:
-    """Plain data (dict, list, str, number, bool, None) of a record, a dataclass or a container of them.
+    """Return the plain data (dict, list, str, number, bool, None) of a record, a dataclass or a container of them.
 
     Fields that hold their default are left out, so that records stay short and a new field with a default can read
     old records. Numbers that are not finite, for which JSON has no word, become the texts `inf`, `-inf` and `nan`.
@@ -56,22 +56,22 @@ def encode(value: Any) -> Any:
 
 
 def decode(cls: type[T], data: Any) -> T:
-    """The record of that class that was encoded.
+    """Return the record of a class from its plain data.
 
     Raises:
-        ValueError: when the data is not of that shape.
+        ValueError: if the data does not have that shape.
     """
     try:
         return msgspec.convert(data, cls, dec_hook=_path)
     except msgspec.ValidationError:  # perhaps for the text of a number that is not finite
-        found = msgspec.convert(data, cls, strict=False, dec_hook=_path)
-        if not _alike(data, found):
+        value = msgspec.convert(data, cls, strict=False, dec_hook=_path)
+        if not _alike(data, value):
             raise
-        return found
+        return value
 
 
 def to_json(data: Any) -> bytes:
-    """Encoded data as JSON on one line."""
+    """Return encoded data as JSON on one line."""
     try:
         return msgspec.json.encode(data)
     except UnicodeEncodeError:  # the name of a file that is no UTF-8
@@ -79,7 +79,7 @@ def to_json(data: Any) -> bytes:
 
 
 def from_json(text: bytes) -> Any:
-    """The data in a JSON text; ValueError when it is none, or is nested deeper than can be read."""
+    """Return the data in a JSON text; ValueError if it is not JSON, or is nested too deep."""
     try:
         try:
             return msgspec.json.decode(text)
@@ -90,15 +90,15 @@ def from_json(text: bytes) -> Any:
 
 
 def foreign_json(text: bytes) -> Any:
-    """The data in a JSON text that others wrote, nested no deeper than code that calls itself can follow.
+    """Return the data in a JSON text that others wrote, nested no deeper than recursive code can follow.
 
     Raises:
-        ValueError: when it is no JSON, or is nested more than `MAX_DEPTH` deep.
+        ValueError: if it is not JSON, or is nested more than `MAX_DEPTH` deep.
     """
     data = from_json(text)
     level = [data]
     for _ in range(MAX_DEPTH + 1):
-        level = [item for one in level for item in _items(one)]
+        level = [item for container in level for item in _items(container)]
     if level:
         raise ValueError(TOO_DEEP)
     return data
@@ -111,13 +111,13 @@ def _items(data: Any) -> Iterable[Any]:
 
 
 def replace(value: T, /, **changes: Any) -> T:
-    """The same record, or dataclass, with other values in some of its fields."""
+    """Return a copy of a record or dataclass with other values in some fields."""
     copy: Any = structs.replace if isinstance(value, msgspec.Struct) else dataclasses.replace
     return cast("T", copy(value, **changes))
 
 
 def _alike(data: Any, value: Any) -> bool:
-    """Whether plain data was read for what it is, but for the texts of numbers that are not finite."""
+    """Return whether plain data kept its types, apart from the texts of numbers that are not finite."""
     if isinstance(data, dict):
         items = value if isinstance(value, dict) else structs.asdict(value)
         return all(_alike(item, items[name]) for name, item in data.items())
@@ -136,7 +136,7 @@ def _path(kind: type, data: Any) -> Any:
 
 @functools.cache
 def _defaults(cls: type) -> tuple[tuple[str, Any], ...] | None:
-    """The fields of a record or a dataclass with their defaults; None for every other class."""
+    """Return the fields of a record or a dataclass with their defaults; None for every other class."""
     if issubclass(cls, msgspec.Struct):
         every: tuple[Any, ...] = structs.fields(cls)
     elif dataclasses.is_dataclass(cls):
@@ -144,4 +144,6 @@ def _defaults(cls: type) -> tuple[tuple[str, Any], ...] | None:
     else:
         return None
     none = (msgspec.NODEFAULT, dataclasses.MISSING)
-    return tuple((one.name, one.default if one.default_factory in none else one.default_factory()) for one in every)
+    return tuple(
+        (item.name, item.default if item.default_factory in none else item.default_factory()) for item in every
+    )

@@ -9,7 +9,7 @@ KEPT = 160  # at each end of a longer one
 
 
 class Position(Record, frozen=True, order=True):
-    """A place in a text file.
+    """Place in a text file.
 
     Attributes:
         file: its path.
@@ -26,7 +26,7 @@ class Position(Record, frozen=True, order=True):
 
 
 class Problem(Record, frozen=True):
-    """One mistake in a pipeline file, with the offending source line.
+    """Mistake in a pipeline file, with the offending source line.
 
     Attributes:
         position: where.
@@ -48,5 +48,5 @@ class Problem(Record, frozen=True):
 
 
 def abridged(text: str, longest: int = LONGEST) -> str:
-    """The text without its middle where it quotes more than anybody wants to read."""
+    """Return a text without its middle if it is too long to read."""
     return text if len(text) <= longest else f"{text[:KEPT]} ... {text[-KEPT:]}"

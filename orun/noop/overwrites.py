@@ -1,4 +1,4 @@
-"""Refusal of reports in the place of what a run reads."""
+"""Refusal of reports that would replace what a run reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.fs.observed_state import project_of
-from orun.noop.check import Recalled, Request, joined
+from orun.noop.check import NoopRecord, Request, joined
 from orun.remote.options import config_file
 from orun.store.layout import FOLDERS, VERSION_FILE, history_path
 from orun.text.suggestions import near
@@ -27,40 +27,40 @@ ANOTHER = "name another file"
 
 
 def refuse(reports: Collection[Path], read: Iterable[Path], reader: str = "the run") -> None:
-    """Refuse reports that would replace a file that is read, or come to lie in a folder that is.
+    """Refuse reports that would replace a file, or land in a folder, that is read.
 
     Raises:
         UsageError: for the first of them.
     """
-    found = _find(reports, read)
-    if found is None:
+    conflict = _find(reports, read)
+    if conflict is None:
         return
-    report, path = found
+    report, path = conflict
     name = near(str(path))
-    what = "it" if name == near(str(report)) else f"the folder {name}" if path.is_dir() else f"this file, as {name}"
-    raise UsageError(f"{report} cannot be written", why=f"{reader} reads {what}", hint=ANOTHER)
+    target = "it" if name == near(str(report)) else f"the folder {name}" if path.is_dir() else f"this file, as {name}"
+    raise UsageError(f"{report} cannot be written", why=f"{reader} reads {target}", hint=ANOTHER)
 
 
 def refuse_in_store(reports: Collection[Path], root: Path) -> None:
-    """Refuse reports in the place of what only orun writes: the content of a store, and the history of measurements.
+    """Refuse reports that would replace what only orun writes: a store, and the history of measurements.
 
     Raises:
         UsageError: for the first of them.
     """
-    if found := _find(reports, _kept(root)):
-        why = f"only orun writes to {near(str(found[1]))}"
-        raise UsageError(f"{found[0]} cannot be written", why=why, hint=ANOTHER)
+    if conflict := _find(reports, _kept(root)):
+        why = f"only orun writes to {near(str(conflict[1]))}"
+        raise UsageError(f"{conflict[0]} cannot be written", why=why, hint=ANOTHER)
 
 
-def may_concern(reports: Collection[Path], recalled: Recalled, request: Request) -> bool:
-    """Whether reports may be in the place of something that a remembered run rests on; the planner tells for sure."""
-    noted, folder = recalled.note["read"], request.file.parent
-    read = chain(joined(noted["files"]), recalled.note["contents"], joined(noted["folders"]))
+def may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
+    """Return whether reports may replace an input of a recorded result; the planner knows for sure."""
+    noted, folder = record.data["read"], request.file.parent
+    read = chain(joined(noted["files"]), record.data["contents"], joined(noted["folders"]))
     return _find(reports, chain(read, of_every_run(folder), _kept(request.store))) is not None
 
 
 def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
-    """Every file and folder that a run of a pipeline reads, as far as the pipeline itself names it."""
+    """Yield every file and folder that a pipeline names."""
     from orun.gates import baselines
 
     yield from map(Path, pipeline.sources)
@@ -70,7 +70,7 @@ def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
 
 
 def of_every_run(folder: Path) -> Iterator[Path]:
-    """Every file and folder that any run in a folder reads: its project's settings, keys, git's files, packages."""
+    """Yield what any run in a folder reads: settings of the project, keys, git's files, packages."""
     from orun.remote.settings import key_files
 
     project = project_of(folder)
@@ -82,14 +82,14 @@ def of_every_run(folder: Path) -> Iterator[Path]:
 
 
 def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
-    """Every file that stages were seen to read when they ran last."""
+    """Yield every file that stages read when they ran last."""
     for step in plan.steps:
         if action := step.hit or planner.store.latest(planner.pipeline.name, step.stage.id):
             yield from (planner.pipeline.root / name for name in action.discovered.files)
 
 
 def of_run(result: RunResult) -> Iterator[Path]:
-    """Every file that a run has read, as its record tells."""
+    """Yield every file that a run has read, by its record."""
     from orun.core.component_kinds import ComponentKind
     from orun.core.key_component import subjects
     from orun.history.source_snapshot import index
@@ -118,11 +118,11 @@ def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path,
         status = _status(path)
         if status and stat.S_ISDIR(status.st_mode):
             folder = os.path.realpath(path)
-            found = next((report for report, place in places.items() if place.is_relative_to(folder)), None)
+            replaced = next((report for report, place in places.items() if place.is_relative_to(folder)), None)
         else:
-            found = files.get((status.st_dev, status.st_ino)) if status else None
-        if found is not None:
-            return found, Path(path)
+            replaced = files.get((status.st_dev, status.st_ino)) if status else None
+        if replaced is not None:
+            return replaced, Path(path)
     return None
 
 

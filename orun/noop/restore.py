@@ -1,6 +1,7 @@
-"""Restore of artifacts to their places without a look at the pipeline.
+"""Restore of output checkouts, without reading the pipeline.
 
-All that decided upon a remembered run is as it was, but objects or checkouts were touched: outputs deleted, most often.
+Nothing that the recorded result depends on has changed, but objects or checkouts were touched: most often, outputs were
+deleted.
 """
 
 from __future__ import annotations
@@ -13,34 +14,34 @@ from orun.core.events import Notice
 from orun.core.run_record import RunResult
 from orun.eventlog import Listener
 from orun.fs.durable import replace_file
-from orun.noop.check import Recalled, Request, noted, replay
+from orun.noop.check import NoopRecord, Request, replay, snapshot_of
 from orun.store import Store
 from orun.store.checksummed_json import encode_checksummed
 
 
-def restore(request: Request, recalled: Recalled, listener: Listener, started_at: float) -> RunResult | None:
-    """Make every checkout be the artifact of its stage again, and replay the run.
+def restore(request: Request, record: NoopRecord, listener: Listener, started_at: float) -> RunResult | None:
+    """Restore every output checkout, and replay the run.
 
     Returns:
-        The result; None when an object is missing or damaged, which is left for the planner to find.
+        The result; None if an object is missing or damaged, for the planner to find.
 
     Raises:
         StoreError: when the store cannot be used.
     """
-    artifacts: Mapping[str, str] = recalled.note["artifacts"]
+    artifacts: Mapping[str, str] = record.data["artifacts"]
     with Store.open(request.store) as store:
         scratch = store.make_session_folder("note")  # from here on a collection spares what is looked at
         if any(store.check(tree, quarantine=False) for tree in artifacts.values()):
             return None
-        notices = _check_out(store, recalled.result.pipeline, artifacts)
-        result = replay(request, recalled, listener, started_at, notices)
+        notices = _check_out(store, record.result.pipeline, artifacts)
+        result = replay(request, record, listener, started_at, notices)
         with suppress(OSError):  # then the next run looks at them again
-            _note_again(store, request, recalled, scratch / "new")
+            _update_record(store, request, record, scratch / "new")
     return result
 
 
 def _check_out(store: Store, pipeline: str, artifacts: Mapping[str, str]) -> list[Notice]:
-    """Put each artifact where people look for it, and say which were not there."""
+    """Restore each output checkout; return notices of those that were missing."""
     notices = []
     for stage, tree in artifacts.items():
         out, restored = store.checkout(tree, pipeline, stage)
@@ -49,9 +50,9 @@ def _check_out(store: Store, pipeline: str, artifacts: Mapping[str, str]) -> lis
     return notices
 
 
-def _note_again(store: Store, request: Request, recalled: Recalled, temporary: Path) -> None:
-    """Note objects and checkouts as they are now."""
-    found = store.take_snapshot(recalled.result.pipeline, recalled.note["artifacts"])
-    if found:
-        note = {**recalled.note, "stored": noted(found.files, found.folders)}
-        replace_file(str(request.note), encode_checksummed(note), str(temporary))
+def _update_record(store: Store, request: Request, record: NoopRecord, temporary: Path) -> None:
+    """Write the present state of objects and checkouts into the no-op record."""
+    snapshot = store.take_snapshot(record.result.pipeline, record.data["artifacts"])
+    if snapshot:
+        note = {**record.data, "stored": snapshot_of(snapshot.files, snapshot.folders)}
+        replace_file(str(request.record_path), encode_checksummed(note), str(temporary))

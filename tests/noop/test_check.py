@@ -20,7 +20,7 @@ from orun.gates import baselines
 from orun.gates.baseline_file import write_file
 from orun.gates.baselines import Baseline
 from orun.noop import check
-from orun.noop import record as remember
+from orun.noop import record as noop_record
 from orun.noop.check import Request
 from orun.pipeline.model import Pipeline
 from orun.planning.plan import Done
@@ -142,9 +142,9 @@ def test_a_deleted_output_is_put_back_on_the_short_way(project: Project) -> None
         Notice("info", f"count: restored {out / 'count'}"),
     ]
     assert (project.text("make"), project.text("upper"), project.text("count")) == ("a b", "A B!", "2")
-    recalled = check.recall(Request(project.store, project.folder / "pipeline.yaml", {}))
-    assert recalled is not None
-    assert recalled.in_place
+    known = check.find_record(Request(project.store, project.folder / "pipeline.yaml", {}))
+    assert known is not None
+    assert known.in_place
     assert project.run().repeats
     assert notices(project) == []
 
@@ -198,7 +198,7 @@ def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
     code = tmp_path / "code" / "module.py"
     code.parent.mkdir()
     code.touch()
-    monkeypatch.setattr(remember, "PACKAGE", code.parent)
+    monkeypatch.setattr(noop_record, "PACKAGE", code.parent)
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
 
@@ -216,14 +216,14 @@ def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
 def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted = remember.remember
+    noted = noop_record.write_record
 
     def replaced(request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult) -> None:
         action = done["upper"].action
         Store.open(project.store).put_action(replace(action, started_at=action.started_at + 1))
         noted(request, planner, done, result)
 
-    monkeypatch.setattr(remember, "remember", replaced)
+    monkeypatch.setattr(noop_record, "write_record", replaced)
     project.edit("pipeline.yaml", "name: text", "name: text  # and a comment")
     project.run()
     monkeypatch.undo()
@@ -315,7 +315,7 @@ def test_outputs_that_are_not_whole_are_not_noted(project: Project, monkeypatch:
 def test_a_file_that_changed_just_now_is_noted_by_its_content(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remember, "CLOCK", 3600 * 10**9)  # however slow this is
+    monkeypatch.setattr(noop_record, "CLOCK", 3600 * 10**9)  # however slow this is
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
     project.run()
@@ -333,7 +333,7 @@ def test_a_file_that_somebody_may_write_to_is_noted_by_its_content(
     held = str(project.folder / "deep.py")
     monkeypatch.setattr(stat_cache, "is_held_for_writing", lambda path: str(path) == held)
     monkeypatch.setattr(stat_cache, "CLOCK", -(10**9))  # all else was changed long ago
-    monkeypatch.setattr(remember, "CLOCK", -(10**9))
+    monkeypatch.setattr(noop_record, "CLOCK", -(10**9))
     project.edit("pipeline.yaml", "text: a b", "text: a b c")
     project.run()
     noted = [decode_checksummed(note.read_bytes())["contents"] for note in project.store.glob("index/run-*.json")]

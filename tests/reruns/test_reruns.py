@@ -14,7 +14,7 @@ import pytest
 import orun
 from orun.environment.processor import usable_cores
 from orun.fs import machine_locks
-from orun.noop.check import Request, recall
+from orun.noop.check import Request, find_record
 from orun.store import Store
 from tests.facts import sentences
 from tests.project import PIPELINE, Project, built
@@ -460,7 +460,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     (project.folder / "data.txt").unlink()
     os.mkfifo(project.folder / "data.txt")
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
-    assert recall(Request(project.store, project.folder / "pipeline.yaml", {})) is None
+    assert find_record(Request(project.store, project.folder / "pipeline.yaml", {})) is None
     assert {step.stage.id: sentences(step.reasons)[0] for step in steps}[
         "read"
     ] == "data.txt is gone (read by the stage)"
