@@ -171,7 +171,7 @@ def _first(cls: type) -> str:
 def _fields(title: str, cls: type) -> Iterator[str]:
     yield f"## {title}"
     yield _first(cls)
-    rows = [(f"`{field.name}`", field.words, "yes" if field.optional else "", field.doc) for field in fields(cls)]
+    rows = [(f"`{field.name}`", field.type_text, "yes" if field.optional else "", field.doc) for field in fields(cls)]
     yield _table(("field", "type", "may be left out", "what it is"), rows)
 
 

@@ -15,35 +15,35 @@ LEVELS = (Column("artifact"), Column("value"), Column(""))
 PLACES = (Column("place", flexible=True), Column("share"), Column("nodes", flexible=True))
 
 
-def lines_of(found: Diagnosis, terminal: Terminal) -> list[str]:
+def lines_of(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:
     """The gate, the metric at each artifact, the worst places, and the sentence."""
-    unit = unit_of(found)
-    lines = [terminal.paint(found.gate, "strong"), ""]
-    if found.levels:
-        rows = [level_row(one, unit, one.stage == found.culprit) for one in found.levels]
+    unit = unit_of(diagnosis)
+    lines = [terminal.paint(diagnosis.gate, "strong"), ""]
+    if diagnosis.levels:
+        rows = [level_row(level, unit, level.stage == diagnosis.culprit) for level in diagnosis.levels]
         lines += [*_indented(render(LEVELS, rows, terminal)), ""]
-    if found.places:
-        lines += [*_indented(render(PLACES, [place_row(one) for one in found.places[:SHOWN]], terminal)), ""]
-    lines.append(found.sentence)
-    return [*lines, *(terminal.paint(text, "doubt") for text in (found.note, found.stopped) if text)]
+    if diagnosis.places:
+        lines += [*_indented(render(PLACES, [place_row(place) for place in diagnosis.places[:SHOWN]], terminal)), ""]
+    lines.append(diagnosis.sentence)
+    return [*lines, *(terminal.paint(text, "doubt") for text in (diagnosis.note, diagnosis.stopped) if text)]
 
 
-def unit_of(found: Diagnosis) -> Unit:
+def unit_of(diagnosis: Diagnosis) -> Unit:
     """That of its levels: of a slow-down they are times, whatever the gate judges."""
-    return "s" if found.places and not found.places[0].tensor else found.unit
+    return "s" if diagnosis.places and not diagnosis.places[0].tensor else diagnosis.unit
 
 
-def level_row(one: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
+def level_row(level: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
     """The cells of an artifact under `LEVELS`: whose it is, the metric there, and whether the gate would pass."""
     style: Style = "bad" if guilty else ""
-    value = "-" if one.value is None else show(one.value, unit)
-    passes = {True: "passes", False: "fails", None: ""}[one.passes]
-    return Cell(one.stage, style), Cell(value, style), Cell(one.why or passes, style)
+    value = "-" if level.value is None else show(level.value, unit)
+    passes = {True: "passes", False: "fails", None: ""}[level.passes]
+    return Cell(level.stage, style), Cell(value, style), Cell(level.why or passes, style)
 
 
-def place_row(one: Place) -> Sequence[Cell]:
+def place_row(place: Place) -> Sequence[Cell]:
     """The cells of a place under `PLACES`: its name, its share of the harm, and its nodes."""
-    return Cell(one.node), Cell(_share(one.share)), Cell(", ".join(one.nodes[:SHOWN]))
+    return Cell(place.node), Cell(_share(place.share)), Cell(", ".join(place.nodes[:SHOWN]))
 
 
 def _share(share: float) -> str:

@@ -44,7 +44,7 @@ def run_of(document: Any) -> RunResult:
 
 def error_document(error: OrunError, exit_code: int) -> dict[str, Any]:
     """What went wrong, for `--json`."""
-    told: dict[str, Any] = {"type": type(error).__name__, "exit_code": exit_code, "what": error.what}
+    document: dict[str, Any] = {"type": type(error).__name__, "exit_code": exit_code, "what": error.what}
     if isinstance(error, PipelineError):
-        return {"error": {**told, "problems": error.problems}}
-    return {"error": told | {name: text for name, text in (("why", error.why), ("hint", error.hint)) if text}}
+        return {"error": {**document, "problems": error.problems}}
+    return {"error": document | {name: text for name, text in (("why", error.why), ("hint", error.hint)) if text}}

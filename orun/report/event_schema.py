@@ -33,7 +33,7 @@ class Field:
     """A field of an event, or of a record in one: its type in words and as a schema, and whether it may be left out."""
 
     name: str
-    words: str
+    type_text: str
     schema: Mapping[str, Any]
     doc: str
     optional: bool
@@ -45,27 +45,27 @@ def fields(cls: type) -> tuple[Field, ...]:
     hints, docs = typing.get_type_hints(cls), _documented(cls)
     return tuple(
         Field(
-            one.name,
-            _words(hints[one.name]),
-            _schema(hints[one.name]),
-            docs[one.name],
-            not one.required,
+            item.name,
+            _type_text(hints[item.name]),
+            _schema(hints[item.name]),
+            docs[item.name],
+            not item.required,
         )
-        for one in structs.fields(cls)
+        for item in structs.fields(cls)
     )
 
 
 def records() -> tuple[type, ...]:
     """The classes that the events are made of, each once, those nearest to the events first."""
-    found: dict[type, None] = {}
+    records_: dict[type, None] = {}
     waiting: list[Any] = list(KINDS)
     while waiting:
         for hint in typing.get_type_hints(waiting.pop(0)).values():
             for cls in _classes(hint):
-                if cls not in found:
-                    found[cls] = None
+                if cls not in records_:
+                    records_[cls] = None
                     waiting.append(cls)
-    return tuple(found)
+    return tuple(records_)
 
 
 def build() -> dict[str, Any]:
@@ -86,12 +86,12 @@ def _envelope(kind: type) -> dict[str, Any]:
 
 
 def _object(cls: type, before: Mapping[str, Any]) -> dict[str, Any]:
-    own = {one.name: {**one.schema, "description": one.doc} for one in fields(cls)}
+    own = {item.name: {**item.schema, "description": item.doc} for item in fields(cls)}
     return {
         "type": "object",
         "description": inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0],
         "properties": {**before, **own},
-        "required": [*before, *(one.name for one in fields(cls) if not one.optional)],
+        "required": [*before, *(item.name for item in fields(cls) if not item.optional)],
         "additionalProperties": False,
     }
 
@@ -123,14 +123,14 @@ def _schema(hint: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in (types.UnionType, typing.Union):
-        (kept,) = (one for one in arguments if one is not type(None))
+        (kept,) = (argument for argument in arguments if argument is not type(None))
         return {"anyOf": [_schema(kept), {"type": "null"}]}
     if origin is tuple:
         return {"type": "array", "items": _schema(arguments[0])}
     return {"type": "object", "additionalProperties": _schema(arguments[1])}
 
 
-def _words(hint: Any) -> str:
+def _type_text(hint: Any) -> str:
     """The type for people."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -142,13 +142,13 @@ def _words(hint: Any) -> str:
     if _is_record(hint):
         return hint.__name__
     if origin is Literal:
-        return ", ".join(str(one) or '""' for one in arguments)
+        return ", ".join(str(argument) or '""' for argument in arguments)
     if origin in (types.UnionType, typing.Union):
-        (kept,) = (one for one in arguments if one is not type(None))
-        return f"{_words(kept)} or null"
+        (kept,) = (argument for argument in arguments if argument is not type(None))
+        return f"{_type_text(kept)} or null"
     if origin is tuple:
-        return f"list of {_words(arguments[0])}"
-    return f"mapping of text to {_words(arguments[1])}"
+        return f"list of {_type_text(arguments[0])}"
+    return f"mapping of text to {_type_text(arguments[1])}"
 
 
 def _is_enum(hint: Any) -> TypeGuard[type[Enum]]:

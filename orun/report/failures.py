@@ -35,10 +35,10 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
     lines += [f"  {line}" for line in failure.why.splitlines()]
     lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
     if failure.log:
-        told = {failure.what, *(line.strip() for line in lines[1:])}
+        shown = {failure.what, *(line.strip() for line in lines[1:])}
         logged = [line for line in log_tail(Path(failure.log), MOST_LINES) if not LEADING.match(line)]
         tail = _beyond(logged, failure)[-TAIL_LINES:]
-        if told.issuperset(line.strip() for line in tail):
+        if shown.issuperset(line.strip() for line in tail):
             tail = []
         named = near(failure.log) in failure.hint
         lines += [] if named else [f"  log: {near(failure.log)}"]

@@ -45,11 +45,11 @@ def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
     ]
     rows += [
         [
-            Cell(f"{one.stage} {one.metric}", "strong"),
-            *map(Cell, ("-", "", one.condition)),
+            Cell(f"{gate.stage} {gate.metric}", "strong"),
+            *map(Cell, ("-", "", gate.condition)),
             Cell(NOT_JUDGED, "doubt"),
         ]
-        for _, one in unjudged(result)
+        for _, gate in unjudged(result)
     ]
     return render(COLUMNS, rows, terminal)
 
@@ -66,17 +66,17 @@ def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
 
 def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
     """Return where, why and what next for each gate that did not pass or was not judged; a shared hint comes once."""
-    told = [one for one in open_gates(result.verdicts) if one.fails or not failing_only]
-    hints = [f"  hint: {next_step(one, result)}" if one.fails else "" for one in told]
+    verdicts = [verdict for verdict in open_gates(result.verdicts) if verdict.fails or not failing_only]
+    hints = [f"  hint: {next_step(verdict, result)}" if verdict.fails else "" for verdict in verdicts]
     lines: list[str] = []
-    for verdict, hint, following in zip(told, hints, [*hints, ""][1:], strict=True):
+    for verdict, hint, following in zip(verdicts, hints, [*hints, ""][1:], strict=True):
         lines.append(f"{terminal.paint(headline_of(verdict), style_of(verdict))}: {why(verdict)}")
         if hint and hint != following:
             lines.append(hint)
     return lines + [
-        f"{terminal.paint(f'{_place(one.position)}: gate {NOT_JUDGED}: {one.title}', 'doubt')}: {why_unjudged(stage)}"
-        for stage, one in unjudged(result)
-        if one.fails or (stage.outcome == "skipped" and not failing_only)
+        f"{terminal.paint(f'{_place(gate.position)}: gate {NOT_JUDGED}: {gate.title}', 'doubt')}: {why_unjudged(stage)}"
+        for stage, gate in unjudged(result)
+        if gate.fails or (stage.outcome == "skipped" and not failing_only)
     ]
 
 
@@ -120,20 +120,20 @@ def named(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
 
 def open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """The gates that did not pass; of a group that passed nothing, whatever its members did."""
-    found: list[Verdict] = []
+    open_verdicts: list[Verdict] = []
     passed_at: int | None = None  # depth of the group that passed and that the verdict is in
     for verdict in verdicts:
         if passed_at is not None and verdict.depth > passed_at:
             continue
         passed_at = verdict.depth if verdict.outcome == "passed" else None
         if verdict.outcome != "passed":
-            found.append(verdict)
-    return found
+            open_verdicts.append(verdict)
+    return open_verdicts
 
 
 def unjudged(result: RunResult) -> Iterator[tuple[StageResult, Unjudged]]:
     """The gates of stages that have nothing to be judged."""
-    return ((stage, one) for stage in result.stages for one in stage.unjudged)
+    return ((stage, gate) for stage in result.stages for gate in stage.unjudged)
 
 
 def why_unjudged(stage: StageResult) -> str:
@@ -199,10 +199,10 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
         return f"to compare the next runs with this one: {accept}"
     from orun.core.reason_codes import ReasonCode
 
-    found = result[verdict.stage]
-    metric = found.metrics.get(verdict.metric)
+    judged = result[verdict.stage]
+    metric = judged.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":
         return f"to measure again: orun run {file} --only {stage} --fresh{options}"
-    if found.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in found.reasons):
+    if judged.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in judged.reasons):
         return "to see what changed since the run before: orun diff"
     return f"to see what it rests on: orun explain {file} {stage}{options}"

@@ -24,9 +24,9 @@ Level = Literal["error", "warning", "notice"]
 def commands(result: RunResult) -> list[str]:
     """Lines for what failed, is undecided, was written beside outputs, no figure tells, and was not judged."""
     failing = [*_stages(result), *_gates(result, fails=True), *_unjudged(result, fails=True)]
-    told = [*_gates(result, fails=False), *_strays(result), *_notes(result), *_caveats(result)]
-    told += _unjudged(result, fails=False)
-    return failing + told
+    notices = [*_gates(result, fails=False), *_undeclared_writes(result), *_notes(result), *_caveats(result)]
+    notices += _unjudged(result, fails=False)
+    return failing + notices
 
 
 def mistakes(error: PipelineError) -> list[str]:
@@ -56,7 +56,7 @@ def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
         yield _line(level, place_of(verdict, result), title_of(verdict), [why(verdict), *hint])
 
 
-def _strays(result: RunResult) -> Iterator[str]:
+def _undeclared_writes(result: RunResult) -> Iterator[str]:
     for stage in result.stages:
         if stage.wrote:
             title = f"{stage.stage} wrote beside its output"
@@ -78,7 +78,7 @@ def _caveats(result: RunResult) -> Iterator[str]:
 def _unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:
     """One line a stage: GitHub shows no more than ten of a step."""
     for stage in result.stages:
-        if left := [one.title for one in stage.unjudged if one.fails == fails]:
+        if left := [gate.title for gate in stage.unjudged if gate.fails == fails]:
             title = f"{NOT_JUDGED}: {', '.join(left)}"
             yield _line("error" if fails else "notice", _place(stage, result), title, [why_unjudged(stage)])
 

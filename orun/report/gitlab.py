@@ -38,9 +38,9 @@ def code_quality(result: RunResult) -> str:
 
     It is a JSON list, empty when all is well.
     """
-    found = [*_stages(result), *_gates(result), *_strays(result), *_notes(result), *_caveats(result)]
-    found += _unjudged(result)
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    issues = [*_stages(result), *_gates(result), *_undeclared_writes(result), *_notes(result), *_caveats(result)]
+    issues += _unjudged(result)
+    return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
 
 
 def metrics(result: RunResult) -> str:
@@ -49,8 +49,8 @@ def metrics(result: RunResult) -> str:
     for stage in result.stages:
         for name, metric in sorted(stage.metrics.items()):
             labels = {"pipeline": result.pipeline, "stage": stage.stage, "metric": name, "unit": metric.unit}
-            told = ",".join(f'{label}="{value.translate(ESCAPES)}"' for label, value in labels.items() if value)
-            lines.append(f"orun_metric{{{told}}} {_number(metric.value)}")
+            label_text = ",".join(f'{label}="{value.translate(ESCAPES)}"' for label, value in labels.items() if value)
+            lines.append(f"orun_metric{{{label_text}}} {_number(metric.value)}")
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -79,7 +79,7 @@ def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
             yield _issue(f"{title_of(verdict)}: {why(verdict)}", "gate", name, severity, place_of(verdict, result))
 
 
-def _strays(result: RunResult) -> Iterator[dict[str, Any]]:
+def _undeclared_writes(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.wrote:
             yield _issue(stray_note(result, stage), "stray", stage.stage, "minor", _place(stage, result))

@@ -23,7 +23,7 @@ def junit(result: RunResult) -> str:
     """The XML document of a run."""
     stages = [_stage_case(result, stage) for stage in result.stages]
     judged = [_gate_case(result, verdict, name) for verdict, name in gates.named(result.verdicts)]
-    judged += [_left_case(result, stage, one) for stage, one in gates.unjudged(result)]
+    judged += [_left_case(result, stage, gate) for stage, gate in gates.unjudged(result)]
     judged += [_not_asked_case(result, title) for title in result.not_asked]
     root = ET.Element(
         "testsuites", {"name": result.pipeline, **_totals([*stages, *judged]), "time": _time(result.seconds)}
@@ -62,8 +62,8 @@ def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
         _say(case, "error", stage.failure.what, stage.failure.error, "\n".join(failure_note(stage, Terminal())))
     elif stage.outcome in ("blocked", "skipped"):
         _say(case, "skipped", f"{stage.outcome}: {why(stage.reasons, every=True)}", stage.outcome)
-    if told := [*([stray_note(result, stage)] if stage.wrote else []), *stage.notes]:
-        ET.SubElement(case, "system-out").text = "\n".join(told)
+    if notes := [*([stray_note(result, stage)] if stage.wrote else []), *stage.notes]:
+        ET.SubElement(case, "system-out").text = "\n".join(notes)
     return case
 
 

@@ -18,15 +18,15 @@ class Lines:
         self._width = max((len(stage) for stage in stages), default=0)
         self._terminal = terminal
         self._verbose = verbose
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def line(self, event: Event) -> str:
         """The line of an event; empty for one that the tables at the end tell well enough."""
         if isinstance(event, StageStarted):
-            self._told.add(event.stage)
+            self._shown.add(event.stage)
             return self._stage(event.stage, f"running: {self._why(event)}")
         if isinstance(event, StageWaiting):
-            self._told.add(event.stage)
+            self._shown.add(event.stage)
             return self._stage(event.stage, f"waiting for {event.what}")
         if isinstance(event, StageFinished):
             return self._finished(event.result)
@@ -40,14 +40,14 @@ class Lines:
 
     def _finished(self, result: StageResult) -> str:
         if result.failure:
-            told = f"failed: {result.failure.what}"
-        elif result.stage not in self._told:
+            text = f"failed: {result.failure.what}"
+        elif result.stage not in self._shown:
             return ""
         elif result.outcome == "built":
-            told = f"built in {show(result.seconds, 's')}" + (f", {show(result.size, 'B')}" if result.size else "")
+            text = f"built in {show(result.seconds, 's')}" + (f", {show(result.size, 'B')}" if result.size else "")
         else:
-            told = result.outcome  # another process did the work meanwhile
-        return self._stage(result.stage, self._terminal.paint(told, STYLES[result.outcome]))
+            text = result.outcome  # another process did the work meanwhile
+        return self._stage(result.stage, self._terminal.paint(text, STYLES[result.outcome]))
 
     def _stage(self, stage: str, text: str) -> str:
         return f"{self._terminal.paint(stage.ljust(self._width), 'strong')}  {text}"

@@ -51,8 +51,10 @@ def _stages(result: RunResult) -> list[str]:
 def _checklist(result: RunResult) -> list[str]:
     """A task for each gate, ticked when it passed; those of a group below it, and last what was not judged."""
     unsolved = open_gates(result.verdicts)
-    lines = [f"{INDENT * one.depth}- {_task(one, explained=one in unsolved)}" for one in result.verdicts]
-    lines += [f"- {_left(stage, one)}" for stage, one in unjudged(result)]
+    lines = [
+        f"{INDENT * verdict.depth}- {_task(verdict, explained=verdict in unsolved)}" for verdict in result.verdicts
+    ]
+    lines += [f"- {_left(stage, gate)}" for stage, gate in unjudged(result)]
     lines += [f"- [ ] **{escape(title)}**, **{NOT_ASKED}**" for title in result.not_asked]
     return ["### Release checklist", "\n".join(lines)] if lines else []
 

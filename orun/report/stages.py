@@ -33,9 +33,9 @@ def stage_table(result: RunResult, terminal: Terminal, *, verbose: bool = False)
     """The lines of the table; verbose adds every reason, the key and the artifact's digest."""
     rows: list[list[Cell]] = []
     for stage in result.stages:
-        name, told, *rest = stage_row(result, stage, every=verbose)
+        name, outcome, *rest = stage_row(result, stage, every=verbose)
         digests = [Cell(digest[:SHORT], "dim") for digest in (stage.key, stage.tree)] if verbose else []
-        rows.append([Cell(name, "strong"), Cell(told, STYLES[stage.outcome]), *map(Cell, rest), *digests])
+        rows.append([Cell(name, "strong"), Cell(outcome, STYLES[stage.outcome]), *map(Cell, rest), *digests])
     return render(COLUMNS + KEY_COLUMNS if verbose else COLUMNS, rows, terminal)
 
 

@@ -48,15 +48,18 @@ def _stages(result: RunResult) -> str:
     for stage in result.stages:
         counts[stage.outcome] = counts.get(stage.outcome, 0) + 1
     order: tuple[Outcome, ...] = ("failed", "blocked", "built", "cached", "skipped")
-    told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in order if outcome in counts)
-    return f"{count(len(result.stages), 'stage')} ({told})" if told else count(0, "stage")
+    outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in order if outcome in counts)
+    return f"{count(len(result.stages), 'stage')} ({outcomes})" if outcomes else count(0, "stage")
 
 
 def _gates(result: RunResult) -> Iterator[str]:
     """How many gates have which verdict; those that were not decided by their names."""
     verdicts = [verdict for verdict in result.verdicts if not verdict.depth]  # a group counts as one
-    titles = {name: [one.title for one in verdicts if one.outcome == name] for name in ("undecided", "no baseline")}
-    titles[NOT_JUDGED] = [one.title for _, one in unjudged(result)]
+    titles = {
+        name: [verdict.title for verdict in verdicts if verdict.outcome == name]
+        for name in ("undecided", "no baseline")
+    }
+    titles[NOT_JUDGED] = [gate.title for _, gate in unjudged(result)]
     titles[NOT_ASKED] = list(result.not_asked)
     passed = sum(verdict.outcome == "passed" for verdict in verdicts)
     total = count(len(verdicts), "gate")

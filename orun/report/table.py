@@ -47,7 +47,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], limit: in
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - limit
     # The widest flexible column gives way first, down to the next one, until all are as narrow as may be.
     while excess > 0:
-        loose = [index for index, one in enumerate(columns) if one.flexible and widths[index] > one.narrowest]
+        loose = [index for index, column in enumerate(columns) if column.flexible and widths[index] > column.narrowest]
         if not loose:
             break
         widest = max(loose, key=lambda index: widths[index])

@@ -43,7 +43,7 @@ def overview(all_series: Sequence[Series], now: float, terminal: Terminal) -> li
 
 def _overview_row(series: Series, now: float) -> list[Cell]:
     last = series.last
-    found = changes(series)
+    shifts = changes(series)
     return [
         Cell(last.pipeline),
         Cell(series.name, "strong"),
@@ -52,7 +52,7 @@ def _overview_row(series: Series, now: float) -> list[Cell]:
         Cell(sparkline(series.values)),
         Cell(amount(last.value, last.unit)),
         Cell(ago(now - last.measured_at)),
-        Cell(shift(found[-1], series), _style(found[-1], last.better)) if found else Cell(""),
+        Cell(shift(shifts[-1], series), _style(shifts[-1], last.better)) if shifts else Cell(""),
     ]
 
 
@@ -64,14 +64,14 @@ def markdown_trend(all_series: Sequence[Series]) -> str:
 
 def trend_cells(series: Series) -> list[str]:
     """A series as a line of a report, under the titles `TREND`."""
-    found = changes(series)
+    shifts = changes(series)
     last = series.last
     return [
         series.name,
         f"{len(series.points)}x",
         sparkline(series.values),
         amount(last.value, last.unit),
-        _last_change(found[-1], series) if found else "",
+        _last_change(shifts[-1], series) if shifts else "",
     ]
 
 
@@ -87,10 +87,19 @@ def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[s
         _point_row(points[number - 1] if number else None, points[number], now)
         for number in range(max(0, len(points) - limit), len(points))
     ]
-    found = changes(series)
-    told = [f"{count(len(found) - limit, 'change')} before these"] if len(found) > limit else []
-    told += [f"changed {_moment(points[change.index])}: {_told(change, series, terminal)}" for change in found[-limit:]]
-    return [terminal.paint(title, "strong"), sparkline(series.values), *told, "", *render(POINTS, rows, terminal)]
+    shifts = changes(series)
+    lines = [f"{count(len(shifts) - limit, 'change')} before these"] if len(shifts) > limit else []
+    lines += [
+        f"changed {_moment(points[change.index])}: {_shift_text(change, series, terminal)}"
+        for change in shifts[-limit:]
+    ]
+    return [
+        terminal.paint(title, "strong"),
+        sparkline(series.values),
+        *lines,
+        "",
+        *render(POINTS, rows, terminal),
+    ]
 
 
 def shift(change: Change, series: Series) -> str:
@@ -101,16 +110,16 @@ def shift(change: Change, series: Series) -> str:
     return f"{amount(change.before, unit)} -> {amount(change.after, unit)}{relative}"
 
 
-def _told(change: Change, series: Series, terminal: Terminal) -> str:
+def _shift_text(change: Change, series: Series, terminal: Terminal) -> str:
     text = terminal.paint(shift(change, series), _style(change, series.last.better))
     run = series.points[change.index].run
-    where = f", p = {change.p:.3f}, from run {run} on" if change.p else f" in run {run}"
-    return f"{text}{where}{_with(series, change.index)}"
+    place = f", p = {change.p:.3f}, from run {run} on" if change.p else f" in run {run}"
+    return f"{text}{place}{_with(series, change.index)}"
 
 
 def _with(series: Series, index: int) -> str:
     """`, the first with onnxruntime 1.31.1 after onnxruntime 1.24.1` where a change came with another runtime."""
-    before, now = (series.points[one].runtime for one in (index - 1, index))
+    before, now = (series.points[number].runtime for number in (index - 1, index))
     return f", the first with {now} after {before}" if before and now and before != now else ""
 
 

@@ -48,7 +48,7 @@ def checklist(source: Source) -> Section | None:
         for line in _judged(source, verdict, number, explained=id(verdict) in unsolved, note=note)
     ]
     rows += [
-        line for number, (stage, one) in enumerate(unjudged(result), 1) for line in _left(source, stage, one, number)
+        line for number, (stage, gate) in enumerate(unjudged(result), 1) for line in _left(source, stage, gate, number)
     ]
     if not rows:
         return None
@@ -80,8 +80,8 @@ def _judged(source: Source, verdict: Verdict, number: int, *, explained: bool, n
         yield _below(fold("how it was judged", element("p", sentence), evidence), caveat)
         return
     hint = element("p", "hint: ", prose(next_step(verdict, source.result)), class_="hint") if verdict.fails else ""
-    told = fold("figures behind it", evidence) if evidence else ""
-    yield _below(element("p", sentence, class_="why"), hint, caveat, told, class_=style_of(verdict))
+    figures = fold("figures behind it", evidence) if evidence else ""
+    yield _below(element("p", sentence, class_="why"), hint, caveat, figures, class_=style_of(verdict))
 
 
 def _left(source: Source, stage: StageResult, gate: Unjudged, number: int) -> Iterator[Markup]:
@@ -118,10 +118,10 @@ def _evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, Children]
     if stage is None or metric is None:
         return
     compared = {"the reference": metric.reference, "the accepted baseline": metric.baseline, **metric.references}
-    told = [(name, _compared(other, metric)) for name, other in compared.items() if other is not None]
-    if told or metric.interval or metric.examples:
+    comparisons = [(name, _compared(other, metric)) for name, other in compared.items() if other is not None]
+    if comparisons or metric.interval or metric.examples:
         yield verdict.metric, _value(metric)
-    yield from told if metric.unit != "x" else ()  # of a speed-up the other is 1
+    yield from comparisons if metric.unit != "x" else ()  # of a speed-up the other is 1
     if metric.noise == "timing" and stage.built_at:
         yield "measured", moment(stage.built_at)
         yield "on", _device(source, verdict.stage)

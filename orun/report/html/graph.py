@@ -29,18 +29,18 @@ def graph(source: Source) -> Section | None:
     stages = {stage.stage: stage for stage in result.stages}
     place = {name: number for number, name in enumerate(stages)}  # a stage stands after those that it needs
     needs = {
-        name: [one for one in stage.needs if place.get(one, number) < number]
+        name: [need for need in stage.needs if place.get(need, number) < number]
         for number, (name, stage) in enumerate(stages.items())
     }
     if not any(needs.values()):
         return None
-    told = count(len(stages), "stage")
+    stage_count = count(len(stages), "stage")
     if len(stages) > MOST:
-        text = f"{told} are too many for a drawing; the table below says what each needs."
+        text = f"{stage_count} are too many for a drawing; the table below says what each needs."
         return Section("graph", "Graph", element("p", text, class_="quiet"))
     picture = element("div", _drawn(source, stages, lay_out(needs)), class_="wide", tabindex="0", role="region",
                       aria_label="Graph of the stages")  # fmt: skip
-    return Section("graph", "Graph", fold(f"Drawing of {told}", picture) if len(stages) > FOLDED else picture)
+    return Section("graph", "Graph", fold(f"Drawing of {stage_count}", picture) if len(stages) > FOLDED else picture)
 
 
 class Frame:
@@ -54,16 +54,16 @@ class Frame:
         self.width, self.height = width, height
         self.step = height + BETWEEN if self.turned else width + BETWEEN
         self.pitch = width + gap if self.turned else height + gap
-        along, beside = (layout.layers - 1) * self.step, layout.breadth * self.pitch
+        along, across = (layout.layers - 1) * self.step, layout.breadth * self.pitch
         self.size = (
-            (beside if self.turned else along) + width + 2 * EDGE,
-            (along if self.turned else beside) + height + 2 * EDGE,
+            (across if self.turned else along) + width + 2 * EDGE,
+            (along if self.turned else across) + height + 2 * EDGE,
         )
 
     def corner(self, layer: int, place: float) -> tuple[float, float]:
         """Upper left corner of the node there."""
-        along, beside = layer * self.step + EDGE, place * self.pitch + EDGE
-        return (beside, along) if self.turned else (along, beside)
+        along, across = layer * self.step + EDGE, place * self.pitch + EDGE
+        return (across, along) if self.turned else (along, across)
 
     def path(self, route: Sequence[tuple[int, float]]) -> str:
         """The way of an edge, by curves that leave and enter straight; past the nodes of the layers between."""
@@ -89,8 +89,8 @@ class Frame:
 def _drawn(source: Source, stages: Mapping[str, StageResult], layout: Layout) -> Markup:
     longest = max(min(len(visible(name)), LONGEST) for name in stages)
     crowded = layout.breadth >= CROWDED
-    room = max(longest * LETTER + 24, 132)
-    frame = Frame(layout, room + 60, LINE) if crowded else Frame(layout, room, LINES)
+    node_width = max(longest * LETTER + 24, 132)
+    frame = Frame(layout, node_width + 60, LINE) if crowded else Frame(layout, node_width, LINES)
     width, height = map(_figure, frame.size)
     edges = [
         element("path", d=frame.path(route), class_="edge", marker_end="url(#arrow)")
@@ -116,27 +116,27 @@ def _drawn(source: Source, stages: Mapping[str, StageResult], layout: Layout) ->
 
 
 def _node(source: Source, stage: StageResult, frame: Frame, place: tuple[int, float]) -> Markup:
-    told = _told(source.result, stage)
+    caption = _caption(source.result, stage)
     left, top = map(_figure, frame.corner(*place))
     name = element("text", _short(visible(stage.stage)), x=14, y=17, class_="name")
     if frame.height == LINE:
-        words = element("text", stage.outcome, x=_figure(frame.width - 8), y=16, text_anchor="end", class_="told")
+        label = element("text", stage.outcome, x=_figure(frame.width - 8), y=16, text_anchor="end", class_="told")
     else:
-        words = element("text", told, x=14, y=34, class_="told")
+        label = element("text", caption, x=14, y=34, class_="told")
     group = element(
         "g",
-        element("title", f"{stage.stage} ({stage.uses}): {told}"),
+        element("title", f"{stage.stage} ({stage.uses}): {caption}"),
         element("rect", width=_figure(frame.width), height=frame.height, rx=6),
         element("rect", width=5, height=frame.height, rx=2.5, class_="side"),
         name,
-        words,
+        label,
         class_=f"node {STYLES[stage.outcome]} {stage.outcome}",
         transform=f"translate({left} {top})",
     )
     return element("a", group, href=f"#{source.stages[stage.stage]}")
 
 
-def _told(result: RunResult, stage: StageResult) -> str:
+def _caption(result: RunResult, stage: StageResult) -> str:
     """`built, 3.25 s`."""
     _, _, seconds, size, _ = stage_row(result, stage)
     return ", ".join(part for part in (stage.outcome, seconds or size) if part)

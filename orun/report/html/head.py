@@ -39,8 +39,8 @@ def head(source: Source) -> Markup:
 def _failing(source: Source) -> Markup:
     """Links to what makes the run fail."""
     result = source.result
-    gates = {f"gate-{number}": one.title for number, one in enumerate(result.verdicts, 1) if one.fails}
-    gates |= {f"unjudged-{number}": one.title for number, (_, one) in enumerate(unjudged(result), 1) if one.fails}
+    gates = {f"gate-{number}": verdict.title for number, verdict in enumerate(result.verdicts, 1) if verdict.fails}
+    gates |= {f"unjudged-{number}": gate.title for number, (_, gate) in enumerate(unjudged(result), 1) if gate.fails}
     failed = {source.stages[stage.stage]: stage.stage for stage in result.stages if stage.failure}
     links = [
         element("li", element("a", element("bdi", name), href=f"#{target}"))
@@ -54,7 +54,7 @@ def _failing(source: Source) -> Markup:
 
 def contents(sections: list[Section]) -> Markup:
     """Links to the sections."""
-    links = [element("li", element("a", one.title, href=f"#{one.ident}")) for one in sections]
+    links = [element("li", element("a", section.title, href=f"#{section.ident}")) for section in sections]
     return element("nav", element("ul", links), aria_label="Sections")
 
 
@@ -77,12 +77,12 @@ def _commit(result: RunResult) -> Markup:
     """The commit, and which files were not as in it."""
     if not result.commit:
         return Markup()
-    told = element("code", result.commit[:SHORT], title=result.commit)
+    commit = element("code", result.commit[:SHORT], title=result.commit)
     if result.edited is None:
-        return join(told, ", whether files were edited is not known")
+        return join(commit, ", whether files were edited is not known")
     if not result.edited:
-        return join(told, ", no file edited")
-    return join(told, ", ", element("strong", "edited", class_="doubt"), ": ", ", ".join(map(quoted, result.edited)))
+        return join(commit, ", no file edited")
+    return join(commit, ", ", element("strong", "edited", class_="doubt"), ": ", ", ".join(map(quoted, result.edited)))
 
 
 def _machine(result: RunResult) -> Iterator[str]:

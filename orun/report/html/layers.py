@@ -47,22 +47,22 @@ def lay_out(needs: Mapping[str, Sequence[str]]) -> Layout:
     for name, sources in needs.items():
         for source in sources:
             passed: list[Node] = [(source, name, number) for number in range(level[source] + 1, level[name])]
-            for number, one in enumerate(passed, level[source] + 1):
-                rows[number].append(one)
+            for number, layer in enumerate(passed, level[source] + 1):
+                rows[number].append(layer)
             chain: list[Node] = [source, *passed, name]
             chains[source, name] = chain
             for first, second in itertools.pairwise(chain):
                 before.setdefault(second, []).append(first)
     rows = _untangled(rows, before)
-    where = _placed(rows, before)
-    least = min(where.values(), default=0.0)
+    places_ = _placed(rows, before)
+    least = min(places_.values(), default=0.0)
     depth = {node: number for number, row in enumerate(rows) for node in row}
-    spot = {node: (depth[node], place - least) for node, place in where.items()}
+    spot = {node: (depth[node], place - least) for node, place in places_.items()}
     return Layout(
         places={name: spot[name] for name in needs},
         routes={edge: [spot[node] for node in chain] for edge, chain in chains.items()},
         layers=len(rows),
-        breadth=max(where.values(), default=0.0) - least,
+        breadth=max(places_.values(), default=0.0) - least,
     )
 
 
@@ -95,8 +95,8 @@ def _untangled(rows: list[list[Node]], before: Mapping[Node, Sequence[Node]]) ->
             break
         down = sweep % 2 == 0
         rows = _swept(rows, before if down else after, down=down)
-        if (found := _crossings(rows, before)) < least:
-            best, least = rows, found
+        if (crossings := _crossings(rows, before)) < least:
+            best, least = rows, crossings
     return best
 
 
@@ -115,8 +115,8 @@ def _swept(rows: list[list[Node]], neighbours: Mapping[Node, Sequence[Node]], *,
 def _mean(
     node: Node, neighbours: Mapping[Node, Sequence[Node]], place: Mapping[Node, float], own: Mapping[Node, float]
 ) -> float:
-    around = [place[one] for one in neighbours.get(node, ()) if one in place]
-    return sum(around) / len(around) if around else own[node]
+    positions = [place[neighbour] for neighbour in neighbours.get(node, ()) if neighbour in place]
+    return sum(positions) / len(positions) if positions else own[node]
 
 
 def _crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> int:
@@ -136,22 +136,22 @@ def _crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[No
 def _placed(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> dict[Node, float]:
     """A place for each node in its layer, in the middle of its neighbours as far as the others leave room."""
     after = _after(before)
-    where: dict[Node, float] = {}
+    places_: dict[Node, float] = {}
     for row in rows:
-        where |= dict(zip(row, _apart(row, [0.0] * len(row)), strict=True))
+        places_ |= dict(zip(row, _spread(row, [0.0] * len(row)), strict=True))
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
-            wanted = [_mean(node, before if down else after, where, where) for node in row]
-            where |= dict(zip(row, _apart(row, wanted), strict=True))
-    return where
+            wanted = [_mean(node, before if down else after, places_, places_) for node in row]
+            places_ |= dict(zip(row, _spread(row, wanted), strict=True))
+    return places_
 
 
-def _apart(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
+def _spread(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
     """The places nearest to the wanted ones, by least squares, that keep the order and the room of each node."""
     offsets: list[float] = []
     for index, node in enumerate(row):
-        gap = (_room(row[index - 1]) + _room(node)) / 2 if index else 0.0
+        gap = (_node_width(row[index - 1]) + _node_width(node)) / 2 if index else 0.0
         offsets.append((offsets[-1] if offsets else 0.0) + gap)
     blocks: list[tuple[float, int]] = []  # pools of neighbours that push one another: sum and count
     for want, offset in zip(wanted, offsets, strict=True):
@@ -164,5 +164,5 @@ def _apart(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
     return [base + offset for base, offset in zip(bases, offsets, strict=True)]
 
 
-def _room(node: Node) -> float:
+def _node_width(node: Node) -> float:
     return 1.0 if isinstance(node, str) else THIN

@@ -28,8 +28,8 @@ def limit_of(verdict: Verdict) -> float | None:
             return parse_ratio(verdict.threshold)
     except ValueError:
         return None
-    found = split(verdict.threshold)
-    return found[0] / (PERCENT if found[1] == "%" else 1) if found else None
+    parts = split(verdict.threshold)
+    return parts[0] / (PERCENT if parts[1] == "%" else 1) if parts else None
 
 
 def limit_drawing(verdict: Verdict, ident: str) -> Markup:
@@ -41,8 +41,8 @@ def limit_drawing(verdict: Verdict, ident: str) -> Markup:
     change = verdict.rule not in ("min", "max")  # for which no change is a place of its own
     nothing = 1.0 if verdict.unit == "x" else 0.0
     scale = _scale(limit, value, interval, [nothing] if change else [])
-    told = span(verdict.interval, verdict.unit, verdict.threshold)
-    title = f"{verdict.title}: {measured(verdict)}{f' ({told})' if told else ''}, {verdict.outcome}"
+    interval_text = span(verdict.interval, verdict.unit, verdict.threshold)
+    title = f"{verdict.title}: {measured(verdict)}{f' ({interval_text})' if interval_text else ''}, {verdict.outcome}"
     return drawing(
         title,
         "The band is what the threshold allows, the bar is the 95 % interval, the dot is the measured value.",
@@ -62,7 +62,7 @@ def limit_drawing(verdict: Verdict, ident: str) -> Markup:
 def _scale(limit: float, value: float, interval: Estimate, more: list[float]) -> Scale:
     """From 0 where the distance from the limit can be seen so, else around what is to be seen."""
     values = [limit, value, interval.low, interval.high, *more]
-    top = max((one for one in values if math.isfinite(one)), default=0.0)
+    top = max((number for number in values if math.isfinite(number)), default=0.0)
     if not more and min(values) >= 0 and abs(limit - value) >= SEEN * top:
         return Scale(0.0, Scale.of([0.0, *values], margin=0.12).high)
     return Scale.of(values, margin=0.12)

@@ -46,7 +46,7 @@ ICONS: dict[Style, str] = {"good": "1a7f37", "bad": "cf222e", "doubt": "bf8700",
 
 
 def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> str:
-    """The document of a run: the same for the same run, whenever it is made.
+    """The document of a run: the same for the same run, whenever it is built.
 
     Args:
         result: the run; its folder is read besides, as far as it is there.
@@ -54,12 +54,12 @@ def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") ->
         trouble: why the past is not there; else empty.
     """
     source = gather(result, series, trouble)
-    sections = [found for section in SECTIONS if (found := section(source))]
+    sections = [built for section in SECTIONS if (built := section(source))]
     body = [
         head(source),
         contents(sections),
-        element("main", [_section(one) for one in sections]),
-        element("footer", "Times are in UTC. Measurements hold for the machine that made them.", class_="quiet"),
+        element("main", [_section(section) for section in sections]),
+        element("footer", "Times are in UTC. Measurements hold for the machine that built them.", class_="quiet"),
     ]
     return f"<!DOCTYPE html>\n{element('html', _meta(result), element('body', body), lang='en')}\n"
 
@@ -80,6 +80,6 @@ def _meta(result: RunResult) -> Markup:
     )
 
 
-def _section(one: Section) -> Markup:
-    title = element("h2", one.title, id=f"{one.ident}-title")
-    return element("section", title, one.body, id=one.ident, aria_labelledby=f"{one.ident}-title")
+def _section(section: Section) -> Markup:
+    title = element("h2", section.title, id=f"{section.ident}-title")
+    return element("section", title, section.body, id=section.ident, aria_labelledby=f"{section.ident}-title")

@@ -27,17 +27,17 @@ class Section:
 def pill(text: str, style: Style) -> Markup:
     """An outcome: its word, with a mark and a colour beside it."""
     mark = MARKS["bad" if text == "failed" else style]  # also of what failed without failing the run
-    told = join(element("span", mark, class_="mark", aria_hidden="true"), text) if mark else escape(text)
-    return element("span", told, class_=f"pill {style}")
+    label = join(element("span", mark, class_="mark", aria_hidden="true"), text) if mark else escape(text)
+    return element("span", label, class_=f"pill {style}")
 
 
 def moment(seconds: float) -> Markup:
     """A moment, in UTC, to the second; a dash where it cannot be told."""
     try:
-        told = datetime.fromtimestamp(seconds, UTC)
+        time = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return escape("-")
-    return element("time", told.strftime("%Y-%m-%d %H:%M:%S UTC"), datetime=told.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return element("time", time.strftime("%Y-%m-%d %H:%M:%S UTC"), datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
 def terms(pairs: Iterable[tuple[str, Children]], class_: str = "terms") -> Markup:
@@ -92,21 +92,21 @@ def table(titles: Sequence[tuple[str, str]], rows: Iterable[str], caption: str, 
 
 def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], caption: str) -> Markup:
     """The table that the console shows; its first column names the row, and empty columns are left out."""
-    body = [list(one) for one in rows]
-    kept = [number for number in range(len(columns)) if any(one[number].text for one in body)]
+    body = [list(line) for line in rows]
+    kept = [number for number in range(len(columns)) if any(line[number].text for line in body)]
     lines = [
         row(
-            element("th", _painted(one[0]), scope="row", role="rowheader"),
-            *(cell(_painted(one[number]), columns[number].title, class_=columns[number].align) for number in kept[1:]),
+            element("th", _painted(line[0]), scope="row", role="rowheader"),
+            *(cell(_painted(line[number]), columns[number].title, class_=columns[number].align) for number in kept[1:]),
         )
-        for one in body
+        for line in body
     ]
     titles = [(columns[number].title, columns[number].align) for number in kept]
     return table(titles, lines, caption) if kept else Markup()
 
 
-def _painted(one: Cell) -> Markup:
-    return element("span", one.text, class_=one.style) if one.style else element("bdi", one.text)
+def _painted(cell_: Cell) -> Markup:
+    return element("span", cell_.text, class_=cell_.style) if cell_.style else element("bdi", cell_.text)
 
 
 def fold(summary: Children, *body: Children, open_: bool = False) -> Markup:
@@ -126,17 +126,17 @@ class Scale:
         """The scale that shows all of them, those apart that are not finite; with so much beyond, relative to it."""
         finite = [value for value in values if math.isfinite(value)] or [0.0]
         low, high = min(finite), max(finite)
-        around = margin * (high / 2 - low / 2) * 2  # the whole may be no number
+        padding = margin * (high / 2 - low / 2) * 2  # the whole may be no number
         if low == high:
-            around = abs(high) * margin or 1.0
-        return cls(max(low - around, -UNBOUNDED), min(high + around, UNBOUNDED))
+            padding = abs(high) * margin or 1.0
+        return cls(max(low - padding, -UNBOUNDED), min(high + padding, UNBOUNDED))
 
     def share(self, value: float) -> float:
         """From 0 to 1; the end for what lies beyond it, or is no number."""
         if math.isnan(value):
             return 0.0
-        whole = self.high / 2 - self.low / 2
-        return min(max((value / 2 - self.low / 2) / whole, 0.0), 1.0) if math.isfinite(value) else float(value > 0)
+        width = self.high / 2 - self.low / 2
+        return min(max((value / 2 - self.low / 2) / width, 0.0), 1.0) if math.isfinite(value) else float(value > 0)
 
     def at(self, value: float) -> str:
         """As the position in a drawing: `12.5%`."""

@@ -31,31 +31,31 @@ def failures(source: Source) -> Section | None:
 
 def culprits(source: Source) -> Section | None:
     """What was found out about gates that failed; None where nothing was looked into."""
-    blocks = [element("div", *_diagnosis(found), class_="block") for found in source.blame]
+    blocks = [element("div", *_diagnosis(diagnosis), class_="block") for diagnosis in source.blame]
     return Section("culprit", "Culprit", join(*blocks)) if blocks else None
 
 
-def _diagnosis(found: Diagnosis) -> Iterator[Markup]:
-    unit = unit_of(found)
-    yield element("h3", element("bdi", found.gate))
-    yield element("p", prose(found.sentence), class_="why")
-    rows = [level_row(one, unit, one.stage == found.culprit) for one in found.levels]
-    yield plain_table(LEVELS, rows, f"{found.metric} at each artifact")
-    yield plain_table(PLACES, [place_row(one) for one in found.places[:SHOWN]], "The worst places")
-    for text in (found.note, found.stopped):
+def _diagnosis(diagnosis: Diagnosis) -> Iterator[Markup]:
+    unit = unit_of(diagnosis)
+    yield element("h3", element("bdi", diagnosis.gate))
+    yield element("p", prose(diagnosis.sentence), class_="why")
+    rows = [level_row(level, unit, level.stage == diagnosis.culprit) for level in diagnosis.levels]
+    yield plain_table(LEVELS, rows, f"{diagnosis.metric} at each artifact")
+    yield plain_table(PLACES, [place_row(place) for place in diagnosis.places[:SHOWN]], "The worst places")
+    for text in (diagnosis.note, diagnosis.stopped):
         if text:
             yield element("p", prose(text), class_="doubt")
 
 
 def notices(source: Source) -> Section | None:
     """What the run said besides: repairs, stages that are not deterministic or wrote beside their output, notes."""
-    told = [(one.level, one.text) for one in source.notices]
-    told += [("warning", stray_note(source.result, stage)) for stage in source.result.stages if stage.wrote]
-    told += [("info", f"{stage}: {note}") for stage, note in said_notes(source.result)]
+    notices = [(notice.level, notice.text) for notice in source.notices]
+    notices += [("warning", stray_note(source.result, stage)) for stage in source.result.stages if stage.wrote]
+    notices += [("info", f"{stage}: {note}") for stage, note in said_notes(source.result)]
     if source.trouble:
-        told.append(("warning", source.trouble))
-    if not told:
+        notices.append(("warning", source.trouble))
+    if not notices:
         return None
     pills = {"warning": pill("warning", "doubt"), "info": pill("info", "dim")}
-    items = [element("li", pills[level], " ", prose(text)) for level, text in told]
+    items = [element("li", pills[level], " ", prose(text)) for level, text in notices]
     return Section("notices", "Notices", element("ul", items, class_="notices"))

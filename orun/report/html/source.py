@@ -24,19 +24,19 @@ UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines 
 
 
 @dataclass(frozen=True)
-class Turn:
+class StageSpan:
     """When a stage waited and ran.
 
     Attributes:
         stage: its id.
         waited: from when it waited for what others held, in seconds since the run began; None when it did not.
-        what: for whom or what it waited last.
+        waited_for: for whom or what it waited last.
         began, ended: of its process, in seconds since the run began.
     """
 
     stage: str
     waited: float | None
-    what: str
+    waited_for: str
     began: float
     ended: float
 
@@ -51,7 +51,7 @@ class Source:
         trouble: why the past could not be read; else empty.
         first: the run that looked at each stage: this one, or the one that it repeats, as far as that is still there.
         blame: what was found out about gates that failed.
-        turns: of stages that ran, in the order in which they began.
+        spans: of stages that ran, in the order in which they began.
         notices: what the run said besides.
         stages: id of each stage's row in the document.
         after: the stages right after each stage.
@@ -64,7 +64,7 @@ class Source:
     trouble: str
     first: RunResult
     blame: Sequence[Diagnosis]
-    turns: Sequence[Turn]
+    spans: Sequence[StageSpan]
     notices: Sequence[Notice]
     stages: Mapping[str, str]
     after: Mapping[str, Sequence[str]]
@@ -89,7 +89,7 @@ class Source:
 
 def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> Source:
     """Read what lies in the folder of a run; what is not there is left out."""
-    turns, notices = _heard(result)
+    spans, notices = _heard(result)
     after: dict[str, list[str]] = {}
     for stage in result.stages:
         for name in stage.needs:
@@ -101,7 +101,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
         trouble=trouble,
         first=first,
         blame=_blame(result.folder / "blame.json"),
-        turns=turns,
+        spans=spans,
         notices=notices,
         stages=anchors("stage", (stage.stage for stage in result.stages)),
         after=after,
@@ -112,7 +112,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
 
 def _until(series: Sequence[Series], moment: float) -> list[Series]:
     """What was measured later is no part of the report on this run: it would change when it is made again."""
-    cut = [tuple(point for point in one.points if point.measured_at <= moment) for one in series]
+    cut = [tuple(point for point in metric_series.points if point.measured_at <= moment) for metric_series in series]
     return [Series(points) for points in cut if points]
 
 
@@ -132,9 +132,9 @@ def _blame(path: Path) -> tuple[Diagnosis, ...]:
         return ()
 
 
-def _heard(result: RunResult) -> tuple[list[Turn], list[Notice]]:
+def _heard(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
     """When stages ran, and the notices, by the log of the run."""
-    turns: list[Turn] = []
+    spans: list[StageSpan] = []
     notices: list[Notice] = []
     waiting: dict[str, tuple[float, str]] = {}
     began: dict[str, float] = {}
@@ -142,8 +142,8 @@ def _heard(result: RunResult) -> tuple[list[Turn], list[Notice]]:
         for line in io.BytesIO(read_bounded(result.folder / "events.jsonl", LOG_LIMIT)):
             if any(name in line for name in UNHEARD):
                 continue
-            told = from_json(line)
-            event, moment = event_from_json(told), max(told["time"] - result.started_at, 0.0)
+            data = from_json(line)
+            event, moment = event_from_json(data), max(data["time"] - result.started_at, 0.0)
             if isinstance(event, Notice):
                 notices.append(event)
             elif isinstance(event, StageWaiting):
@@ -152,8 +152,8 @@ def _heard(result: RunResult) -> tuple[list[Turn], list[Notice]]:
             elif isinstance(event, StageStarted):
                 began.setdefault(event.stage, moment)
             elif isinstance(event, StageFinished) and (name := event.result.stage) in began:
-                since_, what = waiting.get(name, (None, ""))
-                turns.append(Turn(name, since_, what, began[name], max(moment, began[name])))
+                since_, waited_for = waiting.get(name, (None, ""))
+                spans.append(StageSpan(name, since_, waited_for, began[name], max(moment, began[name])))
     except (OSError, ValueError, KeyError, TypeError):  # no log, or one of another version
         return [], []
-    return sorted(turns, key=lambda turn: turn.began), notices
+    return sorted(spans, key=lambda span: span.began), notices

@@ -42,10 +42,10 @@ def stages(source: Source) -> Section | None:
 
 
 def _lines(source: Source, stage: StageResult) -> Iterator[Markup]:
-    name, told, seconds, size, metrics = stage_row(source.result, stage)
+    name, outcome_text, seconds, size, metrics = stage_row(source.result, stage)
     style = STYLES[stage.outcome]
     mark = element("span", MARKS[style], class_="mark", aria_hidden="true") if MARKS[style] else ""
-    outcome, *rest = told.partition(stage.outcome)[1:]
+    outcome, *rest = outcome_text.partition(stage.outcome)[1:]
     yield row(
         element("th", element("bdi", name), scope="row", role="rowheader"),
         cell(join(mark, element("span", outcome, class_=style), *rest), COLUMNS[1].title),
@@ -74,7 +74,7 @@ def _facts(source: Source, stage: StageResult) -> Iterator[tuple[str, Children]]
 
 
 def _several(texts: tuple[str, ...]) -> Markup:
-    return join("; ".join(texts)) if len(texts) < 2 else element("ul", [element("li", one) for one in texts])  # noqa: PLR2004
+    return join("; ".join(texts)) if len(texts) < 2 else element("ul", [element("li", text) for text in texts])  # noqa: PLR2004
 
 
 def _links(source: Source, names: Sequence[str]) -> Markup:
@@ -103,14 +103,14 @@ def _metrics(stage: StageResult) -> Markup:
 def _groups(inputs: Components) -> Iterator[Markup]:
     """Yield what the result depends on, in groups; what was looked for and missing is in the record alone."""
     for title, kinds in GROUPS.items():
-        found = {
+        entries = {
             _label(item, kinds[0]): shortened(item.value)
             for item in inputs
             if item.kind in kinds and item.value not in UNSET
         }
-        if found:
-            shown = list(found.items())[:MOST]
-            more = f"and {len(found) - MOST} more in the record of the run" if len(found) > MOST else ""
+        if entries:
+            shown = list(entries.items())[:MOST]
+            more = f"and {len(entries) - MOST} more in the record of the run" if len(entries) > MOST else ""
             listed = terms((name, code(text)) for name, text in shown)
             yield element("div", element("p", title, class_="group"), listed, element("p", more) if more else "")
 

@@ -26,7 +26,7 @@ class Markup(str):
 
 def visible(text: str) -> str:
     r"""The text with what cannot be seen written out: `\x1b`, `\u202e`."""
-    return UNSEEN.sub(lambda found: _written(ord(found[0])), text)
+    return UNSEEN.sub(lambda match: _written(ord(match[0])), text)
 
 
 def _written(code: int) -> str:
@@ -44,7 +44,9 @@ def escape(text: str) -> Markup:
 
 def join(*children: Children) -> Markup:
     """Texts and markup, one after the other."""
-    return Markup("".join(escape(one) for child in children for one in ([child] if isinstance(child, str) else child)))
+    return Markup(
+        "".join(escape(part) for child in children for part in ([child] if isinstance(child, str) else child))
+    )
 
 
 def element(name: str, /, *children: Children, **attributes: str | float | None) -> Markup:
@@ -55,10 +57,10 @@ def element(name: str, /, *children: Children, **attributes: str | float | None)
         children: texts and markup.
         attributes: None leaves one out; `class_` is `class`, `data_label` is `data-label`.
     """
-    told = "".join(
+    shown = "".join(
         f' {_attribute(key)}="{escape(str(value))}"' for key, value in attributes.items() if value is not None
     )
-    return Markup(f"<{name}{told}>" if name in VOID else f"<{name}{told}>{join(*children)}</{name}>")
+    return Markup(f"<{name}{shown}>" if name in VOID else f"<{name}{shown}>{join(*children)}</{name}>")
 
 
 @cache
@@ -68,14 +70,14 @@ def _attribute(key: str) -> str:
 
 def anchors(prefix: str, names: Iterable[str]) -> dict[str, str]:
     """An id for each name that a link can be typed with, no two alike: `stage-int8`, `stage-int8-2`."""
-    found: dict[str, str] = {}
-    taken: set[str] = set()
+    ids: dict[str, str] = {}
+    used: set[str] = set()
     for name in names:
         stem = f"{prefix}-{re.sub('[^A-Za-z0-9_.]+', '-', name).strip('-') or 'x'}"
         chosen, number = stem, 1
-        while chosen in taken:
+        while chosen in used:
             number += 1
             chosen = f"{stem}-{number}"
-        taken.add(chosen)
-        found[name] = chosen
-    return found
+        used.add(chosen)
+        ids[name] = chosen
+    return ids

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from orun.report.figures import count
 from orun.report.html.parts import Scale, Section, drawing, fold, percent
-from orun.report.html.source import Source, Turn
+from orun.report.html.source import Source, StageSpan
 from orun.report.html.tags import Markup, element
 from orun.report.stages import STYLES, stage_row
 from orun.text.units import show
@@ -22,23 +22,23 @@ STEPS = (1, 2, 5, 10, 15, 30)
 
 def timeline(source: Source) -> Section | None:
     """The section; None where no stage ran, or the log of the run is not there."""
-    turns = source.turns
-    if not turns:
+    spans = source.spans
+    if not spans:
         return None
-    scale = Scale(0.0, max(source.result.seconds, *(turn.ended for turn in turns), 1e-3))
-    height = TOP + ROW * len(turns)
+    scale = Scale(0.0, max(source.result.seconds, *(span.ended for span in spans), 1e-3))
+    height = TOP + ROW * len(spans)
     picture = drawing(
-        f"{count(len(turns), 'stage')} over {show(scale.high, 's')}",
+        f"{count(len(spans), 'stage')} over {show(scale.high, 's')}",
         "A bar from when each stage was started until it was stored or failed; a dotted line while it waited.",
         *_axis(scale, height),
-        *(mark for number, turn in enumerate(turns) for mark in _turn(source, turn, scale, TOP + ROW * number)),
+        *(mark for number, span in enumerate(spans) for mark in _span(source, span, scale, TOP + ROW * number)),
         ident="timeline-drawing",
         class_="timeline",
         width="100%",
         height=height,
     )
-    told = f"{count(len(turns), 'stage')} that ran"
-    return Section("timeline", "Timeline", fold(told, picture) if len(turns) > FOLDED else picture)
+    ran = f"{count(len(spans), 'stage')} that ran"
+    return Section("timeline", "Timeline", fold(ran, picture) if len(spans) > FOLDED else picture)
 
 
 def _axis(scale: Scale, height: int) -> Iterator[Markup]:
@@ -60,20 +60,21 @@ def step_of(length: float) -> float:
         unit *= STEPS[-1]
 
 
-def _turn(source: Source, turn: Turn, scale: Scale, top: int) -> Iterator[Markup]:
-    stage, middle = source.by_name[turn.stage], top + 24
-    start, end = scale.share(turn.began), scale.share(turn.ended)
+def _span(source: Source, span: StageSpan, scale: Scale, top: int) -> Iterator[Markup]:
+    stage, middle = source.by_name[span.stage], top + 24
+    start, end = scale.share(span.began), scale.share(span.ended)
     seconds = stage_row(source.result, stage)[2]
-    told = f"{turn.stage}, {seconds}" if seconds else turn.stage
-    title = f"{turn.stage}: {stage.outcome}, from {show(turn.began, 's')} to {show(turn.ended, 's')} of the run"
-    if turn.waited is not None and turn.waited < turn.began:
-        waited = scale.share(turn.waited)
+    label = f"{span.stage}, {seconds}" if seconds else span.stage
+    title = f"{span.stage}: {stage.outcome}, from {show(span.began, 's')} to {show(span.ended, 's')} of the run"
+    if span.waited is not None and span.waited < span.began:
+        waited = scale.share(span.waited)
+        wait = f"{span.stage} waited for {span.waited_for}, {show(span.began - span.waited, 's')}"
         yield element(
-            "line", element("title", f"{turn.stage} waited for {turn.what}, {show(turn.began - turn.waited, 's')}"),
+            "line", element("title", wait),
             x1=percent(waited), x2=percent(start), y1=middle, y2=middle, class_="waited",
         )  # fmt: skip
     at, anchor = (end, "end") if start > EDGE else (start, "start")
-    yield element("text", told, x=percent(at), y=top + 15, text_anchor=anchor, class_="name")
+    yield element("text", label, x=percent(at), y=top + 15, text_anchor=anchor, class_="name")
     yield element(
         "rect", element("title", title), x=percent(start), width=percent(max(end - start, LEAST)),
         y=middle - BAR / 2, height=BAR, rx=2, class_=f"run {STYLES[stage.outcome]} {stage.outcome}",

@@ -28,13 +28,15 @@ def trends(source: Source) -> Section | None:
             cell(latest, TREND[3], class_="right"),
             cell(change, TREND[4]),
         )
-        for number, series in enumerate((one for one in source.series if len(one.points) > 1), 1)
+        for number, series in enumerate(
+            (metric_series for metric_series in source.series if len(metric_series.points) > 1), 1
+        )
         for name, times, _, latest, change in [trend_cells(series)]
     ]
     if not rows:
         return None
-    sides = ("left", "right", "left", "right", "left")
-    titles = list(zip(TREND, sides, strict=True))
+    alignments = ("left", "right", "left", "right", "left")
+    titles = list(zip(TREND, alignments, strict=True))
     return Section("trend", "Trend on this machine", table(titles, rows, "Gated metrics over the runs", "trends"))
 
 
@@ -43,15 +45,15 @@ def _line(series: Series, ident: str) -> Markup:
     skipped = max(0, len(series.values) - NEWEST)
     values = series.values[skipped:]
     scale = Scale.of(values, margin=0.0)
-    found = [change for change in changes(series) if change.index >= skipped]
+    shifts = [change for change in changes(series) if change.index >= skipped]
     finite = [value for value in values if math.isfinite(value)] or [math.nan]
     unit = series.last.unit
-    told = f"{len(values)} measurements between {amount(min(finite), unit)} and {amount(max(finite), unit)}"
-    changed = "; ".join(shift(change, series) for change in found)
+    summary = f"{len(values)} measurements between {amount(min(finite), unit)} and {amount(max(finite), unit)}"
+    changed = "; ".join(shift(change, series) for change in shifts)
     return drawing(
-        f"{series.name}: {told}",
+        f"{series.name}: {summary}",
         f"The level changed: {changed}" if changed else "The level did not change.",
-        *(_change(change.index - skipped, len(values), shift(change, series)) for change in found),
+        *(_change(change.index - skipped, len(values), shift(change, series)) for change in shifts),
         *_steps(values, scale),
         *_points(series, skipped, scale),
         ident=ident,
@@ -70,11 +72,11 @@ def _down(value: float, scale: Scale) -> float:
 
 
 def _steps(values: tuple[float, ...], scale: Scale) -> Iterator[Markup]:
-    for number, (one, other) in enumerate(itertools.pairwise(values)):
-        if math.isfinite(one) and math.isfinite(other):
+    for number, (value, next_value) in enumerate(itertools.pairwise(values)):
+        if math.isfinite(value) and math.isfinite(next_value):
             yield element(
-                "line", x1=_across(number, len(values)), y1=_down(one, scale),
-                x2=_across(number + 1, len(values)), y2=_down(other, scale), class_="step",
+                "line", x1=_across(number, len(values)), y1=_down(value, scale),
+                x2=_across(number + 1, len(values)), y2=_down(next_value, scale), class_="step",
             )  # fmt: skip
 
 
@@ -90,6 +92,6 @@ def _points(series: Series, skipped: int, scale: Scale) -> Iterator[Markup]:
             )  # fmt: skip
 
 
-def _change(number: int, length: int, told: str) -> Markup:
+def _change(number: int, length: int, text: str) -> Markup:
     at = _across(number - 0.5, length)
-    return element("line", element("title", told), x1=at, x2=at, y1=1, y2=HEIGHT - 1, class_="change")
+    return element("line", element("title", text), x1=at, x2=at, y1=1, y2=HEIGHT - 1, class_="change")
