@@ -132,8 +132,8 @@ def _limits(
             if isinstance(value, np.ndarray) and value.dtype == np.float64:
                 setattr(part, name, value + (value.astype(np.float32) - value) / STEPS)
     with warnings_to(context.log):
-        others = _answers_of(moved, data, raw=raw)
-    aligned = [_align(other, right) for other, right in zip(others, expected, strict=False)]
+        moved_answers = _answers_of(moved, data, raw=raw)
+    aligned = [_align(other, right) for other, right in zip(moved_answers, expected, strict=False)]
     limits = merge([(expected, aligned)], None)
     return [limit and replace(limit, spread=STEPS * limit.spread) for limit in limits]
 

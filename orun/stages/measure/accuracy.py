@@ -143,10 +143,10 @@ class Params:
 def metrics(params: Params) -> Collection[str]:
     """Names of the metrics that these parameters yield."""
     names: list[str] = []
-    for asked in params.metrics:
-        yielded = FIDELITY.get(asked, (_name(asked),))
+    for metric in params.metrics:
+        yielded = FIDELITY.get(metric, (_metric_name(metric),))
         names += yielded
-        if asked in FIDELITY and len(params.outputs) > 1:
+        if metric in FIDELITY and len(params.outputs) > 1:
             names += [named(name, output) for name in yielded for output in params.outputs]
     return names
 
@@ -164,7 +164,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     with ExitStack() as stack:
         sessions = _sessions(context, stack)
         report = judge(sessions, dataset, request, context.progress)
-        _note_doubts(context, request, dataset, sessions)
+        _note_warnings(context, request, dataset, sessions)
     _write(context, report)
     return report.metrics
 
@@ -181,14 +181,14 @@ def judge(
     return evaluate(sessions, dataset, request, progress)
 
 
-def _note_doubts(
+def _note_warnings(
     context: Context, request: Request, dataset: Dataset, sessions: Mapping[str, InferenceSession | RemoteSession]
 ) -> None:
     from orun.measure.dataset_warnings import warn_of_duplicates, warn_of_unused_inputs
 
-    taken = {role: [one.name for one in session.get_inputs()] for role, session in sessions.items()}
+    input_names = {role: [value.name for value in session.get_inputs()] for role, session in sessions.items()}
     if not request.functions:  # which may read what no model takes
-        for note in warn_of_unused_inputs(taken, dataset):
+        for note in warn_of_unused_inputs(input_names, dataset):
             context.note(note)
     if (request.task or request.functions) and (note := warn_of_duplicates(dataset)):
         context.note(note)
@@ -230,8 +230,8 @@ def _target(context: Context, role: str) -> Target:
     return replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
 
 
-def _name(asked: str) -> str:
-    return asked.rpartition(":")[2]
+def _metric_name(metric: str) -> str:
+    return metric.rpartition(":")[2]
 
 
 def _request(context: Context, params: Params) -> Request:
@@ -241,7 +241,7 @@ def _request(context: Context, params: Params) -> Request:
         raise StageFailed(
             context.stage, "`metrics` is empty", hint="name what to measure: orun stages measure/accuracy"
         )
-    names = [_name(asked) for asked in params.metrics]
+    names = [_metric_name(metric) for metric in params.metrics]
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise StageFailed(
@@ -249,7 +249,9 @@ def _request(context: Context, params: Params) -> Request:
         )
     built_in = tuple(name for name in params.metrics if name in FIDELITY or name in TASK)
     functions = {
-        _name(code): context.load(Code(code), ("outputs", "dataset")) for code in params.metrics if code not in built_in
+        _metric_name(code): context.load(Code(code), ("outputs", "dataset"))
+        for code in params.metrics
+        if code not in built_in
     }
     unknown = [name for name in params.better if name not in functions]
     if unknown:

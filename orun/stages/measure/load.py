@@ -1,16 +1,17 @@
-"""Measure a model under the requests of several clients at once, alone and against a reference and the baseline.
+"""Measure a model under concurrent requests of several clients, alone and against a reference and the baseline.
 
-Without `rate` it is a closed loop: each of `clients` sends its next request when the last one is answered, which tells
-how much the model can serve. With `rate` it is an open loop: that many requests are due a second, whether answers have
-come or not, and the latency of each counts from when it was due, so that waiting behind others is part of it. When the
-model does not keep up, requests that are still due after twice the time are given up: `served` is then below 100 %.
+- Without `rate` it is a closed loop: each of `clients` sends its next request after the last answer. This shows how
+  much the model can serve.
+- With `rate` it is an open loop: so many requests are due per second, whether answers have come or not. The latency of
+  a request counts from its due time, so it includes waiting. If the model cannot keep up, requests still due after
+  twice the time are dropped, and `served` is below 100 %.
 
-`throughput` is examples answered a second; `p50`, `p90`, `p99`, `mean` and `max` are latencies. Each is the median
-over rounds, in which the models take turns. A `p99` needs some hundred requests in a round.
+`throughput` is examples answered per second; `p50`, `p90`, `p99`, `mean` and `max` are latencies. Each is the median
+over rounds, in which the models alternate. A `p99` needs some hundred requests in a round.
 
-Clients are threads of one process; they share one session, or `sessions` of them in turn, as a server's pool does.
-The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `load.json`, and
-`latencies.npz` with every request.
+Clients are threads of one process. They share one session, or use `sessions` in turn, like the pool of a server. The
+stage has the machine to itself. The result is bound to the host. The artifact holds `load.json`, and `latencies.npz`
+with every request.
 """
 
 from __future__ import annotations
@@ -53,23 +54,23 @@ class Params:
     inputs: TimedInputs = None
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
-    clients: Annotated[int, Doc("Requests that may be under way at once."), Range(low=1)] = 4
+    clients: Annotated[int, Doc("Largest number of concurrent requests."), Range(low=1)] = 4
     sessions: Annotated[int, Doc("Sessions that the clients use in turn."), Range(low=1)] = 1
-    rate: Annotated[float | None, Doc("Requests that are due a second, in an open loop."), Range(low=0.001)] = None
+    rate: Annotated[float | None, Doc("Requests per second of an open loop."), Range(low=0.001)] = None
     arrivals: Annotated[
         Literal["poisson", "regular"],
-        Doc("In an open loop, whether requests come as those of independent users do, or at equal intervals."),
+        Doc("Open loop: requests arrive as from independent users, or at equal intervals."),
     ] = "poisson"
     io_binding: IoBinding = False
     warmup: Annotated[Duration, Doc("Requests before the first round of each model."), Range(low=0.001), WithUnit()] = (
         Duration(0.5)
     )
-    time: Annotated[Duration, Doc("How long a round of a model takes."), Range(low=0.001)] = Duration(2)
+    time: Annotated[Duration, Doc("Duration of a round."), Range(low=0.001)] = Duration(2)
     rounds: Annotated[int, Doc("Rounds of each model."), Range(low=LEAST)] = LEAST
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Drive the models, and leave every request."""
+    """Send requests to the models; write every latency."""
     import numpy as np
 
     from orun.measure.latency.load import Traffic, send_requests
@@ -77,7 +78,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     requests = _requests(context, params)
     random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(requests)}
     traffic = Traffic(params.clients, params.rate, params.time, regular=params.arrivals == "regular")
-    found: dict[str, list[Round]] = {role: [] for role in requests}
+    rounds: dict[str, list[Round]] = {role: [] for role in requests}
     for role, calls in requests.items():
         _try(context, role, calls[0])
         send_requests(calls, Traffic(params.clients, None, params.warmup), random[role])
@@ -85,13 +86,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     for number in range(total):
         role = list(requests)[number % len(requests)]
         context.progress(number, total, "rounds")
-        found[role].append(send_requests(requests[role], traffic, random[role]))
-    _write(context, traffic, found)
-    return _metrics(context, params, found)
+        rounds[role].append(send_requests(requests[role], traffic, random[role]))
+    _write(context, traffic, rounds)
+    return _metrics(context, params, rounds)
 
 
 def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], object]]]:
-    """For each model one request for each client."""
+    """Return, for each model, a request function per client."""
     from orun.core.targets import Target
     from orun.measure.binding import bind_inference
     from orun.measure.session import open_session
@@ -100,14 +101,14 @@ def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], o
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in context.inputs}
     fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
-    made: dict[str, list[Callable[[], object]]] = {}
+    requests: dict[str, list[Callable[[], object]]] = {}
     for role, path in models.items():
         pool = [open_session(path, target) for _ in range(min(params.sessions, params.clients))]
-        made[role] = [
+        requests[role] = [
             bind_inference(pool[client % len(pool)], fed[role], bound=params.io_binding)
             for client in range(params.clients)
         ]
-    return made
+    return requests
 
 
 def _try(context: Context, role: str, call: Callable[[], object]) -> None:
@@ -122,35 +123,40 @@ def _try(context: Context, role: str, call: Callable[[], object]) -> None:
         ) from error
 
 
-def _metrics(context: Context, params: Params, found: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
+def _metrics(context: Context, params: Params, rounds: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
     from orun.measure.latency.cold_start import compare_rounds
 
-    served = compare_rounds(found, lambda one: one.served, "ratio", "higher")
+    served = compare_rounds(rounds, lambda result: result.served, "ratio", "higher")
     if served.value < 1:
         context.log.warning("the model does not keep up: %.1f %% of the requests were answered", 100 * served.value)
     return {
-        "throughput": compare_rounds(found, lambda one: one.throughput * params.batch, "1/s", "higher"),
+        "throughput": compare_rounds(rounds, lambda result: result.throughput * params.batch, "1/s", "higher"),
         "served": served,
-        "p50": compare_rounds(found, lambda one: one.quantile(0.5), "s"),
-        "p90": compare_rounds(found, lambda one: one.quantile(0.9), "s"),
-        "p99": compare_rounds(found, lambda one: one.quantile(0.99), "s"),
-        "mean": compare_rounds(found, lambda one: one.mean, "s"),
-        "max": compare_rounds(found, lambda one: one.latencies[-1], "s"),
+        "p50": compare_rounds(rounds, lambda result: result.quantile(0.5), "s"),
+        "p90": compare_rounds(rounds, lambda result: result.quantile(0.9), "s"),
+        "p99": compare_rounds(rounds, lambda result: result.quantile(0.99), "s"),
+        "mean": compare_rounds(rounds, lambda result: result.mean, "s"),
+        "max": compare_rounds(rounds, lambda result: result.latencies[-1], "s"),
     }
 
 
-def _write(context: Context, traffic: Traffic, found: Mapping[str, Sequence[Round]]) -> None:
+def _write(context: Context, traffic: Traffic, rounds_by_role: Mapping[str, Sequence[Round]]) -> None:
     import json
 
     import numpy as np
 
     rounds = {
-        role: [{"requests": len(one.latencies), "answered": one.answered, "seconds": one.seconds} for one in made]
-        for role, made in found.items()
+        role: [
+            {"requests": len(result.latencies), "answered": result.answered, "seconds": result.seconds}
+            for result in results
+        ]
+        for role, results in rounds_by_role.items()
     }
     text = json.dumps({"clients": traffic.clients, "rate": traffic.rate, "rounds": rounds}, indent=2)
     (context.output / "load.json").write_text(text + "\n", "utf-8")
     arrays = {
-        f"{role}/{number}": np.array(one.latencies) for role, made in found.items() for number, one in enumerate(made)
+        f"{role}/{number}": np.array(result.latencies)
+        for role, results in rounds_by_role.items()
+        for number, result in enumerate(results)
     }
     np.savez_compressed(context.output / "latencies.npz", **arrays)  # type: ignore[arg-type]  # arrays by name

@@ -1,15 +1,17 @@
-"""Measure how much memory a process with a model takes, alone and against a reference and the baseline.
+"""Measure the memory of a process with a model, alone and against a reference and the baseline. Linux only.
 
-`peak` is the most that was resident from the start of a new process that imports the runtime, makes a session and
-runs it; `added` is how much of it the model brought, beyond the imported runtime; `held` is what is resident after the
-last inference. Medians over launches of new processes. Linux alone tells these figures.
+Each launch is a new process that imports the runtime, makes a session and runs it. Figures are medians over launches:
 
-Of one launch more, in which ONNX Runtime logs what it takes: `arena` is what its arena on the CPU took from the system
-in all, most of which it keeps; and, where the target names CUDA or TensorRT, `gpu` is by how much the memory in use on
-that GPU grew until the last inference, by `nvidia-smi`, which counts whatever else runs there meanwhile.
+- `peak`: most resident memory.
+- `added`: the part of it beyond the imported runtime.
+- `held`: resident memory after the last inference.
 
-They depend on the kernels and threads that the processor calls for: the result is bound to the device. The artifact
-holds `launches.json`, and `watched.json` of the last.
+In one further launch ONNX Runtime logs its allocations. `arena` is what its CPU arena took from the system, most of
+which it keeps. `gpu`, if the target names CUDA or TensorRT, is the growth of the GPU's memory in use until the last
+inference, by `nvidia-smi`, which includes other processes.
+
+The figures depend on the kernels and threads of the processor, so the result is bound to the device. The artifact holds
+`launches.json`, and `watched.json` of the further launch.
 """
 
 from __future__ import annotations
@@ -49,20 +51,20 @@ class Params(Launches):
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Launch the models, and leave what each launch took."""
+    """Launch the models; write the memory of each launch."""
     from orun.measure.latency.cold_start import STATUS, compare_rounds
     from orun.measure.metrics.paired import exact_metric
 
     if not STATUS.exists():
         raise StageFailed(context.stage, f"memory is read from {STATUS}, which this system does not have")
-    found = launch_models(context, params, params.runs)
-    write(context, found)
+    launches = launch_models(context, params, params.runs)
+    write(context, launches)
     watched = _watched(context, params)
     return {
-        "peak": compare_rounds(found, lambda reading: reading.peak, "B"),
-        "added": compare_rounds(found, lambda reading: reading.peak - reading.before, "B"),
-        "held": compare_rounds(found, lambda reading: reading.held, "B"),
-        **{name: exact_metric(taken, "B") for name, taken in watched.items() if taken},
+        "peak": compare_rounds(launches, lambda reading: reading.peak, "B"),
+        "added": compare_rounds(launches, lambda reading: reading.peak - reading.before, "B"),
+        "held": compare_rounds(launches, lambda reading: reading.held, "B"),
+        **{name: exact_metric(sizes, "B") for name, sizes in watched.items() if sizes},
     }
 
 
@@ -71,12 +73,12 @@ def _watched(context: Context, params: Params) -> Mapping[str, Mapping[str, int]
     from orun.core.serialization import replace
     from orun.measure.latency.cold_start import launch_cold
 
-    found: dict[str, dict[str, int]] = {"arena": {}, "gpu": {}}
+    sizes: dict[str, dict[str, int]] = {"arena": {}, "gpu": {}}
     requests, fed = prepare(context, params, params.runs)
     for role, request in requests.items():
         reading = launch_cold(replace(request, watched=True), fed[role])
-        for name, taken in (("arena", reading.arena), ("gpu", reading.gpu)):
-            if taken is not None:
-                found[name][role] = taken
-    (context.output / "watched.json").write_text(json.dumps(found, indent=2) + "\n", "utf-8")
-    return found
+        for name, size in (("arena", reading.arena), ("gpu", reading.gpu)):
+            if size is not None:
+                sizes[name][role] = size
+    (context.output / "watched.json").write_text(json.dumps(sizes, indent=2) + "\n", "utf-8")
+    return sizes

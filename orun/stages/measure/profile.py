@@ -1,18 +1,15 @@
-"""Measure where the time of an inference goes, by node, operator and provider; and what makes one model slower.
+"""Measure where the time of an inference goes, by node, operator and provider, and what makes one model slower.
 
-ONNX Runtime's profiler times each node. Models run in turns, in processes that are started anew for each launch. Of a
-node's times the fastest tenth counts: a node is short, so that in these nothing took its core away, whatever else the
-machine did. The figure of a node is the median over the launches.
+ONNX Runtime's profiler times each node. Models alternate, in new processes for each launch. Of a node's times the
+fastest tenth counts, in which nothing else took its core. The figure of a node is the median over launches.
 
-With a `reference` the two are lined up by the names of nodes and, where names changed, by type and shape in their
-order. What only one has is held against what the other has in its place. The difference is split by place and by
-operator; the shares of each add up to 1. The nodes are those of the graph that ONNX Runtime makes of a model: fused
-nodes bear names of its own.
+With a `reference`, nodes are matched by name; where names differ, by type and shape in order. Nodes of one model alone
+are compared with the other's nodes in their place. The difference is split by place and by operator, with shares that
+add up to 1. The nodes are those of the optimized graph, so fused nodes have ONNX Runtime's names.
 
-Metrics: `total` of all nodes, `outside`, the time of an inference that is no node's, `nodes`, how many run, and
-`busiest`, the share of the node that takes most. The profiler itself slows an inference down, so that `measure/latency`
-is what tells how long it takes, and it counts in microseconds: nodes that take less are not told apart. The artifact
-holds `profile.json` and `profile.md`.
+Metrics: `total` of all nodes; `outside`, time of an inference outside nodes; `nodes`, how many run; `busiest`, the
+share of the slowest node. The profiler slows inference down, so use `measure/latency` for its duration. It counts in
+microseconds, so it cannot compare nodes that take less. The artifact holds `profile.json` and `profile.md`.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from orun.diagnosis.profiles import ModelTimes
     from orun.diagnosis.slower import Slower
 
-SHOWN = 20  # rows of a table for people
+SHOWN = 20  # rows of a table in profile.md
 
 SPEC = Spec(
     inputs={
@@ -54,7 +51,7 @@ SPEC = Spec(
 
 @dataclass(frozen=True)
 class Params:
-    """How long is measured, and on what."""
+    """Parameters of `measure/profile`."""
 
     target: ModelTarget = None
     inputs: TimedInputs = None
@@ -68,7 +65,7 @@ class Params:
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Profile the models, and leave the tables."""
+    """Profile the models; write the tables."""
     from orun.core.targets import Target
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
@@ -80,46 +77,46 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     subjects = {role: BenchmarkCase(path, target, fed[role]) for role, path in models.items()}
     course = Course(params.launches, params.runs, params.warmup, context.seed)
-    found = profile(subjects, course, context.progress)
-    slower = compare(found["model"], found["reference"]) if "reference" in found else None
-    _write(context, found, slower)
-    return _metrics(found)
+    times = profile(subjects, course, context.progress)
+    slower = compare(times["model"], times["reference"]) if "reference" in times else None
+    _write(context, times, slower)
+    return _metrics(times)
 
 
-def _metrics(found: Mapping[str, ModelTimes]) -> dict[str, Metric]:
+def _metrics(times: Mapping[str, ModelTimes]) -> dict[str, Metric]:
     from orun.measure.latency.sequential_test import Evidence
 
-    model = found["model"]
+    model = times["model"]
     total = Evidence.from_log_ratios([math.log(value) for value in model.totals]).ratio
-    slowest = max((one.seconds for one in model.nodes), default=0.0)  # all of them may have been folded away
+    slowest = max((node.seconds for node in model.nodes), default=0.0)  # all of them may have been folded away
     return {
-        "total": Metric(total.value, "s", "lower", "timing", total, _against(found)),
+        "total": Metric(total.value, "s", "lower", "timing", total, _against(times)),
         "outside": Metric(model.outside, "s", "lower", "timing"),
         "nodes": Metric(len(model.nodes), better="lower"),
         "busiest": Metric(slowest / model.total, "ratio", noise="timing"),
     }
 
 
-def _against(found: Mapping[str, ModelTimes]) -> Comparison | None:
+def _against(times: Mapping[str, ModelTimes]) -> Comparison | None:
     from orun.measure.latency.sequential_test import Evidence
 
-    if "reference" not in found:
+    if "reference" not in times:
         return None
-    pairs = zip(found["model"].totals, found["reference"].totals, strict=True)
+    pairs = zip(times["model"].totals, times["reference"].totals, strict=True)
     evidence = Evidence.from_log_ratios([math.log(ours / theirs) for ours, theirs in pairs])
-    other, ratio, count = found["reference"].total, evidence.ratio, evidence.count
+    other, ratio, count = times["reference"].total, evidence.ratio, evidence.count
     difference = Estimate(*(other * (value - 1) for value in (ratio.value, ratio.low, ratio.high)))
     method = f"time of undisturbed nodes, {count} launches"
     return Comparison(other, ratio, difference, method, count, spread=evidence.spread)
 
 
-def _write(context: Context, found: Mapping[str, ModelTimes], slower: Slower | None) -> None:
-    document: dict[str, Any] = {"format": 1, "models": {role: _model(times) for role, times in found.items()}}
+def _write(context: Context, times_by_role: Mapping[str, ModelTimes], slower: Slower | None) -> None:
+    document: dict[str, Any] = {"format": 1, "models": {role: _model(times) for role, times in times_by_role.items()}}
     if slower:
         document["slower"] = encode(slower)
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     (context.output / "profile.json").write_text(text, encoding="utf-8")
-    lines = [*_table(found["model"]), *(["", *_differences(slower)] if slower else [])]
+    lines = [*_table(times_by_role["model"]), *(["", *_differences(slower)] if slower else [])]
     (context.output / "profile.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for line in lines:
         context.log.info("%s", line)
@@ -127,14 +124,14 @@ def _write(context: Context, found: Mapping[str, ModelTimes], slower: Slower | N
 
 def _model(times: ModelTimes) -> dict[str, Any]:
     providers: dict[str, float] = {}
-    for one in times.nodes:
-        providers[one.node.provider] = providers.get(one.node.provider, 0.0) + one.seconds
+    for node in times.nodes:
+        providers[node.node.provider] = providers.get(node.node.provider, 0.0) + node.seconds
     return {
         "total": times.total,
         "outside": times.outside,
         "launches": list(times.totals),
         "providers": providers,
-        "nodes": [{**encode(one.node), "seconds": one.seconds} for one in times.nodes],
+        "nodes": [{**encode(node.node), "seconds": node.seconds} for node in times.nodes],
     }
 
 
@@ -142,11 +139,11 @@ def _table(times: ModelTimes) -> list[str]:
     from orun.diagnosis.slower import label
     from orun.text.units import show
 
-    rows = sorted(times.nodes, key=lambda one: (-one.seconds, one.node.index))[:SHOWN]
+    rows = sorted(times.nodes, key=lambda row: (-row.seconds, row.node.index))[:SHOWN]
     lines = ["| node | operator | provider | time | share |", "|---|---|---|---|---|"]
-    for one in rows:
-        share = one.seconds / times.total
-        lines.append(f"| {label(one)} | {one.node.op} | {one.node.provider} | {show(one.seconds, 's')} | {share:.1%} |")
+    for row in rows:
+        share = row.seconds / times.total
+        lines.append(f"| {label(row)} | {row.node.op} | {row.node.provider} | {show(row.seconds, 's')} | {share:.1%} |")
     return lines
 
 
@@ -156,8 +153,8 @@ def _differences(slower: Slower) -> list[str]:
     lines = [f"Against the reference: {show(slower.seconds, 's')}, of which", ""]
     for title, shares in (("operator", slower.operators), ("place", slower.places)):
         lines += [f"| {title} | time | reference | difference | share |", "|---|---|---|---|---|"]
-        for one in shares[:SHOWN]:
-            figures = [show(value, "s") for value in (one.seconds, one.reference, one.difference)]
-            lines.append(f"| {one.name} | {' | '.join(figures)} | {one.share:.1%} |")
+        for share in shares[:SHOWN]:
+            figures = [show(value, "s") for value in (share.seconds, share.reference, share.difference)]
+            lines.append(f"| {share.name} | {' | '.join(figures)} | {share.share:.1%} |")
         lines.append("")
     return lines[:-1]

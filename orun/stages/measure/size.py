@@ -1,8 +1,8 @@
-"""Measure what a model weighs, alone and against a reference and the baseline.
+"""Measure the size of a model, alone and against a reference and the baseline.
 
-`size` is that of all files of the model, `parameters` the number of elements in its weights and constants, `nodes` the
-number of its nodes, those in functions and nested graphs included. All are exact. The artifact holds `operators.json`:
-how often each operator occurs in each of the models.
+`size` is bytes of all files of the model, `parameters` the number of elements in weights and constants, and `nodes` the
+number of nodes, including those in functions and nested graphs. All are exact. The artifact holds `operators.json`, the
+number of nodes of each operator in each model.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ SPEC = Spec(
 
 @dataclass(frozen=True)
 class Params:
-    """Parameters of `measure/size`: it has none."""
+    """No parameters."""
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Weigh the models, and leave their operators."""
+    """Measure the models; write their operators."""
     del params
     from orun.measure.metrics.paired import exact_metric
     from orun.stages._graph.io import load_graph

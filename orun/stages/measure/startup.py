@@ -1,9 +1,9 @@
-"""Measure how long a model takes to get ready in a new process, alone and against a reference and the baseline.
+"""Measure the time until a model is ready in a new process, alone and against a reference and the baseline.
 
-`load` is the time to make the session, `first` that of the first inference, `ready` both together; wall time, medians
-over launches of new processes, with the model's files in memory. Importing the runtime is in none of them.
+`load` is the time to make the session, `first` the time of the first inference, `ready` their sum. They are wall times,
+medians over launches of new processes, with the model's files in memory. Importing the runtime is not included.
 
-The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `launches.json`.
+The stage has the machine to itself. The result is bound to the host. The artifact holds `launches.json`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Params(Launches):
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Launch the models, and leave what each launch took."""
+    """Launch the models; write the times of each launch."""
     from orun.measure.latency.cold_start import compare_rounds
 
-    found = launch_models(context, params, runs=1)
-    write(context, found)
+    launches = launch_models(context, params, runs=1)
+    write(context, launches)
     return {
-        "load": compare_rounds(found, lambda reading: reading.load, "s"),
-        "first": compare_rounds(found, lambda reading: reading.first, "s"),
-        "ready": compare_rounds(found, lambda reading: reading.load + reading.first, "s"),
+        "load": compare_rounds(launches, lambda reading: reading.load, "s"),
+        "first": compare_rounds(launches, lambda reading: reading.first, "s"),
+        "ready": compare_rounds(launches, lambda reading: reading.load + reading.first, "s"),
     }

@@ -1,15 +1,16 @@
-"""Convert float32 to float16, by ONNX Runtime's converter, or to bfloat16, except for what is named.
+"""Convert float32 to float16 or bfloat16, except for chosen nodes.
 
-The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis,
-within the input domain that the model carries, or on `inputs` of yours. Values that depend on attention rows that see
-nothing are left out, and a note says how many they were. `atol` and `rtol` say how much precision may be lost. With
-`mixed: true` the nodes that lose more are found, by converting halves, and stay float32; the log names them.
+float16 uses ONNX Runtime's converter. The result is compared with the model before it on random and boundary inputs at
+several sizes of each dynamic axis, within the input domain of the model, or on your `inputs`. Values that depend on
+attention rows that see nothing are not compared; a note says how many they were. `atol` and `rtol` limit the loss of
+precision. With `mixed: true` the stage searches for the nodes that lose more, by halving, and keeps them in float32;
+the log names them.
 
-`to: bfloat16` has the range of float32 and 8 bits of precision. It takes every operator that ONNX has in it at the
-model's operator set (Conv and pooling from 22 on: `convert/opset`); other domains' operators stay float32, so that it
-goes before fusions, not after. ONNX Runtime 1.31 has such kernels for GPUs and hardly any for the CPU: there the result
-is compared as a processor computes it that sums in float32 and rounds what each operator yields, and cannot be
-measured. OpenVINO computes float32 models in bfloat16 by a setting of the target.
+`to: bfloat16` has the range of float32 and 8 bits of precision. It converts each operator that supports bfloat16 in the
+model's operator set (Conv and pooling from version 22 on: `convert/opset`). Fused operators and those of other domains
+stay float32, so convert before `optimize/transformer` where possible. ONNX Runtime 1.31 has bfloat16 kernels for GPUs
+and hardly any for the CPU. Therefore the check computes in float32 and rounds the result of each operator, and the
+result cannot be measured on a CPU. OpenVINO computes float32 models in bfloat16 with a setting of the target.
 """
 
 from __future__ import annotations
@@ -35,22 +36,18 @@ if TYPE_CHECKING:
     from orun.stages._graph.sessions import Feed, Model
 
 
-QUANTIZING = ("QuantizeLinear", "DequantizeLinear")  # whose scales would lose half of their digits
+QUANTIZING = ("QuantizeLinear", "DequantizeLinear")  # they stay float32, as scales need its digits
 
 
 @dataclass(frozen=True)
 class Params:
-    """What is converted, and how much it may cost."""
+    """Parameters of `optimize/float16`."""
 
-    to: Annotated[Literal["float16", "bfloat16"], Doc("What becomes of float32.")] = "float16"
-    keep_io_types: Annotated[bool, Doc("Inputs and outputs stay float32.")] = True
-    block_types: Annotated[
-        list[str], Doc("Types of operators that stay float32, beside those that have no such form.")
-    ] = field(default_factory=list)
+    to: Annotated[Literal["float16", "bfloat16"], Doc("Type that replaces float32.")] = "float16"
+    keep_io_types: Annotated[bool, Doc("Keep inputs and outputs in float32.")] = True
+    block_types: Annotated[list[str], Doc("Further operator types that stay float32.")] = field(default_factory=list)
     block_nodes: Annotated[list[str], Doc("Names of nodes that stay float32.")] = field(default_factory=list)
-    mixed: Annotated[
-        bool, Doc("Find which other nodes must stay float32 for the result to be within `atol` and `rtol`.")
-    ] = False
+    mixed: Annotated[bool, Doc("Search for further nodes that must stay float32 to meet `atol` and `rtol`.")] = False
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-2

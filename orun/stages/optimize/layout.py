@@ -1,11 +1,11 @@
-"""Give a model's images their channels last (NHWC, as cameras and TensorFlow have them), or first (NCHW).
+"""Change the layout of a model's images to channels last (NHWC) or channels first (NCHW).
 
-A Transpose goes behind each input and before each output that is turned. ONNX Runtime's optimizations of level `basic`
-then move them through the graph and cancel them against those that are there: a model from TensorFlow loses its own
-when it is given channels first. ONNX's own convolutions take channels first, so that a model made of them keeps the
-Transpose of its input. (Layouts inside of the model are the runtime's matter: `optimize/graph` with `level: layout`.)
+Cameras and TensorFlow use channels last. The stage puts a Transpose after each changed input and before each changed
+output. ONNX Runtime's `basic` optimizations then move these through the graph and cancel them: a model from TensorFlow
+loses its own when it takes channels first. ONNX's convolutions take channels first, so a model of them keeps the
+Transpose of its input. For layouts inside the model see `optimize/graph` with `level: layout`.
 
-The result is compared with the model before it, its values turned, at several sizes of each dynamic axis.
+The result is compared with the model before it, with values transposed, at several sizes of each dynamic axis.
 """
 
 from __future__ import annotations
@@ -35,14 +35,10 @@ LEAST = 3  # axes of anything that has a batch, channels and places
 
 @dataclass(frozen=True)
 class Params:
-    """Which values are turned, how, and how the result is checked."""
+    """Parameters of `optimize/layout`."""
 
-    to: Annotated[Literal["nhwc", "nchw"], Doc("Where the channels shall be: last or second; they are not yet.")] = (
-        "nhwc"
-    )
-    values: Annotated[
-        list[str] | None, Doc("Names of the inputs and outputs to turn; those of four axes when left out.")
-    ] = None
+    to: Annotated[Literal["nhwc", "nchw"], Doc("New place of the channels: last, or second.")] = "nhwc"
+    values: Annotated[list[str] | None, Doc("Inputs and outputs to change; by default those of four axes.")] = None
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-5

@@ -1,12 +1,12 @@
-"""Take out the weights of least magnitude: as zeros in their places, or as whole channels, so that the graph shrinks.
+"""Remove the weights of smallest magnitude: as zeros in place, or as channels, so that the graph shrinks.
 
-`magnitude` sets weights of Conv, Gemm and MatMul to zero: the model stays as large and as fast, but packs better, and
-runs faster where something uses the zeros. `structured` removes the output channels whose weights are smallest from
-convolutions and matrix products, with the biases, normalisations and depthwise convolutions after them and the rows of
-the layers that read them. A layer keeps its channels where they reach anything else (the sum of a residual, a Reshape,
-an output of the model); the log says why for each.
+- `magnitude` sets weights of Conv, Gemm and MatMul to zero. Size and speed stay, but the model compresses better, and
+  runs faster where a runtime uses zeros.
+- `structured` removes the output channels with the smallest weights from convolutions and matrix products, along with
+  the biases, normalisations and depthwise convolutions after them and the rows of the layers that read them. A layer
+  keeps channels that reach anything else (a residual sum, a Reshape, an output of the model); the log says why.
 
-How good the result is takes real data: put `measure/accuracy` after it. Here it is only seen to run.
+Only real data show how good the result is: put `measure/accuracy` after it. This stage only checks that it runs.
 """
 
 from __future__ import annotations
@@ -25,25 +25,23 @@ from orun.stages.params import Doc, Range, Ratio
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-REASONS = 3  # that are told of the layers that could lose nothing
+REASONS = 3  # shown when no layer can be pruned
 
 
 @dataclass(frozen=True)
 class Params:
-    """What goes, and how much of it."""
+    """Parameters of `optimize/prune`."""
 
-    method: Annotated[Literal["magnitude", "structured"], Doc("Zeros in place of weights, or channels removed.")] = (
-        "magnitude"
-    )
-    proportion: Annotated[Ratio, Doc("Of the weights, or of the channels: how much goes."), Range(0, 1)] = Ratio(0.5)
+    method: Annotated[Literal["magnitude", "structured"], Doc("Set weights to zero, or remove channels.")] = "magnitude"
+    proportion: Annotated[Ratio, Doc("Share of the weights or channels to remove."), Range(0, 1)] = Ratio(0.5)
     scope: Annotated[
         Literal["layer", "global"],
-        Doc("The proportion is of every layer's, or of all of them ranked together, so that some lose more."),
+        Doc("Apply the proportion to each layer, or rank all layers together, so that some lose more."),
     ] = "layer"
-    op_types: Annotated[list[Literal["Conv", "Gemm", "MatMul"]], Doc("Types of layers that may lose any.")] = field(
+    op_types: Annotated[list[Literal["Conv", "Gemm", "MatMul"]], Doc("Layer types to prune.")] = field(
         default_factory=lambda: ["Conv", "Gemm", "MatMul"]
     )
-    exclude: Annotated[list[str], Doc("Names of nodes whose weights or output channels all stay.")] = field(
+    exclude: Annotated[list[str], Doc("Names of nodes that keep all weights and output channels.")] = field(
         default_factory=list
     )
     dims: Dims = field(default_factory=dict)
@@ -84,7 +82,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _prune(context: Context, model: ModelProto, params: Params) -> None:
-    """Change the model, or refuse it when nothing of it can go."""
+    """Prune the model in place; refuse it if nothing can be removed."""
     from orun.stages.optimize._pruning.weights import Choice, shrink, zero
 
     choice = Choice(params.proportion, params.scope == "global", params.op_types, params.exclude)
@@ -109,7 +107,7 @@ def _prune(context: Context, model: ModelProto, params: Params) -> None:
 
 
 def _count(model: ModelProto) -> tuple[int, int]:
-    """How many floating-point numbers a model stores, and how many of them are zero."""
+    """Return how many floating-point numbers a model stores, and how many are zero."""
     import numpy as np
     from onnx import numpy_helper
 

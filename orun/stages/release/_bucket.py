@@ -118,8 +118,8 @@ class Bucket(Publisher):
                 there = self._bucket.copy(name, copy.fileno(), os.fstat(file.fileno()).st_size)
             except ValueError:  # of another size
                 return False
-            wanted, found = (hashlib.file_digest(one, "sha256").digest() for one in (file, copy))
-            return there and wanted == found
+            wanted, actual = (hashlib.file_digest(stream, "sha256").digest() for stream in (file, copy))
+            return there and wanted == actual
 
     def _upload(self, bundle: Path, name: str) -> None:
         path = bundle / name
@@ -139,12 +139,12 @@ class Bucket(Publisher):
 
 def _note(digest: str, names: Iterable[str]) -> bytes:
     """Whose release is being published, and which files may be there because of it."""
-    told = {
+    note = {
         "digest": digest,
         "files": [{"path": name} for name in sorted({*names} - {MANIFEST})],
         "by": f"process {os.getpid()} of {platform.node()}, {os.urandom(8).hex()}",
     }
-    return json.dumps(told, indent=1).encode()
+    return json.dumps(note, indent=1).encode()
 
 
 def _listed(content: bytes | None) -> set[str]:

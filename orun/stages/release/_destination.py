@@ -21,29 +21,29 @@ LATEST = 30.0  # seconds after the first try when the last one begins
 
 
 class Publisher(Protocol):
-    """A place that takes a release; one that takes it all at once has nothing unfinished, and lacks nothing."""
+    """Destination of a release. The defaults are for destinations that take a release all at once."""
 
     def manifest(self) -> str:
-        """The digest of the manifest that is there; empty when there is none."""
+        """Return the digest of the manifest there; empty without one."""
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
-        """Copy these files of a bundle in this order, in the place of what was there."""
+        """Copy these files of a bundle in this order; replace what was there."""
 
     def reference(self) -> str:
-        """What was published, by a name that does not move: a commit, a digest; empty when there is none."""
+        """Return a fixed name of the published release: a commit or a digest; empty without one."""
 
     def unfinished(self) -> str:
-        """The digest of a release that somebody began to publish there and has not ended; empty when there is none."""
+        """Return the digest of a release whose publication began and did not end; empty without one."""
         return ""
 
     def lacks(self, bundle: Path, names: Sequence[str]) -> list[str]:
-        """Which of these files of a bundle are not there as they should be."""
+        """Return which of these files of a bundle are missing or differ in size."""
         del bundle, names
         return []
 
 
 def digest_of(manifest: bytes | None) -> str:
-    """The digest that a manifest has; a text of its own for what is no manifest, and empty when there is none."""
+    """Return the digest in a manifest; empty without a manifest, a text of its own for an invalid one."""
     if manifest is None:
         return ""
     try:
@@ -54,7 +54,7 @@ def digest_of(manifest: bytes | None) -> str:
 
 @contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Say what to install for the block, when it cannot import something."""
+    """Turn an ImportError of the block into a `UsageError` that says what to install."""
     try:
         yield
     except ImportError as error:
@@ -66,13 +66,13 @@ def needing(extra: str) -> Iterator[None]:
 def patiently(
     place: str, request: Callable[[], T], errors: tuple[type[Exception], ...], answers: tuple[type[Exception], ...] = ()
 ) -> T:
-    """The answer to a request, which is tried again, with growing pauses and for a bounded time, after some errors.
+    """Return the answer to a request; retry it after some errors, with growing pauses and for a bounded time.
 
     Args:
-        place: the host that is asked, as a message names it.
-        request: what asks it.
-        errors: that may pass.
-        answers: errors, though some of those, by which the place has answered; they are raised as they are.
+        place: the host, for messages.
+        request: sends the request.
+        errors: that may be temporary.
+        answers: subclasses of these with which the host answered; they are raised at once.
 
     Raises:
         ConnectionError: when the last try failed as well.
@@ -93,17 +93,17 @@ def patiently(
 
 
 def _origin(error: BaseException) -> str:
-    """What an error of a library rests on: the words of the system, where it tells them."""
-    told = getattr(error, "strerror", None)
-    while not told and (below := error.__cause__ or _held(error) or error.__context__) is not None:
-        error, told = below, getattr(below, "strerror", None)
-    return (told or str(error) or type(error).__name__).partition("\n")[0]
+    """Return the message of the system behind an error of a library, or the error's own."""
+    message = getattr(error, "strerror", None)
+    while not message and (below := error.__cause__ or _nested(error) or error.__context__) is not None:
+        error, message = below, getattr(below, "strerror", None)
+    return (message or str(error) or type(error).__name__).partition("\n")[0]
 
 
-def _held(error: BaseException) -> BaseException | None:
-    """The error that an error was made of, as requests and urllib3 make theirs."""
-    found = (getattr(error, "reason", None), *error.args)
-    return next((one for one in found if isinstance(one, BaseException)), None)
+def _nested(error: BaseException) -> BaseException | None:
+    """Return the error inside an error, as requests and urllib3 nest theirs."""
+    candidates = (getattr(error, "reason", None), *error.args)
+    return next((error_argument for error_argument in candidates if isinstance(error_argument, BaseException)), None)
 
 
 @contextmanager

@@ -43,25 +43,25 @@ class Folder:
         Raises:
             ValueError: when it has another size.
         """
-        found = self.size(name)
-        if found is not None and found != size:
-            raise ValueError(f"it has {found} bytes in the place of {size}")
-        if found is not None:
+        actual = self.size(name)
+        if actual is not None and actual != size:
+            raise ValueError(f"it has {actual} bytes in the place of {size}")
+        if actual is not None:
             with (self.path / name).open("rb") as file:
                 _copy(file, descriptor)
             os.lseek(descriptor, 0, os.SEEK_SET)
-        return found is not None
+        return actual is not None
 
     def upload(self, name: str, path: str, _size: int) -> None:
         """Give a file's content that name, whatever had it before; all of it is there afterwards, or nothing."""
         target = self._claimed(name)
         part = target.with_name(f".{target.name}{PART}")
-        made = make_folder(str(target.parent))
+        created = make_folder(str(target.parent))
         part.unlink(missing_ok=True)  # of one who was killed
         with Path(path).open("rb") as file, new_file(str(part), 0o644) as descriptor:
             _copy(file, descriptor)
         part.rename(target)
-        sync_folders([str(target.parent), *made])
+        sync_folders([str(target.parent), *created])
 
     def remove(self, name: str) -> None:
         """Remove what has that name, and what was left of giving it that name."""

@@ -1,8 +1,8 @@
-"""The manifest of a release bundle: written when it is made, checked wherever it is carried.
+"""Manifest of a release bundle.
 
 `manifest.json` lists every other file of the folder with its size, BLAKE3 and SHA-256, and holds the digest of its own
-content, so that an edit of the manifest alone is noticed too. It tells damage and mistakes; who made the bundle is
-for a signature over the manifest to tell.
+content, so that an edit of the manifest is found too. It finds damage and mistakes. To prove who made a bundle, sign
+the manifest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ A_LINK = "is a link, and a bundle holds files alone"
 
 
 def write_manifest(folder: Path, name: str, version: str) -> None:
-    """List what lies in the folder in its `manifest.json`.
+    """Write `manifest.json` with all files of the folder.
 
     Args:
         folder: the bundle, complete but for the manifest.
@@ -46,14 +46,14 @@ def write_manifest(folder: Path, name: str, version: str) -> None:
 
 
 def write_json(path: Path, data: object) -> None:
-    """Data as JSON for people and machines; equal data are equal bytes."""
+    """Write data as indented JSON; equal data yield equal bytes."""
     path.write_bytes(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n")
 
 
 def verify_bundle(folder: Path) -> list[str]:
-    """Everything in which a bundle differs from its manifest, one sentence each; an empty list when it is whole.
+    """Return every difference of a bundle from its manifest, a sentence each; an empty list if there is none.
 
-    Kind and size of each file are looked at before it is read.
+    The kind and size of each file are checked before it is read.
 
     Args:
         folder: the bundle.
@@ -120,7 +120,7 @@ def _differences(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> Itera
 def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str]:
     try:
         unlike = _unlike((folder / path).lstat(), listed["size"])
-        found = {} if unlike else _entry(folder, path)
+        actual = {} if unlike else _entry(folder, path)
     except OSError as error:
         yield f"{path} cannot be read: {error.strerror}"
         return
@@ -128,8 +128,8 @@ def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str
         yield f"{path} {unlike}"
         return
     for name, shown in (("blake3", "BLAKE3"), ("sha256", "SHA-256")):
-        if found[name] != listed[name]:
-            yield f"{path} was changed: its {shown} is {found[name]} instead of {listed[name]}"
+        if actual[name] != listed[name]:
+            yield f"{path} was changed: its {shown} is {actual[name]} instead of {listed[name]}"
 
 
 def _unlike(status: os.stat_result, size: int) -> str:
@@ -143,11 +143,11 @@ def _unlike(status: os.stat_result, size: int) -> str:
 
 def _files(folder: Path) -> list[str]:
     """Posix paths of everything below the folder that is no folder, without the manifest and a publisher's note."""
-    found: list[str] = []
+    paths: list[str] = []
     for parent, folders, names in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]
-        found += [Path(parent, name).relative_to(folder).as_posix() for name in (*names, *links)]
-    return sorted(path for path in found if path not in (MANIFEST, PUBLISHING))
+        paths += [Path(parent, name).relative_to(folder).as_posix() for name in (*names, *links)]
+    return sorted(path for path in paths if path not in (MANIFEST, PUBLISHING))
 
 
 def _entry(folder: Path, path: str) -> dict[str, Any]:

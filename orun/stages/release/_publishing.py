@@ -147,8 +147,8 @@ class _MLflow(Publisher):
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         client = self._client
         with refused(f"mlflow://{self._experiment}", *self._errors):
-            found = self._find()
-            experiment = found.experiment_id if found else client.create_experiment(self._experiment)
+            existing = self._find()
+            experiment = existing.experiment_id if existing else client.create_experiment(self._experiment)
             digest = digest_of((bundle / MANIFEST).read_bytes())
             self._run = client.create_run(experiment, run_name=f"release {digest[:12]}").info.run_id
             try:

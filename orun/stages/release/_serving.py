@@ -1,6 +1,6 @@
-"""Run as a program by `release/serve-check`, where ONNX Runtime is installed and orun is not: imports nothing of orun.
+"""Program of `release/serve-check` for an environment with ONNX Runtime and without orun: it imports nothing of orun.
 
-    python -I serving.py BUNDLE MODEL ASKED.npz ANSWERED.npz PROVIDER...
+    python -I serving.py BUNDLE MODEL QUESTIONS.npz REPLIES.npz PROVIDER...
 
 Checks the bundle's files against its manifest, opens the model in the folder MODEL of it, answers what is asked
 (`<case>/<input>`) into `<case>/<output>`, and prints a line of JSON about itself. Any problem is an uncaught exception:
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 
-def main(bundle: Path, model: str, asked: Path, answered: Path, providers: list[str]) -> None:
+def main(bundle: Path, model: str, questions: Path, replies: Path, providers: list[str]) -> None:
     """Serve the cases of a file."""
     import numpy as np
     import onnxruntime
@@ -23,17 +23,19 @@ def main(bundle: Path, model: str, asked: Path, answered: Path, providers: list[
     if session.get_providers()[0] != providers[0]:
         raise RuntimeError(f"{providers[0]} was asked for, and {session.get_providers()[0]} was given")
     outputs = [output.name for output in session.get_outputs()]
-    inputs = [given.name for given in session.get_inputs()]
-    found = {}
-    with np.load(asked) as cases:
+    inputs = [item.name for item in session.get_inputs()]
+    results = {}
+    with np.load(questions) as cases:
         for number in sorted({int(name.split("/", 1)[0]) for name in cases}):
             feed = {name: cases[f"{number}/{name}"] for name in inputs}
             values = session.run(outputs, feed)
             for name, value in zip(outputs, values, strict=True):
-                found[f"{number}/{name}"] = value.astype(np.str_) if value.dtype == object else value  # without pickle
-    np.savez(answered, **found)
-    told = {"onnxruntime": onnxruntime.__version__, "providers": session.get_providers(), "files": checked}
-    sys.stdout.write(f"{json.dumps(told)}\n")
+                results[f"{number}/{name}"] = (
+                    value.astype(np.str_) if value.dtype == object else value
+                )  # without pickle
+    np.savez(replies, **results)
+    report = {"onnxruntime": onnxruntime.__version__, "providers": session.get_providers(), "files": checked}
+    sys.stdout.write(f"{json.dumps(report)}\n")
 
 
 def check_files(bundle: Path) -> int:

@@ -1,15 +1,15 @@
-"""Make a release: a folder with the model, where it comes from, what was measured, and a manifest of digests.
+"""Make a release: a folder with the model, its provenance, its measurements, and a manifest of digests.
 
-- `model.onnx`, with its external data beside it
+- `model.onnx`, with its external data
 - `NAME/model.onnx` for each further input `model.NAME`: `needs: {model: decoder, model.encoder: encoder}`
 - `provenance.json`: every stage that led to it, with its kind, parameters, tools and their versions, key and digest
-- `measurements.json`: what those stages measured, on which machine, and how their gates were judged
-- the files of the port `card`, if one is connected
+- `measurements.json`: what those stages measured, on which machine, and the verdicts of their gates
+- the files of the port `card`, if connected
 - `manifest.json`: size, BLAKE3 and SHA-256 of each of these files
 
-It waits for the gates on its models, and carries their figures and verdicts; list others that measure in `needs`, after
-the model. `orun verify FOLDER` checks a bundle wherever it was carried. Equal models with an equal history make bundles
-of equal bytes: no time of making is in it.
+The stage waits for the gates on its models, and includes their figures and verdicts; list further stages that measure
+in `needs`, after the model. `orun verify FOLDER` checks a bundle anywhere. Equal models with equal histories yield
+bundles of equal bytes, as no timestamp is in them.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
     measured = {name: entry[name] for name in ("stage", "uses", *MEASURED)}
-    return measured | {"verdicts": [verdict | _words(verdict) for verdict in entry["verdicts"]]}
+    return measured | {"verdicts": [verdict | _sentences(verdict) for verdict in entry["verdicts"]]}
 
 
-def _words(verdict: Mapping[str, Any]) -> dict[str, str]:
+def _sentences(verdict: Mapping[str, Any]) -> dict[str, str]:
     """Return the finding and the caveats of a verdict as sentences."""
-    words = {"why": finding(decode(Reason, verdict["finding"]))}
+    sentences = {"why": finding(decode(Reason, verdict["finding"]))}
     if caveats := decode(tuple[Reason, ...], verdict.get("caveats", [])):
-        words["caveat"] = "; ".join(map(caveat, caveats))
-    return words
+        sentences["caveat"] = "; ".join(map(caveat, caveats))
+    return sentences

@@ -1,6 +1,6 @@
 """Publish a release: copy the files of a bundle to where people and servers take them from.
 
-`to` says where:
+`to` names the destination:
 
 - a folder relative to the pipeline file, or `file:///...`
 - `s3://...`, `gs://...`, `az://...`: a bucket (needs the extra `remote`)
@@ -9,16 +9,16 @@
 - `mlflow://experiment`: the artifacts of a run of MLflow (`MLFLOW_TRACKING_URI`; needs the extra `mlflow`)
 - `oci://registry/repository:tag`: an OCI artifact (credentials as `docker login` stores them; needs the extra `oci`)
 
-The manifest is written last, and that of a release that is replaced is removed first: a release is there when its
-manifest is. In a folder or bucket a note, `.orun-publishing.json`, lies beside the files meanwhile. By it the next one
-who publishes after an interruption removes what is left over, and of two at the same time one is refused. What is there
-already with the same manifest and all its files is left alone; another release, or what is left of one that was not
-published to its end, is only replaced with `overwrite: true`. Credentials come from the environment. A place that does
-not answer is tried up to five times and given up within a minute. It waits for the gates on the bundle and on what is
-in it, and for `release/serve-check`.
+Credentials come from the environment. A destination that does not answer is tried up to five times, for a minute at
+most. The stage waits for the gates on the bundle and its content, and for `release/serve-check`.
 
-The artifact is `receipt.json`: what was published where. A release that was published is not published again while its
-receipt is stored, even when somebody has removed it meanwhile: `--force` does.
+A release exists once its manifest does: the manifest is written last, and that of a replaced release is removed first.
+In a folder or bucket the note `.orun-publishing.json` marks an unfinished publication. By it the next one removes what
+an interrupted one left, and of two at the same time one is refused. A release that is complete there already stays as
+it is. Another release, or an unfinished one, is replaced only with `overwrite: true`.
+
+The artifact is `receipt.json`: what was published where. orun does not publish again while the receipt is stored, even
+if somebody removed the release; `--force` does.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ SPEC = Spec(
 
 @dataclass(frozen=True)
 class Params:
-    """Where to."""
+    """Parameters of `release/publish`."""
 
-    to: Annotated[str, Doc("A folder or an URL; see above.")]
-    overwrite: Annotated[bool, Doc("Whether another release that is there may be replaced.")] = False
+    to: Annotated[str, Doc("Destination: a folder or a URL, see above.")]
+    overwrite: Annotated[bool, Doc("Replace another release at the destination.")] = False
 
 
 def packages(params: Params, _root: Path) -> Mapping[str, str]:
-    """What the place asks for."""
+    """Return the packages that the destination needs."""
     from orun.stages.release._publishing import package_of
 
     package = package_of(params.to)
-    place = params.to.partition("://")[0]  # no more of it: an URL may hold what is not to be shown
+    place = params.to.partition("://")[0]  # without the rest, which may hold credentials
     return {package: f"`to: {place}://...`"} if package else {}
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Check the bundle, copy it, and leave the receipt."""
+    """Check the bundle, copy it, and write the receipt."""
     from orun.stages.release._manifest import MANIFEST, verify_bundle
     from orun.stages.release._publishing import publisher_for
 
@@ -75,16 +75,16 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     manifest = json.loads((bundle / MANIFEST).read_bytes())
     names = [*(entry["path"] for entry in manifest["files"]), MANIFEST]  # the manifest last
     publisher = publisher_for(params.to, context.root)
-    if not _is_there(context, params, publisher, manifest["digest"], names):
+    if not _is_published(context, params, publisher, manifest["digest"], names):
         publisher.publish(bundle, names)
         context.log.info("published %d files to %s", len(names), params.to)
-    _leave_receipt(context, params, manifest, publisher.reference())
+    _write_receipt(context, params, manifest, publisher.reference())
     size = sum((bundle / name).stat().st_size for name in names)
     return {"size": Metric(size, "B"), "files": Metric(len(names))}
 
 
-def _is_there(context: Context, params: Params, publisher: Publisher, digest: str, names: Sequence[str]) -> bool:
-    """Whether the release is there already; UsageError when another is, which may not be replaced."""
+def _is_published(context: Context, params: Params, publisher: Publisher, digest: str, names: Sequence[str]) -> bool:
+    """Return whether the release is there already; refuse to replace another one without `overwrite`."""
     there = publisher.manifest()
     if there == digest:
         if not (lacking := publisher.lacks(context.inputs["bundle"], names)):
@@ -106,8 +106,8 @@ def _is_there(context: Context, params: Params, publisher: Publisher, digest: st
     return False
 
 
-def _leave_receipt(context: Context, params: Params, manifest: Mapping[str, object], reference: str) -> None:
+def _write_receipt(context: Context, params: Params, manifest: Mapping[str, object], reference: str) -> None:
     from orun.stages.release._manifest import write_json
 
-    told = {name: manifest[name] for name in ("name", "version", "digest", "files")}
-    write_json(context.output / RECEIPT, {"to": params.to, "reference": reference, **told})
+    release = {name: manifest[name] for name in ("name", "version", "digest", "files")}
+    write_json(context.output / RECEIPT, {"to": params.to, "reference": reference, **release})

@@ -1,13 +1,14 @@
-"""Open a released bundle the way its users will: a fresh process with ONNX Runtime alone, that answers.
+"""Run a released bundle as its users will, in a new process with ONNX Runtime alone.
 
-An isolated environment is made with the packages of `requirements`, once for the machine. A process of its interpreter,
-which can import neither orun nor any framework, checks the SHA-256 of every file against the manifest, opens
-`model.onnx` from the bundle, and runs inputs of several shapes. Its answers must be those of the runtime that the
-pipeline uses, within the tolerance. So a release is caught that needs a package nobody said, a file that was not
-bundled, or a newer runtime than its users have: name that of your users in `requirements`. Of a bundle with several
-models each is opened, unless `model` names one.
+orun makes an isolated environment with the packages of `requirements`, once for the machine. A process there, which can
+import neither orun nor a framework, checks the SHA-256 of every file, opens `model.onnx` from the bundle, and runs
+inputs of several shapes. Its answers must agree with those of the pipeline's runtime. Values that depend on attention
+rows that see nothing are not compared, and a note says how many they were.
 
-The artifact is `serve.json`: what was installed there, and what was run.
+This finds releases that need an undeclared package, an unbundled file, or a newer runtime than that of the users: name
+theirs in `requirements`. In a bundle with several models each is checked, unless `model` names one.
+
+The artifact is `serve.json`: the installed packages, and the number of answers.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ SPEC = Spec(
 
 @dataclass(frozen=True)
 class Params:
-    """What the users of the release have, and what they ask of it."""
+    """Parameters of `release/serve-check`."""
 
     requirements: Annotated[
         list[str],
-        Doc("Packages that they install; the ONNX Runtime and NumPy of the pipeline, by version, when left out."),
+        Doc("Packages that users install; by default the ONNX Runtime and NumPy versions of the pipeline."),
     ] = field(default_factory=list)
-    providers: Annotated[list[str], Doc("Execution providers that they ask for.")] = field(
+    providers: Annotated[list[str], Doc("Execution providers that users select.")] = field(
         default_factory=lambda: ["CPUExecutionProvider"]
     )
     model: Annotated[
         str,
-        Doc("Of a bundle with several models, the folder of the only one to open (`encoder`; `.` is the first's)."),
+        Doc("In a bundle with several models, the folder of the one to check (`encoder`; `.` is the first)."),
     ] = ""
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
@@ -65,42 +66,42 @@ class Params:
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Run the bundle there and here, and compare."""
+    """Run each model in both environments, and compare."""
     _require_providers(context, params.providers)
     errors: list[Metric] = []
-    told: dict[str, Any] = {"answers": {}}
-    for name in _models(context, params):
-        answers, error, environment = _checked(context, params, name)
-        told |= environment
-        told["answers"][f"{name}/{MODEL}".removeprefix("./")] = answers
+    report: dict[str, Any] = {"answers": {}}
+    for name in _list_models(context, params):
+        answers, error, environment = _check_model(context, params, name)
+        report |= environment
+        report["answers"][f"{name}/{MODEL}".removeprefix("./")] = answers
         errors.append(error)
-    (context.output / "serve.json").write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
+    (context.output / "serve.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
     return {
-        "answers": Metric(sum(told["answers"].values())),
+        "answers": Metric(sum(report["answers"].values())),
         "max_abs_error": max(errors, key=lambda error: error.value),
-        "packages": Metric(len(told["packages"]), better="lower"),
+        "packages": Metric(len(report["packages"]), better="lower"),
     }
 
 
-def _models(context: Context, params: Params) -> list[str]:
-    """The folders, in the bundle, of the models to open."""
+def _list_models(context: Context, params: Params) -> list[str]:
+    """Return the folders, in the bundle, of the models to check."""
     bundle = context.inputs["bundle"]
     known = [".", *sorted(path.parent.name for path in bundle.glob(f"*/{MODEL}"))]
     if params.model and params.model not in known:
         has = f"beside its first it has {', '.join(known[1:])}" if known[1:] else "it has one, which need not be named"
         raise StageFailed(context.stage, f"model: the bundle has no {params.model!r}", why=has)
-    given = [name for name in ("dims", "inputs") if getattr(params, name)]
-    if given and known[1:] and not params.model:
+    set_parameters = [name for name in ("dims", "inputs") if getattr(params, name)]
+    if set_parameters and known[1:] and not params.model:
         raise StageFailed(
             context.stage,
-            f"{given[0]}: they are of one model, and the bundle has {len(known)}",
+            f"{set_parameters[0]}: they are of one model, and the bundle has {len(known)}",
             hint=f"say of which in `model`: {', '.join(known)}; a stage for each checks all",
         )
     return [params.model] if params.model else known
 
 
-def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, dict[str, Any]]:
-    """How many answers of a model were compared, their largest error, and what the process of a user said."""
+def _check_model(context: Context, params: Params, name: str) -> tuple[int, Metric, dict[str, Any]]:
+    """Return the number of answers, their largest error, and the report of the users' process."""
     import numpy as np
 
     from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_cases
@@ -115,73 +116,73 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
     outputs = [output.name for output in model.graph.output]
     tries = load_cases(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
     here = run_cases(context, "the model", session(folder / MODEL, outputs), tries)
-    there, told = _served(context, params, name, tries, outputs)
+    there, report = _serve(context, params, name, tries, outputs)
     agreement = Agreement(
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
     )
-    given = iter(there)
+    remaining = iter(there)
     limits = limits_of(context, folder / MODEL, outputs, None)
-    worst = check(context, agreement, tries, here, lambda _: [np.asarray(value) for value in next(given)], limits)
-    return len(tries), worst, told
+    worst = check(context, agreement, tries, here, lambda _: [np.asarray(value) for value in next(remaining)], limits)
+    return len(tries), worst, report
 
 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
-    """Refuse providers that ONNX Runtime does not have, before an environment is made."""
+    """Refuse unknown providers before an environment is made."""
     from orun.providers.registry import provider_options
 
     if not names:
         raise StageFailed(context.stage, "`providers` is empty", hint="leave it out for the CPU")
     for name in names:
         if name not in provider_options():
-            what = f"ONNX Runtime has no provider {name!r}"
-            raise UnknownName(what, name, tuple(provider_options()), why=f"it has {', '.join(provider_options())}")
+            problem = f"ONNX Runtime has no provider {name!r}"
+            raise UnknownName(problem, name, tuple(provider_options()), why=f"it has {', '.join(provider_options())}")
 
 
 def _require_tensors(context: Context, model: ModelProto) -> None:
-    """Refuse outputs whose values no file of arrays can hold."""
-    if others := [value.name for value in model.graph.output if not value.type.HasField("tensor_type")]:
+    """Refuse outputs that are no tensors, which a file of arrays cannot hold."""
+    if unfit := [value.name for value in model.graph.output if not value.type.HasField("tensor_type")]:
         raise StageFailed(
             context.stage,
-            f"what is served as {', '.join(others)} cannot be compared: it is no tensor",
+            f"what is served as {', '.join(unfit)} cannot be compared: it is no tensor",
             hint="of a classifier from `convert/sklearn`: `zipmap: false`, which makes an array of its probabilities",
         )
 
 
-def _served(
+def _serve(
     context: Context, params: Params, model: str, tries: Sequence[Case], outputs: Sequence[str]
 ) -> tuple[list[list[Any]], dict[str, Any]]:
-    """The answers of the process of a user, and what it said of itself."""
+    """Return the answers of the users' process, and its report."""
     import numpy as np
 
     from orun.core.targets import Environment
     from orun.environment import venv_builder, venvs
     from orun.stages.release import _serving
 
-    environment = Environment("of the users of the release", tuple(params.requirements or _installed()))
+    environment = Environment("of the users of the release", tuple(params.requirements or _pipeline_packages()))
     venv_builder.make(environment, context.log.info)
     python = venvs.python(venvs.folder_of(environment))
-    asked, answered = Path("asked.npz"), Path("answered.npz")
+    questions, replies = Path("asked.npz"), Path("answered.npz")
     fed = {
         f"{number}/{name}": value.astype(np.str_) if value.dtype == object else value  # texts, without pickle
         for number, case in enumerate(tries)
         for name, value in case.feed.items()
     }
-    np.savez(asked, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
-    given = (Path(_serving.__file__), context.inputs["bundle"], model, asked, answered)
-    told = _run(context, [str(python), "-I", *map(str, given), *params.providers])
-    with np.load(answered) as found:
-        values = [[_given(found[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]
-    made = venvs.packages(environment) or {}
-    return values, {**told, "packages": dict(made)}
+    np.savez(questions, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
+    arguments = (Path(_serving.__file__), context.inputs["bundle"], model, questions, replies)
+    report = _run(context, [str(python), "-I", *map(str, arguments), *params.providers])
+    with np.load(replies) as archive:
+        values = [[_as_objects(archive[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]
+    installed = venvs.packages(environment) or {}
+    return values, {**report, "packages": dict(installed)}
 
 
-def _given(value: NDArray[Any]) -> NDArray[Any]:
-    """A value as ONNX Runtime gives it: texts as objects."""
+def _as_objects(value: NDArray[Any]) -> NDArray[Any]:
+    """Return a value as ONNX Runtime does: texts as objects."""
     return value.astype(object) if value.dtype.kind == "U" else value
 
 
-def _installed() -> list[str]:
-    """The runtime and NumPy of the pipeline, as requirements; the plain runtime, which every machine can install."""
+def _pipeline_packages() -> list[str]:
+    """Return requirements for the pipeline's runtime and NumPy; the CPU build, which every machine can install."""
     from importlib.metadata import version
 
     import onnxruntime
@@ -194,10 +195,10 @@ def _run(context: Context, command: Sequence[str]) -> dict[str, Any]:
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=context.timeout)
     if done.returncode == 0:
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
-    said = done.stderr.strip().splitlines()
-    last = [*reversed([*takewhile(lambda line: not line.startswith((" ", "Traceback")), reversed(said))])]
+        report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return report
+    lines = done.stderr.strip().splitlines()
+    last = [*reversed([*takewhile(lambda line: not line.startswith((" ", "Traceback")), reversed(lines))])]
     raise StageFailed(
         context.stage,
         "the bundle does not work where only its users' packages are installed",
