@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from orun.core.serialization import encode
@@ -86,7 +86,7 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
             f"environment {environment.name!r} cannot be made", why=_why(log_lines), hint=f"all that pip said: {log}"
         )
     there = venvs.packages_in(folder)
-    if lacking := _lacking(lines, there):
+    if lacking := [name for name in _names(lines) if name not in there]:
         raise EnvironmentFailed(
             f"environment {environment.name!r} cannot be made",
             why=f"pip ended well, and {', '.join(lacking)} did not come to be there: its settings lead elsewhere",
@@ -144,11 +144,6 @@ def _names(lines: Iterable[str]) -> list[str]:
     """Return the normalised names in lines of requirements, except lines with a marker."""
     matches = (NAME.match(line) for line in lines if ";" not in line)
     return [normalise(match[0]) for match in matches if match]
-
-
-def _lacking(lines: Iterable[str], there: Mapping[str, str]) -> list[str]:
-    """Return the requested packages that are missing."""
-    return [name for name in _names(lines) if name not in there]
 
 
 def _packages(environment: Environment) -> list[str]:

@@ -63,12 +63,15 @@ def _check_sizes(
     instance: Instance, sizes: Map, stages: Mapping[str, Stage], by_id: Mapping[str, Instance], problems: Problems
 ) -> None:
     source = _declaring(instance, stages, by_id)
-    known = () if source is None else list_free(_shapes(source))
+    known: Collection[str] = ()
+    if source is not None:
+        known = list_free([axis.text] for _, axis in _axes(source) if isinstance(axis.value, str))
+    model = "the model" if source is instance else f"the model that {source.id!r} exports" if source else ""
     for axis, entry in sizes.entries.items():
         if source is not None and axis not in known and not (_may_have_more(source) and is_made_up(axis)):
             problems.add(
                 entry.key,
-                f"no input of {_named(source, instance)} has a dynamic axis {axis!r}",
+                f"no input of {model} has a dynamic axis {axis!r}",
                 expected=one_of(known),
                 suggestion=closest(axis, known),
             )
@@ -124,12 +127,3 @@ def _axes(instance: Instance) -> Iterator[tuple[str, Scalar]]:
         for name, entry in instance.node.map("with").map(DECLARED).entries.items():
             shape = entry.value.get(SHAPE) if isinstance(entry.value, Map) else None
             yield from ((name, axis) for axis in _sizes(shape)) if isinstance(shape, List) else ()
-
-
-def _shapes(instance: Instance) -> Iterator[list[int | str]]:
-    for _, axis in _axes(instance):
-        yield [axis.text] if isinstance(axis.value, str) else []
-
-
-def _named(source: Instance, instance: Instance) -> str:
-    return "the model" if source is instance else f"the model that {source.id!r} exports"

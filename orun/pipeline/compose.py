@@ -128,7 +128,9 @@ class _Composer:
             self.anchors[anchor] = node
         top = self.open[-1] if self.open else None
         if top and top.is_map and top.key is None:
-            top.key = self._key(node)
+            if not isinstance(node, Scalar):
+                self._fail(node.span, "a list or mapping cannot be a key", expected="`key: value`")
+            top.key = node
             return
         self.size += 1
         if self.size > MAX_SIZE:
@@ -140,11 +142,6 @@ class _Composer:
         else:
             self._set(top, top.key, node)
             top.key = None
-
-    def _key(self, node: Node) -> Scalar:
-        if not isinstance(node, Scalar):
-            self._fail(node.span, "a list or mapping cannot be a key", expected="`key: value`")
-        return node
 
     def _set(self, top: _Open, key: Scalar, value: Node) -> None:
         if key.broken:

@@ -30,7 +30,8 @@ def require_judged(
     for base, group in by_base.items():
         if not all(instance.id in stages and _is_sound(instance, targets) for instance in group):
             continue  # already reported
-        homes = dict.fromkeys(_home(stages[instance.id]) for instance in group)
+        targets_of_stages = (stages[instance.id].target for instance in group)
+        homes = dict.fromkeys(target.name if target else DEFAULT for target in targets_of_stages)
         for named in (named for instance in group for named in _named(instance.node.get("gate"))):
             if named.text in targets and named.text not in homes:
                 problems.add(
@@ -39,10 +40,6 @@ def require_judged(
                     expected=one_of(homes),
                     suggestion=closest(named.text, homes),
                 )
-
-
-def _home(stage: Stage) -> str:
-    return stage.target.name if stage.target else DEFAULT
 
 
 def _is_sound(instance: Instance, targets: Collection[str]) -> bool:

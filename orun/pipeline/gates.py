@@ -143,7 +143,8 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
     node = cast("Map", entry.value)
     sound = {key: entry_of_rule for key, entry_of_rule in node.entries.items() if (*path, key) not in ground.unsound}
     rules = {rule: sound[rule] for rule in sound if rule in RULES}
-    if not any(rule in node.entries for rule in RULES) and not _misspelt(node):
+    misspelt = node.entries.keys() - {*RULES, UNDECIDED, AGAINST, BY, TARGET}  # reported; perhaps the condition
+    if not misspelt and not any(rule in node.entries for rule in RULES):
         ground.problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=one_of(RULES))
     against = _against(ground, sound, rules)
     by, here = _by(ground, sound), _is_here(ground, sound)
@@ -166,11 +167,6 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
     if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:
         message = f"no {metric!r} can pass: its 'min' is {least.text}, its 'max' {most.text}"
         ground.problems.add(rules["min"].value.span, message, expected="a 'min' that is not above the 'max'")
-
-
-def _misspelt(node: Map) -> bool:
-    """Whether a key means nothing, which the schema said: perhaps that was the condition."""
-    return bool(node.entries.keys() - {*RULES, UNDECIDED, AGAINST, BY, TARGET})
 
 
 def _text(entries: Mapping[str, Entry], key: str) -> str:

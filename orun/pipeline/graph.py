@@ -163,11 +163,6 @@ def reached(starts: Collection[str], neighbours: Mapping[str, Collection[str]]) 
     return names
 
 
-def _inputs(stage: Stage) -> dict[str, tuple[str, ...]]:
-    """Return each stage before this one, with the inputs that it feeds."""
-    return {name: tuple(port for port, source in stage.needs.items() if source == name) for name in stage.before}
-
-
 def text(pipeline: Pipeline) -> str:
     """Render one line for each stage: its id, its kind, and what it needs."""
     ids = max((len(stage.id) for stage in pipeline.stages), default=0)
@@ -212,7 +207,8 @@ def _edges(stage: Stage) -> list[tuple[str, str | None]]:
     """Return each stage before this one with a label: None for order only, empty for the primary input."""
     primary = next(iter(stage.needs), "")
     edges: list[tuple[str, str | None]] = []
-    for before, ports in _inputs(stage).items():
+    for before in stage.before:
+        ports = [port for port, source in stage.needs.items() if source == before]
         named = ", ".join(port for port in ports if port != primary)
         edges.append((before, named if ports else None))
     return edges
