@@ -123,12 +123,12 @@ class Params:
 
 
 def metrics(params: Params) -> tuple[str, ...]:
-    """What it yields."""
+    """Return the names of the metrics."""
     return (*METRICS, *STREAMED) if params.device_time else METRICS
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Measure, and leave the launches and the time of each inference."""
+    """Measure; write the launches and the time of each inference."""
     from orun.measure.latency.measurement import measure
     from orun.measure.latency.metrics import metrics_of
     from orun.measure.latency.record import summarize, write
@@ -150,7 +150,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_stream(context: Context, params: Params) -> None:
-    """Refuse to tell the time of a device that has no stream, or whose stream waits for copies."""
+    """Refuse `device_time` on a device without a stream, or with a stream that waits for copies."""
     from orun.core.targets import Target
     from orun.measure.latency.cuda_streams import has_stream
 
@@ -173,7 +173,7 @@ def _require_stream(context: Context, params: Params) -> None:
 
 
 def budget_for(params: Params) -> Budget:
-    """How much is measured; a slow-down half as large takes more launches to tell from none, and so more time."""
+    """Return the budget of the measurement; a smaller `resolution` needs more launches and so more time."""
     from orun.measure.latency.measurement import Budget
 
     time = params.time

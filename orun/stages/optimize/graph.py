@@ -1,8 +1,8 @@
-"""Apply ONNX Runtime's graph optimizations beforehand and keep the result, so that a session need not.
+"""Apply ONNX Runtime's graph optimizations ahead of time, so that sessions start faster.
 
-`basic` is right on every machine. `extended` fuses to operators of ONNX Runtime's own for the providers of the target,
-and `layout` and `all` may choose what suits this processor: their result belongs on devices of the same kind.
-The result is compared with the model before it, on the target, at several sizes of each dynamic axis.
+`basic` results run on every machine. `extended` fuses to operators of ONNX Runtime for the providers of the target.
+`layout` and `all` may depend on this processor, so their results belong on devices of the same kind. The result is
+compared with the model before it, on the target, at several sizes of each dynamic axis.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from orun.stages.params import Doc, TargetName
 
 @dataclass(frozen=True)
 class Params:
-    """How far to optimize, for what, and how to check it."""
+    """Parameters of `optimize/graph`."""
 
     level: Annotated[
         Literal["disable", "basic", "extended", "layout", "all"], Doc("ONNX Runtime's optimization level.")
     ] = "extended"
-    target: Annotated[TargetName | None, Doc("Whose providers and session options count; the CPU when left out.")] = (
+    target: Annotated[TargetName | None, Doc("Target with the providers and session options; by default the CPU.")] = (
         None
     )
     skip: Annotated[list[str], Doc("Optimizers to leave out, by ONNX Runtime's names (`MatMulAddFusion`).")] = field(

@@ -1,12 +1,12 @@
-"""Change a model with a function of your own, and check what comes of it.
+"""Change a model with a function of your own, and check the result.
 
-The function gets the model, whole in memory, and returns it changed: as `onnx.ModelProto`, or as `onnx_ir.Model` with
-`form: ir`, which is what the passes and rewrite rules of onnx-ir and onnxscript take. The result is compared with the
+The function takes the model with all weights in memory, and returns it changed: an `onnx.ModelProto`, or with `form:
+ir` an `onnx_ir.Model`, as the passes and rewrite rules of onnx-ir and onnxscript use. The result is compared with the
 model before it on random and boundary inputs at several sizes of each dynamic axis, unless `check` is off.
 
-With `interface: changed` it may get other inputs and outputs: a non-maximum suppression behind a detector, or the
-scaling of pixels before it. Outputs that both models have are compared where they take the same; what takes something
-else is only seen to run, so that `measure/accuracy` should follow.
+With `interface: changed` it may have other inputs and outputs, such as a non-maximum suppression after a detector, or
+the scaling of pixels before it. Outputs of both models are compared where their inputs are the same. Otherwise the
+stage only checks that the result runs, so `measure/accuracy` should follow.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Params:
-    """Which function, and how its result is checked."""
+    """Parameters of `optimize/python`."""
 
-    function: Annotated[Code, Doc("Function that takes a model and returns it changed.")]
-    form: Annotated[Literal["proto", "ir"], Doc("What it takes and returns: `onnx.ModelProto` or `onnx_ir.Model`.")] = (
-        "proto"
-    )
-    check: Annotated[bool, Doc("The result must compute the same; otherwise it must only run and be finite.")] = True
+    function: Annotated[Code, Doc("Function that takes a model and returns the changed model.")]
+    form: Annotated[Literal["proto", "ir"], Doc("Its type of model: `onnx.ModelProto` or `onnx_ir.Model`.")] = "proto"
+    check: Annotated[bool, Doc("The result must compute the same; if off, it must only run and be finite.")] = True
     interface: Annotated[
         Literal["same", "changed"], Doc("Whether the result has the inputs and outputs of the model before it.")
     ] = "same"

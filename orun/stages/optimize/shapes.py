@@ -1,9 +1,9 @@
-"""Fix dynamic axes to one size and work out the shape of every value.
+"""Fix dynamic axes to a size and infer the shape of every value.
 
-Accelerators need shapes that are known beforehand, and simplifying can fold more once they are. ONNX Runtime's symbolic
-inference finds the shapes, through its own operators too; where it cannot follow a model, ONNX's does. The result is
-compared with the model before it at the fixed sizes. `fixed_shapes` counts the values inside whose shape is all
-numbers, `dynamic_values` the inputs and outputs whose shape is not.
+Accelerators need fixed shapes, and `optimize/simplify` can fold more with them. ONNX Runtime's symbolic inference finds
+the shapes, including those of its own operators; ONNX's inference is the fallback. The result is compared with the
+model before it at the fixed sizes. `fixed_shapes` counts inner values with a fully known shape, `dynamic_values` the
+inputs and outputs without.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Params:
-    """Which axes are fixed, and how the result is checked."""
+    """Parameters of `optimize/shapes`."""
 
-    fix: Annotated[dict[str, int], Doc("Size of each axis that is no longer dynamic, by its name: `{batch: 1}`.")] = (
-        field(default_factory=dict)
+    fix: Annotated[dict[str, int], Doc("Fixed size of dynamic axes, by name: `{batch: 1}`.")] = field(
+        default_factory=dict
     )
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
@@ -40,7 +40,7 @@ class Params:
 
 
 SPEC = Spec(
-    inputs={"model": Port(("onnx",), "The model whose shapes are worked out.")},
+    inputs={"model": Port(("onnx",), "The model to fix.")},
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "sympy"),
     extra="cpu",
     interface="changed",

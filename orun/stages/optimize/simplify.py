@@ -1,6 +1,6 @@
-"""Fold constants and remove what computes nothing, with onnxsim or onnxslim.
+"""Fold constants and remove nodes without effect, with onnxsim or onnxslim.
 
-A weight that is stored once and used turned as well, as a table of words that is the last product, stays stored once.
+A weight that is stored once and also used transposed, such as a word table that is the last product, stays stored once.
 The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis.
 """
 

@@ -1,15 +1,14 @@
-"""Fuse the parts of a transformer (attention, norms, GELU, rotary and other embeddings) into single operators.
+"""Fuse the parts of a transformer (attention, norms, GELU, embeddings) into single operators of ONNX Runtime.
 
-The operators are those of ONNX Runtime. The log lists what was fused, layer by layer, and each attention that was not,
-with the reason; the run says the reasons, too. `fused.Attention` and the like count what was fused. An attention is a
-softmax over scores, made from a product of queries and keys, whose result is multiplied by values: `attentions` counts
-them by that, however they are written. `attentions_left` counts those in pieces, and a gate can hold it at 0.
-`expect: {Attention: 12}` fails the stage when it did not come to that. The result is compared with the model before
-it on random and boundary inputs at several sizes of each dynamic axis, with masks that hide any position: a wrong
-fusion fails the stage.
+The log lists the fused operators layer by layer, and each unfused attention with the reason, which is also a note of
+the run. `fused.Attention` and similar metrics count fused operators. `attentions` counts attentions by what they
+compute: a softmax over the product of queries and keys, multiplied by values. `attentions_left` counts unfused ones; a
+gate can hold it at 0. `expect: {Attention: 12}` fails the stage if the result has another number. The result is
+compared with the model before it on random and boundary inputs at several sizes of each dynamic axis, with masks that
+hide any position. A wrong fusion fails the stage.
 
-By `method: rules` every attention of these models is fused, as `transformers` 5 has them, with eager or sdpa attention,
-from either of PyTorch's exporters:
+`method: rules` fuses every attention of these models of `transformers` 5, with eager or sdpa attention, from both of
+PyTorch's exporters:
 
 | family | attention | normalisation | other |
 |---|---|---|---|
@@ -31,14 +30,16 @@ from either of PyTorch's exporters:
 | T5 | Attention; across: MultiHeadAttention | SkipSimplifiedLayerNormalization | |
 | BART | Attention; across: MultiHeadAttention | EmbedLayerNormalization, SkipLayerNormalization | BiasGelu |
 
-What is added to the scores (a mask, the bias of ALiBi, relative positions of T5, MPNet, Swin or DeBERTa) becomes the
-operator's attention bias. Where heads of queries share keys and values, GroupQueryAttention reads those once instead of
-repeating them: on the CPU that takes 2 to 25 % less time. It alone has the soft cap of Gemma 2. It needs as many keys
-as queries, so that a model with a cache keeps MultiHeadAttention, and heads of a size that is a multiple of 8; on GPUs
-it takes float16 alone. `disable: [grouped_query_attention]` leaves it out.
+Terms added to the scores (a mask, the bias of ALiBi, relative positions of T5, MPNet, Swin or DeBERTa) become the
+operator's attention bias.
 
-A table of words that is the last product as well, turned, stays stored once where the model stores it once. Operators
-of ONNX's own that do the same, as PyTorch exports them for operator set 23, are fused further or left.
+Where heads of queries share keys and values, GroupQueryAttention reads these once instead of repeating them, which
+takes 2 to 25 % less time on the CPU. Only it supports the soft cap of Gemma 2. It needs as many keys as queries, so a
+model with a cache gets MultiHeadAttention, and a head size that is a multiple of 8; on GPUs it supports float16 only.
+`disable: [grouped_query_attention]` turns it off.
+
+A word table that is also the last product, transposed, stays stored once. ONNX's own Attention, as PyTorch exports it
+for operator set 23, is fused further or kept.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Params:
             "bart", "bert", "bert_keras", "bert_tf", "clip", "conformer", "gpt2", "gpt2_tf", "gpt_neox", "mmdit", "phi",
             "qwen3", "sam2", "swin", "t5", "tnlr", "unet", "vae", "vit",
         ],
-        Doc("Which family's patterns ONNX Runtime's optimizer looks for; RoBERTa and DistilBERT are `bert`."),
+        Doc("Family of patterns for ONNX Runtime's optimizer; RoBERTa and DistilBERT are `bert`."),
     ] = "bert"  # fmt: skip
     num_heads: Annotated[
         int | None, Doc("Attention heads of a layer, for ONNX Runtime's optimizer; read from the graph when left out."),
@@ -88,7 +89,7 @@ class Params:
         int | None, Doc("Width of a layer, for ONNX Runtime's optimizer; read from the graph when left out."), Range(1)
     ] = None
     level: Annotated[
-        Literal["disable", "basic", "extended"], Doc("ONNX Runtime's own optimizations that go before the fusions.")
+        Literal["disable", "basic", "extended"], Doc("ONNX Runtime's optimizations before the fusions.")
     ] = "basic"
     mask: Annotated[
         Literal["any", "right-padded", "none"],
@@ -98,7 +99,7 @@ class Params:
         ),
     ] = "any"
     multi_head_attention: Annotated[
-        bool, Doc("Fuse to MultiHeadAttention, which leaves the projections apart, instead of Attention.")
+        bool, Doc("Fuse to MultiHeadAttention, with separate projections, instead of Attention.")
     ] = False
     disable: Annotated[
         list[
@@ -113,7 +114,7 @@ class Params:
         ),
     ] = field(default_factory=list)  # fmt: skip
     expect: Annotated[
-        dict[str, int], Doc("How many nodes of each operator type the result must have: `{Attention: 12}`.")
+        dict[str, int], Doc("Number of nodes that the result must have, by operator type: `{Attention: 12}`.")
     ] = field(default_factory=dict)
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None

@@ -1,11 +1,10 @@
-"""Write into a model what it is and where it comes from: doc string, version, properties, provenance.
+"""Write a description and the provenance into a model: doc string, version, properties.
 
-All of it lies in the model file itself, as ONNX has places for it, and goes wherever the file goes: `doc_string`,
-`model_version`, `domain`, and `metadata_props`. The provenance is one property, `orun.provenance`: as JSON, every stage
-that led to the model with its kind, parameters, tools and their versions, key and digest. Stages after this one keep
-these properties, whether they simplify, fuse, quantize or change the operator set.
+They are in the model file itself, in fields of ONNX, and stay with it: `doc_string`, `model_version`, `domain` and
+`metadata_props`. The property `orun.provenance` is JSON with every stage that led to the model: kind, parameters, tools
+and their versions, key and digest. Later stages keep these properties.
 
-The weights are not touched: external data stays as it is.
+Weights and external data stay as they are.
 """
 
 from __future__ import annotations
@@ -38,14 +37,12 @@ SPEC = Spec(
 
 @dataclass(frozen=True)
 class Params:
-    """What to write; what is left out stays as it is in the model."""
+    """Parameters of `release/metadata`. Fields without a value stay as they are in the model."""
 
-    doc_string: Annotated[str | None, Doc("What the model does, for people (Markdown).")] = None
-    model_version: Annotated[
-        int | None, Doc("Version of the model as ONNX counts it: a whole number."), Range(0, 2**63 - 1)
-    ] = None
+    doc_string: Annotated[str | None, Doc("Description of the model, in Markdown.")] = None
+    model_version: Annotated[int | None, Doc("Version of the model: a whole number."), Range(0, 2**63 - 1)] = None
     domain: Annotated[str | None, Doc("Name space of the model as a reversed host name (`org.example`).")] = None
-    properties: Annotated[dict[str, str], Doc("Entries of `metadata_props`; those of other names stay.")] = field(
+    properties: Annotated[dict[str, str], Doc("Entries of `metadata_props` to add or replace.")] = field(
         default_factory=dict
     )
     provenance: Annotated[bool, Doc(f"Whether to write the property `{PROVENANCE}`.")] = True

@@ -1,4 +1,4 @@
-"""A graph that is being rewritten: what its values are made of, and nodes that take the place of others."""
+"""Queries on the values of a graph, and a rewriter that puts nodes in place of others."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ SHAPE_OF_SOME = 15  # the operator set from which Shape can be asked for some ax
 
 
 def dims(value: ir.Value) -> tuple[Dim, ...] | None:
-    """Sizes of the axes as shape inference left them; None when not even their number is known."""
+    """Return the sizes of the axes as shape inference left them; None if even their number is unknown."""
     if value.shape is None:
         return None
     return tuple(axis if isinstance(axis, int) else axis.value for axis in value.shape)
 
 
 def alike(first: Sequence[Dim] | None, second: Sequence[Dim] | None) -> bool:
-    """Whether two shapes are known to be the same for inputs of any size."""
+    """Return whether two shapes are equal for inputs of any size."""
     return first is not None and second is not None and None not in first and tuple(first) == tuple(second)
 
 
 def made_by(value: ir.Value | None, *operators: str, domain: str = "") -> ir.Node | None:
-    """The node that makes a value, if it is one of these operators."""
+    """Return the producer of a value if it is one of these operators."""
     node = value.producer() if value is not None else None
     return node if node is not None and node.domain == domain and node.op_type in operators else None
 
 
 def required(node: ir.Node, number: int) -> ir.Value:
-    """An input that the operator always has."""
+    """Return an input that the operator always has."""
     value = node.inputs[number]
     if value is None:
         raise ValueError(f"{node.op_type} {node.name} lacks input {number}")
@@ -47,30 +47,30 @@ def required(node: ir.Node, number: int) -> ir.Value:
 
 
 def present(node: ir.Node, number: int) -> ir.Value | None:
-    """An input that the operator may lack."""
+    """Return an input that the operator may lack."""
     return node.inputs[number] if number < len(node.inputs) else None
 
 
 def constant(value: ir.Value | None) -> Array | None:
-    """What a value holds when it is an initializer."""
+    """Return the array of a value that is an initializer; otherwise None."""
     if value is None or value.const_value is None or value.is_graph_input():
         return None
     return value.const_value.numpy()
 
 
 def number(value: ir.Value | None) -> float | None:
-    """The only element of a constant."""
+    """Return the only element of a constant."""
     held = constant(value)
     return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
 
 
 def typed(value: float, like: ir.Value) -> Array:
-    """A scalar of the element type of a value."""
+    """Return a scalar of the element type of a value."""
     return np.array(value, _numpy_type(like))
 
 
 def lowest(like: ir.Value) -> float:
-    """The lowest finite number of the element type of a value."""
+    """Return the lowest finite number of the element type of a value."""
     return float(ml_dtypes.finfo(_numpy_type(like)).min)  # type: ignore[no-untyped-call]  # it has no types
 
 
@@ -79,19 +79,19 @@ def _numpy_type(value: ir.Value) -> np.dtype[Any]:
 
 
 def integers(node: ir.Node, name: str) -> tuple[int, ...] | None:
-    """An attribute of integers."""
+    """Return an attribute of integers."""
     attribute = node.attributes.get(name)
     return tuple(attribute.as_ints()) if attribute is not None else None
 
 
 def setting(node: ir.Node, name: str, default: float) -> float:
-    """An attribute that is one number."""
+    """Return an attribute that is one number."""
     attribute = node.attributes.get(name)
     return default if attribute is None else float(attribute.value)
 
 
 def both_orders(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """The two inputs of a commutative node, either way round."""
+    """Yield the two inputs of a commutative node in both orders."""
     left, right = required(node, 0), required(node, 1)
     yield left, right
     yield right, left
@@ -99,7 +99,7 @@ def both_orders(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:
 
 @dataclass
 class Rewriter:
-    """Puts nodes into a graph.
+    """Writer of nodes into a graph.
 
     Attributes:
         model: that is rewritten, in place.
@@ -129,7 +129,7 @@ class Rewriter:
         return self.model.graph
 
     def nodes(self, *operators: str, domain: str = "") -> list[ir.Node]:
-        """Nodes of these operators in the main graph, in its order."""
+        """Return the nodes of these operators in the main graph, in its order."""
         return [node for node in self.graph if node.domain == domain and node.op_type in operators]
 
     def put(
@@ -144,7 +144,7 @@ class Rewriter:
         domain: str = "",
         attributes: dict[str, Any] | None = None,
     ) -> ir.Value:
-        """A new node's only output.
+        """Insert a node and return its only output.
 
         Args:
             before: the node that it stands in front of.
@@ -167,7 +167,7 @@ class Rewriter:
         return node.outputs[0]
 
     def name_output(self, output_value: ir.Value, place: int, name: str) -> ir.Value:
-        """A further output of the node that makes a value."""
+        """Name and return a further output of a value's producer."""
         node = output_value.producer()
         if node is None:
             raise ValueError(f"{output_value.name} is made by no node")
@@ -177,25 +177,25 @@ class Rewriter:
         return node.outputs[place]
 
     def hold(self, array: Array, name: str) -> ir.Value:
-        """A new initializer."""
+        """Add an initializer."""
         value = ir.Value(name=self.unique(name), const_value=ir.tensor(array))
         value.shape, value.type = ir.Shape(array.shape), ir.TensorType(ir.DataType.from_numpy(array.dtype))
         self.graph.register_initializer(value)
         return value
 
     def shared(self, array: Array) -> ir.Value:
-        """An initializer for a small constant, one for all that hold the same."""
+        """Return an initializer for a small constant, shared by equal ones."""
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self.cache:
             self.cache[key] = self.hold(array, "fusion_constant")
         return self.cache[key]
 
     def ints(self, *values: int) -> ir.Value:
-        """An initializer of integers, as axes and shapes take them."""
+        """Return an initializer of integers, for axes and shapes."""
         return self.shared(np.array(values, np.int64))
 
     def replace(self, old: ir.Value, new: ir.Value) -> None:
-        """Let every reader of a value read another, which takes its name, its type and what is known of its shape."""
+        """Let every reader of a value read another, which gets its name, type and known shape."""
         name = old.name
         old.name = self.unique(f"{name}_replaced")
         new.name = name
@@ -204,14 +204,14 @@ class Rewriter:
         old.replace_all_uses_with(new, replace_graph_outputs=True)
 
     def forward(self, old: ir.Value, new: ir.Value) -> bool:
-        """Let every reader of a value read one that is there already; False for an output of the graph."""
+        """Let every reader of a value read an existing one; return False for an output of the graph."""
         if old.is_graph_output():
             return False
         old.replace_all_uses_with(new)
         return True
 
     def size(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
-        """The size of an axis of a value, as one integer in a row."""
+        """Return the size of an axis of a value, as a list of one integer."""
         known = dims(value)
         fixed = known[axis] if known is not None else None
         if isinstance(fixed, int):
@@ -224,7 +224,7 @@ class Rewriter:
         return self.put(before, "Gather", [shape, self.ints(axis)], name, (1,))
 
     def unique(self, name: str) -> str:
-        """The name, or one like it that no value has."""
+        """Return the name, or a similar one that no value has."""
         return make_unique(name, self._names)
 
     def _import(self, domain: str) -> None:
