@@ -117,7 +117,7 @@ def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
 
 
 def _recorded(path: str) -> bytes:
-    """How a file, or what is in a folder, begins its line in the list of files of a distribution; empty if outside."""
+    """Return the start of a path's line in a distribution's list of files; empty if the path is outside."""
     inside = max((folder for folder in sys.path if folder and path.startswith(f"{folder}/")), key=len, default="")
     if not inside:
         return b""
@@ -134,12 +134,12 @@ def requirements(distribution: str) -> frozenset[str]:
 
 @once
 def _placed() -> Mapping[str, str]:
-    """The folder of metadata of every distribution on `sys.path`, by normalised name."""
+    """Return the folder of metadata of every distribution on `sys.path`, by normalised name."""
     return {name: metadata for name, (_, metadata) in _scan(sys.path).items()}
 
 
 def _text(metadata: str, name: str) -> bytes:
-    """A file among the metadata of a distribution; empty when it has none."""
+    """Return a file among the metadata of a distribution; empty when it has none."""
     try:
         with open(f"{metadata}/{name}", "rb") as file:  # noqa: PTH123 - nothing here imports pathlib
             return file.read()
@@ -163,7 +163,7 @@ def _exact_here() -> dict[str, str]:
 
 @once
 def developed() -> Mapping[str, str]:
-    """The folder of every distribution that is installed in development, by normalised name."""
+    """Return the folder of every distribution that is installed in development, by normalised name."""
     noted = {name: metadata for name, (_, metadata) in _scan(sys.path).items() if _is_noted(metadata)}
     if not noted:
         return {}
@@ -197,7 +197,7 @@ def installed_in(folders: Iterable[str]) -> dict[str, str]:
 
 
 def exact_in(folders: Iterable[str]) -> dict[str, str]:
-    """The same, as `exact` has them, but for what is installed in development."""
+    """Return the same, as `exact` has them, but for what is installed in development."""
     return {name: _exact(version, folder) for name, (version, folder) in _scan(folders).items()}
 
 
@@ -215,13 +215,13 @@ def _scan(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def _metadata_folders(folder: str) -> list[str]:
-    """The names of those in a folder, the newer kind first: where a distribution has both, it is installed so."""
+    """Return the metadata folders in a folder, `.dist-info` first: it wins if a distribution has both."""
     names = _names(folder)
     return [name for kind in METADATA for name in names if name.endswith(kind)]
 
 
 def _names(folder: str) -> list[str]:
-    """The names in a folder of the path."""
+    """Return the names in a folder of the path."""
     try:
         return os.listdir(folder or ".")  # noqa: PTH208 - one Path an entry costs more than the listing
     except OSError:  # an entry of sys.path that does not exist, or a zip file
@@ -229,7 +229,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _exact(version: str, metadata: str, *, development: bool = False) -> str:
-    """A version, with a local label (PEP 440) where it has not one content, or one folder if that is asked for."""
+    """Return a version, with a local label (PEP 440) if its content or folder is not fixed by the version."""
     if not _is_noted(metadata):
         return version
     from orun.environment.package_origin import label  # not for most: what comes from an index
@@ -239,7 +239,7 @@ def _exact(version: str, metadata: str, *, development: bool = False) -> str:
 
 
 def _is_noted(metadata: str) -> bool:
-    """Whether its installer has noted where a distribution came from: another place than an index."""
+    """Return whether its installer has noted where a distribution came from: another place than an index."""
     return os.path.exists(f"{metadata}/direct_url.json")  # noqa: PTH110 - of every distribution, in every run
 
 
@@ -262,7 +262,7 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
 def install_command(
     missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None, other_tools: Iterable[str] = ()
 ) -> str:
-    """The one command that installs all of these tools.
+    """Return the one command that installs all of these tools.
 
     Args:
         missing: the tools, each as `find` takes it.

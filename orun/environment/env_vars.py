@@ -20,18 +20,18 @@ ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}  # ONNX Runtime keeps to itself
 
 
 def reproducible_settings() -> list[str]:
-    """Which signing keys are set: with one a run may push what an earlier one could not. Their values go nowhere."""
+    """Return which signing keys are set: a key may let a run push results. Their values are never recorded."""
     return sorted(name for name in SIGNING_KEYS if os.environ.get(name))
 
 
 def stage_environment() -> dict[str, str]:
-    """The environment of every stage: this process's, but for signing keys and what is set for stages."""
+    """Return the environment of every stage: this process's, but for signing keys and what is set for stages."""
     variables = {name: value for name, value in os.environ.items() if name not in SIGNING_KEYS}
     return {**UNLESS_SET, **variables, **ALWAYS}
 
 
 def value_told(name: str) -> str | None:
-    """The value of a variable as stages find it; None when it is not set there."""
+    """Return the value of a variable as stages find it; None when it is not set there."""
     if name in SIGNING_KEYS:
         return None
     return ALWAYS.get(name) or os.environ.get(name, UNLESS_SET.get(name))

@@ -12,22 +12,22 @@ HARDWARE = frozenset({*MACHINE, "system", "gpu name", "gpu compute_cap", "gpu me
 
 
 def same_machine(first: Host, second: Host) -> bool:
-    """Whether two fingerprints are of the same hardware, whatever software is on it."""
+    """Return whether two fingerprints are of the same hardware, whatever software is on it."""
     return _machine(first) == _machine(second)
 
 
 def software(host: Host) -> dict[str, str]:
-    """What runs on a machine, as far as its fingerprint has it: Python, ONNX Runtime, drivers, libraries, settings."""
+    """Return the software facts of a fingerprint: Python, ONNX Runtime, drivers, libraries, settings."""
     return {name: value for name, value in host.items() if name not in HARDWARE}
 
 
 def hardware(host: Host) -> dict[str, str]:
-    """What a machine is, whatever runs on it, as far as its fingerprint has it; its name among it."""
+    """Return the hardware facts of a fingerprint, with the host's name."""
     return {name: value for name, value in host.items() if name in HARDWARE}
 
 
 def machine(host: Host) -> str:
-    """A machine for people: `forge, EPYC 9554P`."""
+    """Return a machine for people: `forge, EPYC 9554P`."""
     return ", ".join(host[name] for name in ("host", "cpu") if name in host) or "unknown"
 
 

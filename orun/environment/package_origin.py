@@ -59,7 +59,7 @@ def label(metadata: str, *, development: bool = False) -> str:
 
 
 def development(metadata: str) -> str:
-    """The folder of a distribution that is installed in development; empty of any other. Takes what `label` takes."""
+    """Return the folder of a distribution in an editable install, else an empty text. Arguments as for `label`."""
     origin = _origin(metadata)
     return unquote(origin.url.removeprefix("file://")) if origin.dir_info.editable else ""
 
@@ -72,7 +72,7 @@ def _origin(metadata: str) -> Origin:
 
 
 def _content(metadata: Path) -> str:
-    """A digest of the digests of its files; metadata and scripts tell where it came from, and where it is."""
+    """Return a digest of the digests of its files; metadata and scripts tell where it came from, and where it is."""
     try:
         lines = (metadata / "RECORD").read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -29,7 +29,7 @@ def cpu() -> dict[str, str]:
 
 
 def saturates() -> bool:
-    """Whether sums of 8-bit products are cut off here where all 8 bits of weights are used: AVX2 without VNNI.
+    """Return whether sums of 8-bit products are cut off here where all 8 bits of weights are used: AVX2 without VNNI.
 
     See "reduce_range" in https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html.
     """
@@ -42,7 +42,7 @@ def _flags(fields: Mapping[str, str]) -> list[str]:
 
 
 def _cpuinfo() -> dict[str, str]:
-    """What Linux tells of the first core; a machine of hundreds takes its time to tell of all."""
+    """Return what Linux says about the first core; reading hundreds of cores takes long."""
     first = b""
     try:
         with CPUINFO.open("rb", buffering=0) as file:
@@ -55,7 +55,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _numbered(fields: Mapping[str, str]) -> str:
-    """The model of a processor of Arm's architecture, which Linux tells by the numbers of its maker; else nothing."""
+    """Return the model of an Arm processor, which Linux gives in numbers; else an empty text."""
     numbers = [fields.get(f"CPU {name}", "") for name in ("implementer", "part", "variant", "revision")]
     return f"{platform.machine()} {' '.join(numbers)}" if all(numbers) else ""
 

@@ -59,7 +59,7 @@ def compiled_in() -> tuple[str, ...]:
 
 
 def missing(target: Target, environment: Environment | None = None) -> str:
-    """Why the target cannot run on this machine, one sentence for each provider; empty when it can.
+    """Return why the target cannot run on this machine, one sentence for each provider; empty when it can.
 
     The CPU provider is in every build of ONNX Runtime and is not probed.
 
@@ -110,7 +110,7 @@ def probe(provider: str, options: str, environment: Environment | None = None) -
 
 
 def first_reason(messages: str) -> str:
-    """The first thing that the runtime said, without colours, time stamps and source locations; what Python raised."""
+    """Return the runtime's first message without colours, times and source locations, or Python's exception."""
     _, _, raised = messages.rpartition(TRACEBACK)  # all of it where there is none
     for line in raised.splitlines():
         if raised is not messages and line.startswith(" "):

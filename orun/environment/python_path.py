@@ -17,7 +17,7 @@ INJECTED = frozenset({*STARTUP, "__pycache__"})  # by debuggers and tracers, whi
 
 
 def on_path(text: str) -> list[str]:
-    """The folders that a value of `PYTHONPATH` names, but for orun's own."""
+    """Return the folders that a value of `PYTHONPATH` names, but for orun's own."""
     folders = map(os.path.abspath, filter(None, text.split(os.pathsep)))
     return [folder for folder in folders if folder != CHECKOUT]
 
@@ -36,7 +36,7 @@ def module_folders(root: Path, project: Path, excluded: Collection[Path]) -> str
 
 @once
 def _only_watches(folder: str) -> bool:
-    """Whether there is nothing in it but what Python runs at its start."""
+    """Return whether there is nothing in it but what Python runs at its start."""
     try:
         names = {name.partition(".")[0] for name in os.listdir(folder)}  # noqa: PTH208 - names alone are wanted
     except OSError:

@@ -46,7 +46,7 @@ def startup_code(*, isolated: bool = False) -> tuple[tuple[str, str], ...]:
 
 
 def _site_folders() -> list[str]:
-    """The folders whose `.pth` files Python reads."""
+    """Return the folders whose `.pth` files Python reads."""
     user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     return [*user, *site.getsitepackages()]
 

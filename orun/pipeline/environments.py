@@ -74,7 +74,7 @@ class Environments:
         self.problems.extend(requirements.problems)
 
     def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:
-        """Where the process of a stage runs: in its own environment, or else where its target's ONNX Runtime is.
+        """Return where the process of a stage runs: in its own environment, or else where its target's ONNX Runtime is.
 
         Args:
             node: what the file says of it.

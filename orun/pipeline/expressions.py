@@ -43,12 +43,12 @@ class Expressions:
         self._letters = 0  # of all texts that were put together
 
     def variables(self) -> Map:
-        """The `vars` with the expressions in them replaced."""
+        """Return the `vars` with the expressions in them replaced."""
         entries = {name: Entry(entry.key, self._variable_value(name)) for name, entry in self.raw.entries.items()}
         return self.raw.with_entries(entries)
 
     def substitute(self, node: Node, axes: Axes | None = None) -> Node:
-        """The node with every expression in it replaced; a scalar that fails is left as it is, and `broken`.
+        """Return the node with every expression in it replaced; a scalar that fails is left as it is, and `broken`.
 
         Args:
             node: any node.
@@ -120,7 +120,7 @@ class Expressions:
         )
 
     def _named(self, written: str, axes: Axes | None) -> str:
-        """The expression that was meant where its space was left out, or the braces are two."""
+        """Return the expression that was meant where its space was left out, or the braces are two."""
         name = written.strip(" {}").removeprefix("vars.").removeprefix("matrix.")
         if name in (axes or ()):
             return f"${{matrix.{name}}}"
@@ -186,7 +186,7 @@ class Expressions:
         raise _Failed
 
     def bounded(self, node: Node) -> Node:
-        """The node, when it is of a size that can be worked on.
+        """Return the node, when it is of a size that can be worked on.
 
         Raises:
             PipelineError: with all that was found so far, when variables or matrices make too much of it.
@@ -201,14 +201,14 @@ class Expressions:
 
 
 def _within(node: Scalar, matched: re.Match[str]) -> Span:
-    """Where the expression stands, if the text stands on one line as it is."""
+    """Return the span of an expression in its text; of the whole text if it is not on one line as written."""
     at = node.span.source.find(matched[0], node.span.column - 1)
     start = at + 1 - node.span.column
     return node.span.part(start, len(matched[0])) if at >= 0 else node.span
 
 
 def used_axes(nodes: Iterable[Scalar]) -> set[str]:
-    """The axes that the expressions in some scalars name."""
+    """Return the axes that the expressions in some scalars name."""
     texts = (node.value for node in nodes if isinstance(node.value, str))
     inner = (match[1].strip() for text in texts for match in EXPRESSION.finditer(text) if match[1])
     return {name.removeprefix(MATRIX) for name in inner if name.startswith(MATRIX)}

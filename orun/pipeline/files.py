@@ -39,7 +39,7 @@ class Files:
         self._size = 0  # values in them
 
     def read(self, file: Path) -> Map | None:
-        """The whole tree of a pipeline file, without `extends`; None when a file of it cannot be used.
+        """Return the whole tree of a pipeline file, without `extends`; None when a file of it cannot be used.
 
         Raises:
             UsageError: when there is no such file.
@@ -50,7 +50,7 @@ class Files:
             raise _unreadable(file, error) from error
 
     def _tree(self, file: Path, above: tuple[Path, ...]) -> Map | None:
-        """A file laid over what it extends; however many extend it, that is done once."""
+        """Return a file laid over what it extends; however many extend it, that is done once."""
         if file not in self._trees:
             self._trees[file] = self._layered(file, above)
         return self._trees[file]
@@ -93,7 +93,7 @@ class Files:
         return None
 
     def _named(self, entry: Entry) -> tuple[Scalar, ...]:
-        """The paths below `extends`."""
+        """Return the paths below `extends`."""
         items = entry.value.items if isinstance(entry.value, List) else (entry.value,)
         named = tuple(item for item in items if isinstance(item, Scalar) and isinstance(item.value, str) and item.text)
         for twice in repeated(named):
@@ -138,7 +138,7 @@ class Files:
 
 
 def merge(base: Node, top: Node) -> Node:
-    """A tree laid over another: mappings key by key, anything else as a whole."""
+    """Return a tree laid over another: mappings key by key, anything else as a whole."""
     if not (isinstance(base, Map) and isinstance(top, Map)):
         return top
     merged = dict(base.entries)

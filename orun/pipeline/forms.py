@@ -24,7 +24,7 @@ LONGEST = 80  # letters of a suggestion
 
 
 def suggestion(node: Node, schema: Mapping[str, Any], path: Path) -> str:
-    """What a value that its schema refuses was probably meant to be; empty where nothing is near.
+    """Return what a value that its schema refuses was probably meant to be; empty where nothing is near.
 
     Args:
         node: the value.
@@ -42,7 +42,7 @@ def suggestion(node: Node, schema: Mapping[str, Any], path: Path) -> str:
 
 
 def advice(node: Node, schema: Mapping[str, Any], path: Path) -> str:
-    """How such a thing is said, where it takes more than another value."""
+    """Return how such a thing is said, where it takes more than another value."""
     if isinstance(node, Scalar):
         return str(schema.get("x-hint", "")) if A_NUMBER.fullmatch(node.text) else ""
     if isinstance(node, Map):
@@ -76,7 +76,7 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
 
 
 def _of_constant(node: Scalar, schema: Mapping[str, Any]) -> str:
-    """A number or a truth value where none has a place."""
+    """Return a number or a truth value where none has a place."""
     from orun.text.aliases import meant
 
     if schema.get("x-noun") == CONDITION and A_NUMBER.fullmatch(node.text):
@@ -112,18 +112,18 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
 
 
 def _only(properties: Collection[str]) -> str:
-    """The key of a target, or of an environment, that a bare list is probably of."""
+    """Return the key of a target, or of an environment, that a bare list is probably of."""
     return next((key for key in ("providers", "packages") if key in properties), "")
 
 
 def _item(text: str, schema: Mapping[str, Any]) -> str:
-    """An item as a list takes it, such as the execution provider that `cpu` stands for; empty where it takes none."""
+    """Return an item in the form that a list takes, such as the provider that `cpu` stands for; else an empty text."""
     names = _names(schema.get("items", {}))
     return closest(text, names) if names else text
 
 
 def _condition(limit: str) -> str:
-    """A bare limit as a condition: times and sizes are kept below one, proportions above."""
+    """Return a bare limit as a condition: times and sizes are kept below one, proportions above."""
     unit = (split(limit) or (0, ""))[1]
     if unit in ("%", "x"):
         return f"{{min: {limit}}}"
@@ -139,7 +139,7 @@ def _names(schema: Mapping[str, Any]) -> list[str]:
 
 
 def constants(schema: Mapping[str, Any]) -> Iterator[Any]:
-    """The values that a schema lists."""
+    """Yield the values that a schema lists."""
     yield from schema.get("enum", ())
     for branch in schema.get("anyOf", ()):
         yield from constants(branch)

@@ -56,7 +56,7 @@ SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str]] = {
 
 
 def fragment(kind: ParamType) -> Fragment:
-    """The schema of one value of that type."""
+    """Return the schema of one value of that type."""
     if kind.name == "any":
         return {}
     if kind.name == "literal":
@@ -80,7 +80,7 @@ def fragment(kind: ParamType) -> Fragment:
 
 
 def value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
-    """A value of one of some JSON types, or a text of that pattern (any text when it is None), or an expression."""
+    """Return the schema of a value: of these JSON types, a text of the pattern (None: any), or an expression."""
     schema: Fragment = {"type": [*types, "string"]}
     if pattern is not None:
         schema["pattern"] = "|".join(part for part in (pattern, EXPRESSION) if part)
@@ -94,7 +94,7 @@ def choice(values: Sequence[Any], noun: str = "") -> Fragment:
 
 
 def fields(params: Sequence[Param], noun: str = "") -> Fragment:
-    """An object with those parameters as its keys."""
+    """Return an object with those parameters as its keys."""
     schema = value(["object"], "", _describe_mapping(params))
     schema["properties"] = {param.name: described(param) for param in params}
     schema["additionalProperties"] = False
@@ -106,7 +106,7 @@ def fields(params: Sequence[Param], noun: str = "") -> Fragment:
 
 
 def described(param: Param) -> Fragment:
-    """The schema of a parameter with what it does and its default."""
+    """Return the schema of a parameter with what it does and its default."""
     schema = fragment(param.type)
     if param.doc:
         schema["description"] = param.doc
@@ -118,7 +118,7 @@ def described(param: Param) -> Fragment:
 
 
 def plain_default(default: Any) -> Any:
-    """A default as plain data, without the marker types of `params.py`."""
+    """Return a default as plain data, without the marker types of `params.py`."""
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
         return {field.name: plain_default(getattr(default, field.name)) for field in dataclasses.fields(default)}
     if isinstance(default, Mapping):
@@ -131,7 +131,7 @@ def plain_default(default: Any) -> Any:
 
 
 def describe_type(kind: ParamType) -> str:
-    """What a value of that type is, for a message."""
+    """Describe a type for a message."""
     if kind.name == "literal":
         text = one_of(json_text(choice) for choice in kind.choices)
     elif kind.name == "list":
@@ -154,7 +154,7 @@ def _describe_mapping(params: Sequence[Param]) -> str:
 
 
 def json_text(constant: Any) -> str:
-    """A constant as a YAML file writes it."""
+    """Return a constant as a YAML file writes it."""
     if constant is None:
         return "null"
     return str(constant).lower() if isinstance(constant, bool) else str(constant)
@@ -169,7 +169,7 @@ def _bounds(kind: ParamType) -> Fragment:
 
 
 def _bounded(text: str, kind: ParamType) -> str:
-    """The words with the bounds after what they bound: `a duration of at least 0 such as 12ms`."""
+    """Return the words with the bounds after what they bound: `a duration of at least 0 such as 12ms`."""
     low, high = (None if bound is None else _bound(bound, kind) for bound in (kind.range.low, kind.range.high))
     if low is not None and high is not None:
         bounds = f" from {low} to {high}"
@@ -182,7 +182,7 @@ def _bounded(text: str, kind: ParamType) -> str:
 
 
 def _bound(number: float, kind: ParamType) -> str:
-    """A bound as a file may write it: `1MB` of a size."""
+    """Return a bound as a file may write it: `1MB` of a size."""
     units: Mapping[TypeName, Unit] = {"duration": "s", "size": "B"}
     unit = units.get(kind.name)
     return show(number, unit).replace(" ", "") if unit and number else f"{number:.15g}"

@@ -57,13 +57,13 @@ class Ground(Record, frozen=True):
         return tuple(name for port in ports if (name := REFERENCE if port == REFERENCE else further(port)))
 
     def knows(self, metric: str) -> bool:
-        """Whether the stage may measure that: a metric of its kind, or one of a slice, `accuracy[label=3]`."""
+        """Return whether the stage may measure that: a metric of its kind, or one of a slice, `accuracy[label=3]`."""
         name, opened, rest = metric.partition("[")
         sliced = bool(opened) and rest.partition("=")[0] in self.slices and rest.endswith("]")
         return self.metrics is None or metric in self.metrics or (sliced and name in self.metrics)
 
     def unit(self, metric: str) -> Unit | None:
-        """The unit of a metric; None when it is not known before it is measured."""
+        """Return the unit of a metric; None when it is not known before it is measured."""
         name = metric.partition("[")[0]
         known = EVERYWHERE.get(name) if self.kind.origin == "built-in" else None
         return self.kind.spec.units.get(name, known)
@@ -79,7 +79,7 @@ class Ground(Record, frozen=True):
 
 
 def gates(ground: Ground) -> tuple[Gate | Group, ...]:
-    """The gates of a stage, one for each rule, and its groups."""
+    """Return the gates of a stage, one for each rule, and its groups."""
     return tuple(_read(ground, ground.instance.node.map("gate"), ("stages", ground.instance.id, "gate")))
 
 
@@ -99,7 +99,7 @@ def _read(ground: Ground, node: Map, path: Path) -> Iterator[Gate | Group]:
 
 
 def _group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path) -> Iterator[Group]:
-    """The group of a list; an item with several conditions is a group of all of them."""
+    """Yield the group of a list; an item with several conditions is a group of all of them."""
     members: list[Gate | Group] = []
     for number, item in enumerate(entry.value.items if isinstance(entry.value, List) else ()):
         gates_of_item = tuple(_read(ground, item, (*path, number))) if isinstance(item, Map) else ()
@@ -131,7 +131,7 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
 
 
 def _not_asked_for(kind: Kind, metric: str) -> str:
-    """The name by which the kind's parameter `metrics` would ask for it; empty where it knows no such metric."""
+    """Return the name by which the kind's parameter `metrics` would ask for it; empty where it knows no such metric."""
     name = metric.partition("[")[0].partition(".")[0]
     types = (
         member for param in kind.params if param.name == "metrics" for item in param.type.items for member in item.items
@@ -175,7 +175,7 @@ def _text(entries: Mapping[str, Entry], key: str) -> str:
 
 
 def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str]) -> list[str]:
-    """The further references that a gate is against, each giving a gate; the empty name is `reference` itself."""
+    """Return the references that a gate compares with, each a gate; the empty name is `reference` itself."""
     if AGAINST not in entries:
         return [""]
     entry = entries[AGAINST]
@@ -218,7 +218,7 @@ def _by(ground: Ground, entries: Mapping[str, Entry]) -> str:
 
 
 def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
-    """Whether a gate is meant for the target of this stage."""
+    """Return whether a gate is meant for the target of this stage."""
     name = _text(entries, TARGET)
     if not name:
         return True

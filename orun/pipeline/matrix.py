@@ -103,7 +103,7 @@ class Expansion:
             )
 
     def _axes(self, node: Map) -> dict[str, tuple[Scalar, ...]]:
-        """The axes of a stage's matrix. One of the wrong form, which the schema tells, has a single broken value."""
+        """Return the axes of a stage's matrix; a malformed axis, already reported, has a single broken value."""
         matrix = node.get("matrix")
         matrix = self.expressions.substitute(matrix) if matrix else None
         if not isinstance(matrix, Map):
@@ -131,7 +131,7 @@ class Expansion:
         return replace(value, broken=True)
 
     def _known(self, link: Link) -> Link:
-        """The link, without its stage when there is none of that name."""
+        """Return the link, without its stage when there is none of that name."""
         base = link.stage.partition("[")[0]
         if link.stage and link.stage not in self.names and base not in self.names:
             self.problems.add(
@@ -197,7 +197,7 @@ class Expansion:
     def _joined(
         self, own: Axes, inherited: Axes, links_so_far: tuple[Link, ...], link: Link
     ) -> list[tuple[Axes, tuple[Link, ...]]]:
-        """The combinations that remain of one when another input is connected."""
+        """Return the combinations that remain of one when another input is connected."""
         if link.stage in self._by_base:
             candidates = self._by_base[link.stage]
         elif link.stage in self._by_id:
@@ -268,7 +268,7 @@ class Expansion:
         self._by_base.setdefault(stage.name, []).append(instance)
 
     def _with_axes(self, stage: _Declared, node: Map, kind: Kind, own: Axes) -> Map:
-        """The stage with each axis that names a parameter in the place of that parameter."""
+        """Return the stage with each axis that names a parameter in the place of that parameter."""
         parameters = [param.name for param in kind.params]
         keys = stage.node.map("matrix").entries
         written = node.map("with")
@@ -294,10 +294,10 @@ class Expansion:
 
 
 def _agree(axes: Axes, candidate: Axes) -> bool:
-    """Whether they have the same values on the axes that they share."""
+    """Return whether they have the same values on the axes that they share."""
     return all(axes[axis].text == value.text for axis, value in candidate.items() if axis in axes)
 
 
 def _holder(written: str, stages: Iterable[str]) -> str:
-    """The stage that is meant by the path of a file in its result: `export/model.onnx`, `export.outputs.model`."""
+    """Return the stage that a path into its result names: `export/model.onnx`, `export.outputs.model`."""
     return next((name for name in stages if written.startswith((f"{name}/", f"{name}."))), "")

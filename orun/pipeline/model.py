@@ -63,7 +63,7 @@ class Gate(Record, frozen=True):
     strict: bool = False
 
     def fits(self, unit: Unit) -> bool:
-        """Whether the threshold is written in the metric's unit: a limit of 300 MB would pass any time in seconds."""
+        """Return whether threshold and metric have the same unit: 300 MB would pass any time in seconds."""
         written = self.threshold.unit
         if not written or self.threshold.relative or self.rule == "min_speedup":
             return True
@@ -95,7 +95,7 @@ class Group(Record, frozen=True):
 
 
 def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
-    """Every gate, those in groups too."""
+    """Yield every gate, those in groups too."""
     for gate in gates:
         if isinstance(gate, Group):
             yield from conditions(gate.members)
@@ -174,7 +174,7 @@ class Stage(Record, frozen=True, dict=True):
         return tuple(dict.fromkeys(environment for environment in wanted if environment))
 
     def environment_of(self, target: Target | None) -> Environment | None:
-        """Where a model of one of its targets runs."""
+        """Return where a model of one of its targets runs."""
         return target.environment or self.environment if target and self.out_of_process else self.environment
 
     @cached_property
@@ -249,7 +249,7 @@ class Pipeline(Record, frozen=True, dict=True):
         return Secrets(frozenset(self.secrets), frozenset(settings))
 
     def stage(self, name: str) -> Stage:
-        """The stage of that id; KeyError when there is none."""
+        """Return the stage of that id; KeyError when there is none."""
         for stage in self.stages:
             if stage.id == name:
                 return stage

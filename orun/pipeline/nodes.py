@@ -37,7 +37,7 @@ class Span(NamedTuple):
         return Position(self.file, self.line, self.column)
 
     def part(self, start: int, width: int) -> Span:
-        """A stretch within this one, `start` columns to the right."""
+        """Return a stretch within this one, `start` columns to the right."""
         return self._replace(column=self.column + start, width=width)
 
 
@@ -100,12 +100,12 @@ class Map(Record, frozen=True, dict=True):
     span: Span
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, or None when it is not there."""
+        """Return the value of a key, or None when it is not there."""
         entry = self.entries.get(key)
         return entry.value if entry else None
 
     def map(self, key: str) -> Map:
-        """The mapping below a key; an empty one when there is none."""
+        """Return the mapping below a key; an empty one when there is none."""
         value = self.get(key)
         return value if isinstance(value, Map) else Map({}, self.span)
 
@@ -128,7 +128,7 @@ Node = Scalar | List | Map
 
 
 def plain(node: Node) -> Any:
-    """The node as Python data, as a file without variables would have it: a literal `${` is `$${` again."""
+    """Return the node as Python data, as a file without variables would have it: a literal `${` is `$${` again."""
     if isinstance(node, Map):
         return {key: plain(entry.value) for key, entry in node.entries.items()}
     if isinstance(node, List):
@@ -139,7 +139,7 @@ def plain(node: Node) -> Any:
 
 
 def scalars(node: Node) -> Iterator[Scalar]:
-    """Every scalar in a node."""
+    """Yield every scalar in a node."""
     if isinstance(node, Scalar):
         yield node
         return
@@ -149,7 +149,7 @@ def scalars(node: Node) -> Iterator[Scalar]:
 
 
 def repeated(items: Iterable[Node]) -> Iterator[Scalar]:
-    """The texts of a list that stand in it before."""
+    """Yield the texts of a list that stand in it before."""
     before: set[str] = set()
     for item in items:
         if isinstance(item, Scalar) and isinstance(item.value, str) and item.text and not item.broken:
@@ -159,7 +159,7 @@ def repeated(items: Iterable[Node]) -> Iterator[Scalar]:
 
 
 def find(root: Node, path: Path) -> tuple[Node, Span]:
-    """The node at a path, and where a message about it points: at a mapping's or list's key, or at the scalar."""
+    """Return the node at a path, and where a message about it points: a mapping's or list's key, or the scalar."""
     node, span = root, root.span
     for step in path:
         if isinstance(node, Map) and isinstance(step, str):
@@ -172,7 +172,7 @@ def find(root: Node, path: Path) -> tuple[Node, Span]:
 
 
 def describe(node: Node) -> str:
-    """What a node is, for a message: `'yes'`, `12`, `a list`, `empty`."""
+    """Describe a node for a message: `'yes'`, `12`, `a list`, `empty`."""
     if isinstance(node, Map):
         return "a mapping" if node.entries else "an empty mapping"
     if isinstance(node, List):

@@ -17,7 +17,7 @@ DOTTED_BELOW = 3  # `stages.NAME.gate` and `targets.NAME.session`
 
 
 def apply(root: Map, overrides: Mapping[str, str], problems: Problems) -> Map:
-    """The tree with values replaced.
+    """Return the tree with values replaced.
 
     Args:
         root: the tree.
@@ -45,7 +45,7 @@ class _Override:
         return self._set(root, keys, 0, value)
 
     def _value(self) -> Node | None:
-        """The value; its columns count in `path=value`, and its line says which override it is."""
+        """Return the value; its columns count in `path=value`, and its line says which override it is."""
         above = self.number - 1
         padded = "\n" * above + " " * (len(self.path) + 1) + self.written
         source = Text(OVERRIDE, "", padded, (*[""] * above, self.source))
@@ -99,7 +99,7 @@ class _Override:
 
 
 def _split(path: str, root: Map) -> list[str]:
-    """The keys of a dotted path.
+    """Return the keys of a dotted path.
 
     A key that has dots itself is taken whole where the file has it, and where only such keys can be: a metric below
     `gate` (`cosine.min`) and a configuration entry below `session`.

@@ -57,7 +57,7 @@ class Problems:
 
 
 def render(problems: Sequence[Problem], colour: bool = False) -> str:
-    """The problems as people see them, a blank line between two.
+    """Return the problems as people see them, a blank line between two.
 
         pipelines/bert.yaml:12:7: error: 'per_chanel' is not a parameter of quantize/dynamic
            12 |       per_chanel: true
@@ -104,7 +104,7 @@ def _look_alikes(problem: Problem) -> str:
 
 
 def place(position: Position) -> str:
-    """A position for people; a file below the working folder relative to it."""
+    """Return a position for people; a file below the working folder relative to it."""
     if position.file == OVERRIDE:
         return OVERRIDE
     below = os.path.relpath(position.file)

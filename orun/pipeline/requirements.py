@@ -97,12 +97,12 @@ class Requirements:
 
 
 def _problem(path: Path, number: int, line: str, part: str, message: str, expected: str) -> Problem:
-    """A mistake in a part of a line."""
+    """Return a mistake in a part of a line."""
     return Problem(Position(str(path), number, line.find(part) + 1), abridged(message), line, len(part), expected)
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a file cannot be read, in the words of the system where they are its own."""
+    """Return why a file cannot be read, in the words of the system where they are its own."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)

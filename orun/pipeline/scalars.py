@@ -20,7 +20,7 @@ MAX_DIGITS = 400  # more than any double has; int() refuses thousands
 
 
 def resolve(text: str) -> Value:
-    """The value of a plain (unquoted) scalar.
+    """Return the value of a plain (unquoted) scalar.
 
     Raises:
         ValueError: for a number that no finite value can hold (`.nan`, `.inf`, `1e999`).

@@ -34,7 +34,7 @@ class Misfit(Record, frozen=True):
 
 
 def misfit(gate: Gate, unit: Unit) -> Misfit | None:
-    """What is wrong with a threshold: in another unit than its metric, of a time in none, or beyond all values."""
+    """Describe a threshold that cannot be right: in another unit, without the unit of a time, or out of range."""
     limit = gate.threshold
     held = f"{gate.metric!r} cannot be held against {limit.text!r}: it {UNIT_WORDS[unit]}"
     if unit == "ratio" and gate.metric.partition("[")[0] not in UNLIMITED and _is_beyond(gate):
@@ -64,7 +64,7 @@ def no_proportion(gate: Gate, metric: Metric) -> str:
 
 
 def lets_worse(gate: Gate, better: Better, unit: Unit | None = None) -> str:
-    """The sentence about a rule that limits how far a metric improves; empty for every other.
+    """Return the sentence about a rule that limits how far a metric improves; empty for every other.
 
     Args:
         gate: the gate.
@@ -78,7 +78,7 @@ def lets_worse(gate: Gate, better: Better, unit: Unit | None = None) -> str:
 
 
 def _is_beyond(gate: Gate) -> bool:
-    """Whether no proportion can be so large, or differ by so much: 1 is as likely meant in percent."""
+    """Return whether no proportion can be so large, or differ by so much: 1 is as likely meant in percent."""
     limit = gate.threshold
     if limit.relative or gate.rule == "min_speedup":
         return False

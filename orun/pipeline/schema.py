@@ -28,7 +28,7 @@ FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
 
 
 def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
-    """The schema of a pipeline file that uses no other kinds than those; all built-in ones when left out."""
+    """Return the schema of a pipeline file that uses no other kinds than those; all built-in ones when left out."""
     known = all_kinds() if kinds is None else tuple(kinds)
     stage, target_schema = _stage(known), target()
     return {
@@ -62,7 +62,7 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
 
 
 def _require_in_each(part: Fragment, required: str) -> Fragment:
-    """A mapping whose values have a key that they may lack in a file that is laid over another."""
+    """Return a mapping whose values have a key that they may lack in a file that is laid over another."""
     properties: dict[str, Fragment] = {key: {} for key in part["properties"]}
     properties[required] = {"patternErrorMessage": part["properties"][required]["patternErrorMessage"]}
     return {"additionalProperties": {"required": [required], "x-noun": part["x-noun"], "properties": properties}}
@@ -165,7 +165,7 @@ def _uses(names: tuple[str, ...]) -> Fragment:
 
 
 def _choose(kind: Kind) -> Fragment:
-    """What a stage of that kind may say."""
+    """Return the branch of the schema for stages of a kind."""
     ports = {
         name: {"description": f"{port.doc} Takes {' or '.join(port.accepts)}.".strip()}
         for name, port in kind.spec.inputs.items()

@@ -18,7 +18,7 @@ THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 
 def gates() -> Fragment:
-    """The gates of a stage: conditions by metric, and groups of gates."""
+    """Return the gates of a stage: conditions by metric, and groups of gates."""
     return {
         "type": "object",
         "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
@@ -37,7 +37,7 @@ def gates() -> Fragment:
 
 
 def gate() -> Fragment:
-    """The conditions on one metric."""
+    """Return the conditions on one metric."""
     threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
     speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
     rules: Mapping[str, Fragment] = {
@@ -59,7 +59,7 @@ def gate() -> Fragment:
 
 
 def _scopes() -> dict[str, Fragment]:
-    """What narrows a gate."""
+    """Return the keys that limit a gate to references, slices or a target."""
     reference = value([], NAME, "the name of a reference")
     return {
         "against": value(["array"], NAME, "the name of a reference, or a list of them")

@@ -27,7 +27,7 @@ DEFAULT = "cpu"  # there without being named
 def targets(
     declared: Map, environments: Environments, root: FilePath, unsound: Collection[Path], problems: Problems
 ) -> dict[str, Target]:
-    """Every target by name.
+    """Return every target by name.
 
     Args:
         declared: the `targets` of the file; the schema has been checked.
@@ -94,7 +94,7 @@ def _provider(node: Node) -> tuple[Provider, Span]:
 
 
 def _text(node: Scalar, kind: OptionType | None) -> str:
-    """An option as the provider reads it."""
+    """Return an option as the provider reads it."""
     if isinstance(node.value, bool):
         return str(int(node.value)) if kind == "flag" else str(node.value).lower()
     return node.text
@@ -135,7 +135,7 @@ def _arena(node: Map, problems: Problems) -> dict[str, Any]:
 
 
 def _option(name: str, node: Node) -> Any:
-    """A session option: whole numbers as such, a configuration entry (its name has a dot) as it is written.
+    """Return a session option: whole numbers as such, a configuration entry (its name has a dot) as it is written.
 
     The value of an unknown option may be anything; the option is already reported.
     """

@@ -40,7 +40,7 @@ class Text(Record, frozen=True):
     lines: tuple[str, ...]
 
     def span(self, line: int, column: int, width: int = 1) -> Span:
-        """A stretch of a line; line and column count from 1."""
+        """Return a stretch of a line; line and column count from 1."""
         source = self.lines[line - 1] if line <= len(self.lines) else ""
         return Span(self.file, line, column, max(1, min(width, len(source) - column + 1)), source)
 

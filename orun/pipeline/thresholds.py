@@ -11,7 +11,7 @@ from orun.text.units import DURATIONS, RATE, SIZES, is_too_large, parse_duration
 
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
-    """The limit that a rule is given; None when it is none, which is noted."""
+    """Return the limit that a rule is given; None when it is none, which is noted."""
     if is_too_large(node.text):
         problems.add(node.span, f"{node.text!r} is too large", expected=_expected(rule))
         return None

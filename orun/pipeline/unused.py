@@ -14,7 +14,7 @@ from orun.text.suggestions import closest
 
 
 def unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
-    """A sentence for each.
+    """Return a sentence for each.
 
     Args:
         tree: of the file.
@@ -44,7 +44,7 @@ def _describe(
 
 
 def _is_anchored(key: Span, name: str) -> bool:
-    """Whether YAML's own aliases may use it: `&` stands before its value."""
+    """Return whether YAML's own aliases may use it: `&` stands before its value."""
     return key.source[key.column - 1 + len(name) :].lstrip("\"' :").startswith("&")
 
 

@@ -41,7 +41,7 @@ def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Pa
 
 
 def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any) -> Iterator[Any]:
-    """The keyword `allOf`, which tries one branch alone where each is for another kind of stage.
+    """Yield the keyword `allOf`, which tries one branch alone where each is for another kind of stage.
 
     Trying all of them takes a millisecond a stage.
     """
@@ -55,7 +55,7 @@ def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any)
 
 
 def _kinds(branches: Sequence[Any]) -> Mapping[str, int] | None:
-    """The place of the branch for each kind; None when they are not for kinds."""
+    """Return the place of the branch for each kind; None when they are not for kinds."""
     places: dict[str, int] = {}
     for place, branch in enumerate(branches):
         wanted = branch.get("if", {}).get("properties", {}).get("uses", {}).get("const")
@@ -115,7 +115,7 @@ class _Report:
                 )
 
     def _inputs(self, path: Path) -> Collection[str]:
-        """The inputs of the kind that the stage at a path uses."""
+        """Return the inputs of the kind that the stage at a path uses."""
         stage, _ = find(self.root, path)
         uses = stage.get("uses") if isinstance(stage, Map) else None
         kinds = _kinds(self.stage.get("allOf", ())) or {}
@@ -173,7 +173,7 @@ class _Report:
 
 
 def expectation(schema: Mapping[str, Any]) -> str:
-    """What a fragment of the schema asks for, in words."""
+    """Describe what a fragment of the schema accepts."""
     if text := schema.get("patternErrorMessage"):
         return str(text).removeprefix("expected ")
     if "enum" in schema:
@@ -201,7 +201,7 @@ def _alternative(error: Any) -> list[Any]:
 
 
 def _unfit(part: Any) -> bool:
-    """Whether a complaint says that a mapping is of another branch: a key is missing, or its value is another thing."""
+    """Return whether a complaint means that a mapping is of another branch: a key is missing or of another type."""
     if not part.relative_path:
         return bool(part.validator == "required")
     return len(part.relative_path) == 1 and part.validator not in ("additionalProperties", "required")
@@ -227,13 +227,13 @@ def _near(key: str, known: Collection[str], noun: str) -> str:
 
 
 def _joined(key: str, known: Collection[str]) -> str:
-    """The known key before a ':' that no space follows, with which YAML takes its value for a part of it."""
+    """Return the known key before a ':' that no space follows, with which YAML takes its value for a part of it."""
     name, colon, value = key.partition(":")
     return name if colon and value and name in known else ""
 
 
 def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
-    """What to do where a key means nothing: what another tool has it for, or where the known ones are listed."""
+    """Return what to do where a key means nothing: what another tool has it for, or where the known ones are listed."""
     from orun.text.aliases import note
 
     if key.isdecimal() and noun.startswith("rule"):
@@ -245,7 +245,7 @@ def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
 
 
 def _parameters(error: Any) -> Collection[str]:
-    """Where a stage was complained of, the parameters of its kind: they belong under `with`."""
+    """Return the parameters of the kind, for a complaint about a stage: they belong under `with`."""
     branches, uses = error.schema.get("allOf", ()), error.instance.get("uses")
     kinds = _kinds(branches) or {}
     if not isinstance(uses, str) or uses not in kinds:
@@ -255,7 +255,7 @@ def _parameters(error: Any) -> Collection[str]:
 
 
 def _name(path: Path) -> str:
-    """What a path leads to: `'needs'`, `item 2 of 'metrics'`."""
+    """Describe the target of a path: `'needs'`, `item 2 of 'metrics'`."""
     if not path:
         return "the file"
     last = path[-1]
@@ -263,7 +263,7 @@ def _name(path: Path) -> str:
 
 
 def _noun(schema: Mapping[str, Any], path: Path) -> str:
-    """What a key of an object is."""
+    """Return the noun for the keys of an object."""
     return str(schema.get("x-noun") or f"key of {_name(path)}")
 
 

@@ -72,7 +72,7 @@ class Values:
         self._hub = False  # whether the kind takes models of a hub
 
     def fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:
-        """Every parameter with its value or its default.
+        """Return every parameter with its value or its default.
 
         Args:
             params: the parameters.
@@ -198,7 +198,7 @@ class Values:
         return written
 
     def _advise_missing(self, node: Scalar, path: Path, name: str, near: str) -> str:
-        """What to do about a path that is not there, and how its kind of thing is named."""
+        """Return a hint for a missing path that looks like something else: a shell variable, a model on a hub."""
         if node.text.startswith(("~", "$", "{")):
             return AS_IT_IS
         called = A_HUB_ID.fullmatch(node.text)
@@ -212,7 +212,7 @@ class Values:
         return ""
 
     def _meant(self, written: str) -> str:
-        """A path or function that is there, by what people write who know them from elsewhere."""
+        """Return a path or function that is there, by what people write who know them from elsewhere."""
         if (called := FUNCTION.fullmatch(written)) and self._defines(f"{called['file']}.py", called["name"]):
             return f"{called['file']}.py:{called['name']}"
         slashed = written.replace("\\", "/")
@@ -256,7 +256,7 @@ class Values:
 
 
 def localise(node: Scalar, root: Path) -> str:
-    """A path (or `path:function`) relative to `root`, when the file that wrote it lies in another folder."""
+    """Return a path (or `path:function`) relative to `root`, when the file that wrote it lies in another folder."""
     folder = Path(node.file).parent if Path(node.file).is_absolute() else root
     if folder == root or Path(node.text).is_absolute():
         return node.text
@@ -271,14 +271,14 @@ def _exists(path: Path) -> bool:
 
 
 def _member(kind: ParamType, node: Node) -> ParamType:
-    """The member of a union that a value is of; the type itself when it is no union."""
+    """Return the member of a union that a value is of; the type itself when it is no union."""
     if kind.name != "union":
         return kind
     return next(member for member in kind.items if _is_of(member, node))
 
 
 def _element(kind: ParamType) -> ParamType:
-    """The type of what is in a list or mapping; anything when it is of any type itself."""
+    """Return the type of what is in a list or mapping; anything when it is of any type itself."""
     return kind.items[0] if kind.items else kind
 
 
@@ -300,7 +300,7 @@ def _is_of(kind: ParamType, node: Node) -> bool:
 
 
 def _has_required(kind: ParamType, node: Map) -> bool:
-    """Whether a mapping has each field that it needs to be such an object."""
+    """Return whether a mapping has each field that it needs to be such an object."""
     needed = {param.name: param.type for param in kind.fields if param.required}
     return all(
         (value := node.get(name)) is not None and _is_of(kind_of_field, value) for name, kind_of_field in needed.items()
@@ -308,5 +308,5 @@ def _has_required(kind: ParamType, node: Map) -> bool:
 
 
 def _same(choice: object, value: object) -> bool:
-    """Whether they are equal as YAML sees it, in which `true` is not 1."""
+    """Return whether they are equal as YAML sees it, in which `true` is not 1."""
     return choice == value and isinstance(choice, bool) == isinstance(value, bool)

@@ -9,18 +9,18 @@ SPECIAL = re.compile(r"([\\`*_\[\]<>|#&~$])")  # of GitHub's, too: ~ strikes out
 
 
 def escape(text: str) -> str:
-    """The text so that Markdown shows it as it is, on one line."""
+    """Return the text so that Markdown shows it as it is, on one line."""
     return SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose cells are shown as they are."""
+    """Return a table whose cells are shown as they are."""
     head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     return "\n".join([*head, *(f"| {' | '.join(map(escape, row))} |" for row in rows)])
 
 
 def printable(text: str) -> str:
-    """The text with escapes in place of control characters, which would reach terminals and XML reports."""
+    """Return the text with escapes in place of control characters, which would reach terminals and XML reports."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
     )

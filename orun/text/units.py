@@ -59,7 +59,7 @@ def parse_size(text: str | float) -> int:
 
 
 def parse_ratio(text: str | float) -> float:
-    """The proportion that `5%`, `0.05` or a number says.
+    """Return the proportion that `5%`, `0.05` or a number says.
 
     Raises:
         ValueError: when it is none of these; the message lists the forms.
@@ -68,7 +68,7 @@ def parse_ratio(text: str | float) -> float:
 
 
 def split(text: str) -> tuple[float, str] | None:
-    """The number and the unit of `12 ms` (an empty unit when there is none); None when it is none, or too large."""
+    """Return number and unit of `12 ms`; the unit may be empty. None if it is no number, or too large."""
     matched = _QUANTITY.fullmatch(text.strip())
     if not matched or abs(number := float(matched[1])) > LARGEST:
         return None
@@ -76,13 +76,13 @@ def split(text: str) -> tuple[float, str] | None:
 
 
 def is_too_large(text: str) -> bool:
-    """Whether a text has the form of a quantity, and no number can hold it."""
+    """Return whether a text has the form of a quantity, and no number can hold it."""
     matched = _QUANTITY.fullmatch(text.strip())
     return matched is not None and abs(float(matched[1])) > LARGEST
 
 
 def respelt(text: str) -> str:
-    """The quantity with its unit as it is written here, `2MB` for `2mb` or `2 megabytes`; empty where none is meant."""
+    """Return a quantity with the unit's right spelling: `2MB` for `2mb` or `2 megabytes`; else an empty text."""
     if not (parts := split(text)):
         return ""
     unit = "mb" if parts[1] == "M" else parts[1].lower()
@@ -106,7 +106,7 @@ LONGEST = 1e15  # from which a number is shown with an exponent
 
 
 def show(value: float, unit: Unit) -> str:
-    """A measured value for people, to three significant digits: `12.3 ms`, `22.9 MB`, `97.3 %`, `1.50x`, `81.2/s`."""
+    """Show a measured value to three significant digits: `12.3 ms`, `22.9 MB`, `97.3 %`, `1.50x`, `81.2/s`."""
     if not math.isfinite(value):
         return str(value)
     if unit == "s":
@@ -126,7 +126,7 @@ def amount(value: float, unit: Unit, written: str = "%") -> str:
 
 
 def changed(old: float | None, new: float | None, unit: Unit) -> str:
-    """How far a figure moved: `+1.2 points` of a proportion in percent, `-4.0 %` of any other.
+    """Return how far a figure moved: `+1.2 points` of a proportion in percent, `-4.0 %` of any other.
 
     Empty where that says nothing: of a figure that is not there or not finite, and from 0 or below.
     """
@@ -175,7 +175,7 @@ def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:
 
 
 def _digits(value: float, significant: int = 3) -> str:
-    """The number to that many significant digits, without trailing zeros or an exponent (unless tiny or huge)."""
+    """Show a number to so many significant digits, without trailing zeros, or an exponent unless tiny or huge."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
