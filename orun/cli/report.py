@@ -66,7 +66,7 @@ def command(
 
 
 def _read(reference: str, store: Path | None) -> RunResult:
-    from orun.eventlog.reducer import read_result
+    from orun.eventlog import read_result
 
     with options.open_store(store, read_only=True) as opened:
         return read_result(record_of(find(opened, reference)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from orun.core.component_kinds import ComponentKind
 from orun.core.run_record import RunResult
 from orun.errors import OrunError
-from orun.eventlog.reducer import read_result
+from orun.eventlog import read_result
 from orun.gates.baseline_file import Baseline, path_beside, read_file
 from orun.history.run_diff import Origin, RunDifference, compare, completed
 from orun.report.figures import ABSENT
