@@ -141,7 +141,7 @@ class Params:
 
 
 def metrics(params: Params) -> Collection[str]:
-    """Names of the metrics that these parameters yield."""
+    """Return names of the metrics that these parameters yield."""
     names: list[str] = []
     for metric in params.metrics:
         yielded = FIDELITY.get(metric, (_metric_name(metric),))
@@ -208,7 +208,7 @@ def _dataset(context: Context, params: Params) -> Dataset:
 
 
 def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession | RemoteSession]:
-    """The model of each role where it is to run: in this process, or in one of another environment."""
+    """Return the model of each role where it is to run: in this process, or in one of another environment."""
     from orun.measure.foreign_process import RemoteSession
     from orun.measure.session import open_session
 

@@ -205,7 +205,7 @@ def _subjects(context: Context, params: Params) -> dict[str, BenchmarkCase]:
 
 
 def _subject(path: Path, target: Target, fed: Mapping[str, NDArray[Any]], params: Params) -> BenchmarkCase:
-    """A reference on another target has its time on a stream told where it has one."""
+    """Return a benchmark case, timed on a stream where `device_time` asks for it and the target has one."""
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.measure.latency.cuda_streams import has_stream
 

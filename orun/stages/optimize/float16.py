@@ -117,7 +117,7 @@ def _compare(context: Context, params: Params) -> Metric:
 
 
 def _rounding(context: Context) -> Path:
-    """The result as the CPU can run it: in float32, each value rounded to what bfloat16 has."""
+    """Return the result as the CPU can run it: in float32, each value rounded to what bfloat16 has."""
     from orun.stages._graph.bfloat16 import emulate
     from orun.stages._graph.io import load, save
 
@@ -170,7 +170,7 @@ def _blocked_types(params: Params) -> list[str]:
 
 
 def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelProto:
-    """The converted model; nodes that yield one of the values `kept` stay float32."""
+    """Return the converted model; nodes that yield one of the values `kept` stay float32."""
     from orun.stages._graph.bfloat16 import narrow
     from orun.stages._graph.float16 import to_float16
     from orun.stages._graph.io import load
@@ -202,7 +202,7 @@ def _half_weights(model: ModelProto, to: str) -> int:
 
 
 def _in_float32(context: Context, model: Model) -> Model:
-    """The result with float32 for those of its inputs and outputs that became float16."""
+    """Return the result with float32 for those of its inputs and outputs that became float16."""
     import numpy as np
     from onnx import TensorProto
 

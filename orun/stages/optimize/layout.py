@@ -90,7 +90,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _choose_values(context: Context, model: ModelProto, params: Params) -> dict[str, int]:
-    """How many axes each value to turn has, by name."""
+    """Return the values to transpose, with their numbers of axes."""
     from orun.stages._graph.io import input_names
 
     names = {*input_names(model), *(value.name for value in model.graph.output)}
@@ -119,7 +119,7 @@ def _choose_values(context: Context, model: ModelProto, params: Params) -> dict[
 
 
 def permutation(rank: int, *, to_last: bool) -> list[int]:
-    """The axes of a value in their new order: channels from second to last, or back."""
+    """Return the axes of a value in their new order: channels from second to last, or back."""
     return [0, *range(2, rank), 1] if to_last else [0, rank - 1, *range(1, rank - 1)]
 
 
@@ -166,7 +166,7 @@ def _transposes(model: ModelProto) -> int:
 
 
 def _as_before(ranks: Mapping[str, int], outputs: Collection[str], to: str, model: Model) -> Model:
-    """The result with its values as the model before it has them."""
+    """Return the result with its values as the model before it has them."""
     to_last = to == "nhwc"
 
     def run(feed: Feed) -> Sequence[NDArray[Any]]:

@@ -112,7 +112,7 @@ class Bucket(Publisher):
             return
 
     def _holds(self, bundle: Path, name: str) -> bool:
-        """Whether a file that was copied is what lies there now."""
+        """Return whether the destination still holds the file that was copied."""
         with (bundle / name).open("rb") as file, tempfile.TemporaryFile() as copy:
             try:
                 there = self._bucket.copy(name, copy.fileno(), os.fstat(file.fileno()).st_size)

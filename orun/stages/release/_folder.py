@@ -21,7 +21,7 @@ class Folder:
         self.path = path
 
     def size(self, name: str) -> int | None:
-        """Bytes of what has that name, or None when nothing has; ValueError for a pipe or device."""
+        """Return the bytes of a file, or None if it is missing; raise ValueError for a pipe or device."""
         path = self._claimed(name)
         if is_special(path):
             raise ValueError(f"{name} is a pipe or device, not a file")

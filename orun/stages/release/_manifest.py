@@ -94,7 +94,7 @@ def release_of(manifest: bytes) -> tuple[str, str] | None:
 
 
 def _listed(files: object) -> dict[str, Mapping[str, Any]] | None:
-    """The entries by their paths; None when they are not what `write_manifest` writes."""
+    """Return the entries by their paths; None when they are not what `write_manifest` writes."""
     if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
         return None
     if any({name: type(value) for name, value in entry.items()} != FIELDS for entry in files):

@@ -22,7 +22,7 @@ BUCKETS = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 
 def package_of(to: str) -> str:
-    """The distribution that publishing there takes, alternatives joined by `|`; empty where it takes none."""
+    """Return the distribution that publishing there takes, alternatives joined by `|`; empty where it takes none."""
     scheme, separator, _ = to.partition("://")
     if not separator or scheme == "file":
         return ""
@@ -30,7 +30,7 @@ def package_of(to: str) -> str:
 
 
 def publisher_for(to: str, root: Path) -> Publisher:
-    """The publisher for the parameter `to`.
+    """Return the publisher for the parameter `to`.
 
     Args:
         to: a folder or an URL.
@@ -98,7 +98,7 @@ class _Hub(Publisher):
                 return ""
 
     def _read_manifest(self) -> bytes:
-        """The manifest that is there: not one of a cache, which serves when the hub does not answer."""
+        """Return the manifest on the hub, never one from the cache."""
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # which it imports when used
 
@@ -163,7 +163,7 @@ class _MLflow(Publisher):
             client.set_terminated(self._run)
 
     def _find(self) -> Any:
-        """The experiment, if it is there; MLflow itself would wait minutes for a server that does not answer."""
+        """Return the experiment, if any; MLflow itself would wait minutes for a server that does not answer."""
         from mlflow.exceptions import MlflowException, RestException
 
         first = {"MLFLOW_HTTP_REQUEST_TIMEOUT": f"{_destination.QUICK:.0f}", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}

@@ -100,7 +100,7 @@ class _Client(OrasClient):  # type: ignore[misc]  # oras is not checked
         json: object = None,
         stream: bool = False,
     ) -> Response:
-        """The answer to a request, signed where the registry asks for that."""
+        """Return the answer to a request, signed if the registry requires it."""
         send = partial(self._send, method, url, data, headers=headers or {}, json=json, stream=stream)
         answer: Response = self._patiently(url, send)
         if answer.status_code == HTTPStatus.FORBIDDEN and self._signature:  # some say so to a token of too little scope

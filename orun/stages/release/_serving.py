@@ -39,7 +39,7 @@ def main(bundle: Path, model: str, questions: Path, replies: Path, providers: li
 
 
 def check_files(bundle: Path) -> int:
-    """How many files the manifest lists; ValueError when one of them is not as it says."""
+    """Return the number of files in the manifest; raise ValueError if one differs from it."""
     manifest = json.loads((bundle / "manifest.json").read_bytes())
     for entry in manifest["files"]:
         with (bundle / entry["path"]).open("rb") as file:

@@ -76,7 +76,7 @@ def _fuse(edit: Rewriter, core: Core) -> None:
 
 
 def _scaled(edit: Rewriter, core: Core) -> Core:
-    """The same with queries that are multiplied by the factor of their head."""
+    """Return the same with queries that are multiplied by the factor of their head."""
     if core.factor is None:
         return core
     name, shape = f"{core.query.name}_scaled", dims(core.query)
@@ -99,7 +99,7 @@ def _operands(core: Core) -> Operands:
 
 
 def _shared(core: Core, operands: Operands) -> Operands | None:
-    """The same before keys and values are repeated; None when each head of queries has its own."""
+    """Return the same before keys and values are repeated; None when each head of queries has its own."""
     sources = [(source, heads_of(source)) for source in map(unrepeated, (core.key, core.value))]
     (key, key_heads), (value, value_heads) = sources
     count = operands.query[1].count
@@ -110,7 +110,7 @@ def _shared(core: Core, operands: Operands) -> Operands | None:
 
 
 def _obstacle(edit: Rewriter, operands: Operands) -> str:
-    """Why GroupQueryAttention does not take them; empty when it does."""
+    """Return why GroupQueryAttention does not take them; empty when it does."""
     query, key, value = operands.query[1], operands.key[1], operands.value[1]
     if GROUPED in edit.disabled:
         return f"`disable` leaves {GROUPED} out"
@@ -127,7 +127,7 @@ def _obstacle(edit: Rewriter, operands: Operands) -> str:
 
 @functools.cache
 def takes_any_mask() -> bool:
-    """Whether the GroupQueryAttention of this ONNX Runtime can be told not to hide tokens by itself."""
+    """Return whether the GroupQueryAttention of this ONNX Runtime can be told not to hide tokens by itself."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     schemas = (schema for schema in state.get_all_operator_schema() if schema.name == "GroupQueryAttention")
@@ -154,7 +154,7 @@ def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, 
 
 
 def _rows(edit: Rewriter, core: Core, operands: Operands) -> tuple[list[ir.Value | None], dict[str, int | float]]:
-    """Rows of queries, keys and values, and the attributes of heads and scale."""
+    """Return rows of queries, keys and values, and the attributes of heads and scale."""
     query, key, value = (
         joined(edit, core.last, *operand) for operand in (operands.query, operands.key, operands.value)
     )
@@ -183,7 +183,7 @@ def _put(
 
 
 def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]:
-    """How many tokens each text has, less one, and how many all have: the mask hides those that are none."""
+    """Return the number of tokens of each text, less one, and of the longest; the mask hides padding."""
     shape = dims(query) or (None,)
     key = ("lengths", shape[0], shape[2]) if alike(shape, shape) else ("lengths", query)
     if key not in edit.cache:
@@ -199,7 +199,7 @@ def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]
 
 
 def _folded(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
-    """The result as the model has it, where that has its heads folded into the batch."""
+    """Return the result as the model has it, where that has its heads folded into the batch."""
     shape = dims(core.output)
     if shape is None or len(shape) != FOLDED:
         return output
@@ -210,14 +210,14 @@ def _folded(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
 
 
 def _upright(edit: Rewriter, core: Core) -> Core:
-    """The same with its key and value as `[batch, heads, length, size]`."""
+    """Return the same with its key and value as `[batch, heads, length, size]`."""
     key = _turned_back(edit, core, core.key) if core.turned else core.key
     value = _turned_back(edit, core, core.value) if core.mirrored else core.value
     return replace(core, key=key, value=value, turned=False)
 
 
 def _turned_back(edit: Rewriter, core: Core, value: ir.Value) -> ir.Value:
-    """A key or value `[batch, heads, size, length]` as `[batch, heads, length, size]`."""
+    """Return a key or value `[batch, heads, size, length]` as `[batch, heads, length, size]`."""
     shape = dims(value) or (None,) * len(TURNED)
     upright = (shape[0], shape[1], shape[3], shape[2])
     transpose = made_by(value, "Transpose")

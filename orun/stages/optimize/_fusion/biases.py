@@ -32,7 +32,7 @@ class Bias:
 
 
 def biased(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> Bias | None:
-    """All biases of an attention in one, made once for all layers that have the same.
+    """Return all biases of an attention in one, made once for all layers that have the same.
 
     An attention that is guarded yields zeros for a row that sees nothing, where ONNX Runtime's yields NaN: the bias is
     made finite, and the guard put behind the attention, unless no row can come to that.
@@ -51,7 +51,7 @@ def biased(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> Bias | None:
 
 
 def guarded_rows(edit: Rewriter, before: ir.Node, rows: ir.Value, bias: Bias) -> ir.Value:
-    """Zeros for rows `[batch, length, heads * size]` that see nothing in any head."""
+    """Return zeros for rows `[batch, length, heads * size]` that see nothing in any head."""
     if bias.sees is None or not bias.same:
         return rows
     key = ("rows", bias.sees)
@@ -63,7 +63,7 @@ def guarded_rows(edit: Rewriter, before: ir.Node, rows: ir.Value, bias: Bias) ->
 
 
 def guarded_heads(edit: Rewriter, before: ir.Node, heads: ir.Value, bias: Bias) -> ir.Value:
-    """Zeros for rows of `[batch, heads, length, size]` that see nothing, where that differs between heads."""
+    """Return zeros for rows of `[batch, heads, length, size]` that see nothing, where that differs between heads."""
     return heads if bias.sees is None or bias.same else _zeroed(edit, before, bias.sees, heads)
 
 
@@ -73,7 +73,7 @@ def _zeroed(edit: Rewriter, before: ir.Node, kept: ir.Value, value: ir.Value) ->
 
 
 def _total(edit: Rewriter, core: Core) -> ir.Value | None:
-    """All biases in one of four axes, in the order in which the model applies them."""
+    """Return all biases in one of four axes, in the order in which the model applies them."""
     total: ir.Value | None = None
     for place, bias in reversed(list(enumerate(core.biases))):
         if isinstance(bias, Added):
@@ -104,7 +104,7 @@ def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> i
 
 
 def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
-    """A bias that hides what a mask does not show.
+    """Return a bias that hides what a mask does not show.
 
     Args:
         edit: of the graph.
@@ -127,7 +127,7 @@ def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *,
 
 
 def _floored(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
-    """A bias without minus infinity."""
+    """Return a bias without minus infinity."""
     key = ("floored", total)
     if key not in edit.cache:
         floor = edit.shared(typed(lowest(total), total))
@@ -136,7 +136,7 @@ def _floored(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
 
 
 def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
-    """A bias as scores `[batch, heads, length, seen]` take it, whatever shape they have where it is added."""
+    """Return a bias as scores `[batch, heads, length, seen]` take it, whatever shape they have where it is added."""
     shape, rank = dims(bias.value), len(bias.view)
     if shape is None:
         raise InPieces("the shape of what is added to its scores is not known")
@@ -197,7 +197,7 @@ def _fits(bias: ir.Value, length: Dim, seen: Dim) -> bool:
 
 
 def _broadcast(first: tuple[Dim, ...] | None, second: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
-    """The shape of an elementwise result."""
+    """Return the shape of an elementwise result."""
     if first is None or second is None:
         return None
     rank = max(len(first), len(second))
@@ -206,7 +206,7 @@ def _broadcast(first: tuple[Dim, ...] | None, second: tuple[Dim, ...] | None) ->
 
 
 def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]) -> ir.Value:
-    """A bias that is not known to have a row for each query, or a column for each key, with all of them."""
+    """Return a bias that is not known to have a row for each query, or a column for each key, with all of them."""
     lengths = [edit.size(core.last, unrotated(value), 2) for value in (core.query, core.key)]
     target = edit.put(
         core.last, "Concat", [edit.ints(1, 1), *lengths], f"{bias.name}_size", (4,), attributes={"axis": 0}
@@ -216,7 +216,7 @@ def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]
 
 
 def _finite(biases: tuple[Step, ...]) -> bool:
-    """Whether the sum of the biases is finite whatever they are made from."""
+    """Return whether the sum of the biases is finite whatever they are made from."""
     largest = [_largest(bias) for bias in biases if not isinstance(bias, Floor)]
     return all(np.isfinite(largest)) and sum(share > HUGE for share in largest) <= 1
 
@@ -231,7 +231,7 @@ def _largest(bias: Added | Chosen) -> float:
 
 
 def _guardable(edit: Rewriter, core: Core, total: ir.Value) -> Bias:
-    """A bias without infinities, and which rows see anything through it."""
+    """Return a bias without infinities, and which rows see anything through it."""
     key, shape = ("finite", total), dims(total) or (None,) * 4
     if key not in edit.cache:
         floor, finite = edit.shared(typed(lowest(total), total)), _floored(edit, core, total)

@@ -31,14 +31,14 @@ ROUTED = 2  # axes of the weight of a linear layer
 
 
 def attentions(nodes: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
-    """Each softmax over the scores of an attention, with the product of its weights and the values."""
+    """Yield each softmax over the scores of an attention, with the product of its weights and the values."""
     for node in nodes:
         if node.op_type == "Softmax" and not node.domain and _scores(node):
             yield from ((node, product) for product in _weighted(node))
 
 
 def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
-    """Products of the result of a softmax with other values that are computed."""
+    """Yield products of the result of a softmax with other values that are computed."""
     waiting, seen = [softmax.outputs[0]], set[ir.Node]()
     while waiting:
         value = waiting.pop()
@@ -54,7 +54,7 @@ def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
 
 
 def _scores(softmax: ir.Node) -> bool:
-    """Whether what a softmax reads is made from a product of queries and keys."""
+    """Return whether what a softmax reads is made from a product of queries and keys."""
     waiting, seen = [softmax.inputs[0]], set[ir.Node]()
     while waiting:
         value = waiting.pop()
@@ -73,7 +73,7 @@ def _scores(softmax: ir.Node) -> bool:
 
 
 def _multiplies_keys(product: ir.Node) -> bool:
-    """Whether both sides of a product are computed; queries may be learned, as those of a pool are."""
+    """Return whether both sides of a product are computed; queries may be learned, as those of a pool are."""
     query, key = product.inputs[:2]
     if _fixed(key):
         return False
@@ -82,7 +82,7 @@ def _multiplies_keys(product: ir.Node) -> bool:
 
 
 def _fixed(value: ir.Value | None) -> bool:
-    """Whether a value is the same for all inputs of the model: a weight, maybe stored in another form."""
+    """Return whether a value is the same for all inputs of the model: a weight, maybe stored in another form."""
     while value is not None and constant(value) is None:
         node = value.producer()
         if node is None or node.op_type not in MOVES | {"Constant"}:

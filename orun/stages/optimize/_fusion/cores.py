@@ -136,7 +136,7 @@ class _Scores:
 
 
 def find(edit: Rewriter, node: ir.Node) -> Core:
-    """The attention that ends in a node.
+    """Return the attention that ends in a node.
 
     Raises:
         InPieces: if not everything about it is known.
@@ -171,14 +171,14 @@ def find(edit: Rewriter, node: ir.Node) -> Core:
 
 
 def swaps_last(transpose: ir.Node) -> bool:
-    """Whether a transposition turns matrices, and leaves the axes before theirs."""
+    """Return whether a transposition turns matrices, and leaves the axes before theirs."""
     order = integers(transpose, "perm") or ()
     axes = len(order)
     return axes >= FOLDED and order == (*range(axes - 2), axes - 1, axes - 2)
 
 
 def _leads_to_softmax(weights: ir.Value) -> bool:
-    """Whether weights come from a softmax, guarded or in another view."""
+    """Return whether weights come from a softmax, guarded or in another view."""
     while (node := made_by(weights, "Softmax", "Reshape", "Where")) is not None:
         if node.op_type == "Softmax":
             return True
@@ -187,7 +187,7 @@ def _leads_to_softmax(weights: ir.Value) -> bool:
 
 
 def _softmax(edit: Rewriter, weights: ir.Value) -> tuple[ir.Node, bool]:
-    """The softmax that makes weights, and whether rows that see nothing are guarded."""
+    """Return the softmax that yields the weights, and whether rows that see nothing are guarded."""
     source, guarded = weights, False
     while (node := source.producer()) is not None and not node.domain and node.op_type != "Softmax":
         guard = node if node.op_type == "Where" else None
@@ -219,7 +219,7 @@ def _scores(softmax: ir.Node) -> _Scores:
 
 
 def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
-    """Scores as they are before a node, of which those after it are known."""
+    """Return scores as they are before a node, of which those after it are known."""
     inner, factor = unscaled(after.value)
     if inner is not after.value:
         return replace(after, value=inner, factor=after.factor * factor)
@@ -241,7 +241,7 @@ def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
 
 
 def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, ir.Value] | None:
-    """Scores and what they are multiplied by, where that is the same for all scores of a head."""
+    """Return scores and what they are multiplied by, where that is the same for all scores of a head."""
     for scores, factor in both_orders(node):
         shape = dims(factor)
         if shape is not None and shape[-2:] == (1, 1) and len(shape) <= len(view) == SEPARATE and dims(scores) == view:
@@ -250,7 +250,7 @@ def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, i
 
 
 def _raised(node: ir.Node, factor: float) -> ir.Value | None:
-    """The scores before those that are hidden are raised to a number."""
+    """Return the scores before those that are hidden are raised to a number."""
     if node.op_type == "Max" and len(node.inputs) == len(("scores", "number")):
         pairs = [(value, number(least)) for value, least in both_orders(node)]
     elif node.op_type == "Clip" and present(node, 2) is None:
@@ -261,7 +261,7 @@ def _raised(node: ir.Node, factor: float) -> ir.Value | None:
 
 
 def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value, Step]:
-    """The scores before a bias or mask, and what it does to them."""
+    """Return the scores before a bias or mask, and what it does to them."""
     if node.op_type == "Where":
         places = [place for place in (2, 1) if number(required(node, place)) is not None]
         if not places:
@@ -286,7 +286,7 @@ def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value
 
 
 def _leads_to_product(value: ir.Value) -> bool:
-    """Whether a value is a product of two computed matrices, scaled, masked, capped or biased."""
+    """Return whether a value is a product of two computed matrices, scaled, masked, capped or biased."""
     while (node := made_by(value, *BETWEEN, "MatMul")) is not None:
         if node.op_type == "MatMul":
             return constant(node.inputs[1]) is None
@@ -298,7 +298,7 @@ def _leads_to_product(value: ir.Value) -> bool:
 
 
 def _same_matrices(first: ir.Value, second: ir.Value) -> bool:
-    """Whether a reshape leaves the last two axes as they are."""
+    """Return whether a reshape leaves the last two axes as they are."""
     before, after = dims(first), dims(second)
     if before is None or after is None or min(len(before), len(after)) < FOLDED:
         return False
@@ -306,7 +306,7 @@ def _same_matrices(first: ir.Value, second: ir.Value) -> bool:
 
 
 def _unfolded(edit: Rewriter, core: Core) -> Core:
-    """The same with heads that have an axis of their own."""
+    """Return the same with heads that have an axis of their own."""
     count = _folded_heads(core)
     query, value = (separate_heads(edit, core.last, part, count) for part in (core.query, core.value))
     transpose = made_by(core.key, "Transpose")
@@ -330,7 +330,7 @@ def _folded_heads(core: Core) -> int:
 
 
 def _native(node: ir.Node) -> Core:
-    """An Attention of opset 23 of plain form: heads apart, no past, no cap on its scores."""
+    """Return an Attention of opset 23 of plain form: heads apart, no past, no cap on its scores."""
     query, key, value, mask = (present(node, place) for place in range(4))
     plain = (
         len([output for output in node.outputs if output.name]) == 1

@@ -54,7 +54,7 @@ def _measure_ids(edit: Rewriter) -> None:
 
 
 def _lookups(value: ir.Value) -> list[Lookup] | None:
-    """The lookups whose sum a value is, which nothing else reads."""
+    """Return the lookups whose sum a value is, which nothing else reads."""
     if len(value.uses()) != 1 or value.is_graph_output():
         return None
     add = made_by(value, "Add")
@@ -71,7 +71,7 @@ def _lookups(value: ir.Value) -> list[Lookup] | None:
 
 
 def _roles(lookups: list[Lookup], norm: ir.Node) -> tuple[Lookup, Lookup, Lookup | None] | None:
-    """Which lookup is by tokens, which by positions, and which, if any, by segments.
+    """Return which lookup is by tokens, which by positions, and which, if any, by segments.
 
     They only have to be told apart by shape: positions may be the same for all texts.
     """

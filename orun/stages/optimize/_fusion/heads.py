@@ -44,7 +44,7 @@ class Heads:
 
 
 def heads_of(value: ir.Value) -> Heads | None:
-    """The shape of a value, if it is split into heads and both their number and their size are known."""
+    """Return the shape of a value, if it is split into heads and both their number and their size are known."""
     shape = dims(value)
     if shape is None or len(shape) != len(SPLIT):
         return None
@@ -75,7 +75,7 @@ def joined(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir
 
 
 def unrotated(value: ir.Value) -> ir.Value:
-    """A value of the same shape, from before a rotation: what asks for its size does not keep the rotation."""
+    """Return a value of the same shape, from before a rotation: what asks for its size does not keep the rotation."""
     rotary = _rotary(value)
     return value if rotary is None else required(rotary, 0)
 
@@ -85,7 +85,7 @@ def _rotary(value: ir.Value) -> ir.Node | None:
 
 
 def _rotated(edit: Rewriter, before: ir.Node, rotary: ir.Node, heads: Heads) -> ir.Value:
-    """The same rotation of rows."""
+    """Return the same rotation of rows."""
     rows = joined(edit, before, required(rotary, 0), heads)
     attributes = {name: int(setting(rotary, name, 0)) for name in ("interleaved", "rotary_embedding_dim")}
     return edit.put(
@@ -100,7 +100,7 @@ def _rotated(edit: Rewriter, before: ir.Node, rotary: ir.Node, heads: Heads) -> 
 
 
 def split(edit: Rewriter, before: ir.Node, rows: ir.Value, heads: Heads, name: str) -> ir.Value:
-    """A value `[batch, heads, length, size]` of rows `[batch, length, heads * size]`."""
+    """Return a value `[batch, heads, length, size]` of rows `[batch, length, heads * size]`."""
     shape = edit.ints(0, 0, heads.count, heads.size)
     by_position = edit.put(before, "Reshape", [rows, shape], f"{name}_apart", heads.by_position)
     turned = (heads.batch, heads.count, heads.length, heads.size)
@@ -108,7 +108,7 @@ def split(edit: Rewriter, before: ir.Node, rows: ir.Value, heads: Heads, name: s
 
 
 def separate_heads(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -> ir.Value:
-    """A value `[batch * heads, ...]` as `[batch, heads, ...]`; the one that was folded, where that is there.
+    """Return a value `[batch * heads, ...]` as `[batch, heads, ...]`; the one that was folded, where that is there.
 
     Args:
         edit: of the graph.

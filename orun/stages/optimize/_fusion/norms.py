@@ -66,7 +66,7 @@ def _root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
 
 
 def _epsilon(source: ir.Value, root: ir.Value) -> float | None:
-    """The epsilon of `sqrt(mean(source ** 2) + epsilon)` over the last axis."""
+    """Return the epsilon of `sqrt(mean(source ** 2) + epsilon)` over the last axis."""
     square_root = made_by(root, "Sqrt")
     total = made_by(square_root.inputs[0], "Add") if square_root is not None else None
     for left, right in both_orders(total) if total is not None else ():
@@ -122,7 +122,7 @@ def fuse_bias_skip(edit: Rewriter) -> None:
 
 
 def _biased(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
-    """A value and the vector that is added to it, when nothing else reads their sum."""
+    """Return a value and the vector that is added to it, when nothing else reads their sum."""
     add = made_by(value, "Add")
     if add is None or len(value.uses()) != 1 or value.is_graph_output():
         return None

@@ -56,7 +56,7 @@ def pack(edit: Rewriter) -> None:
 
 
 def _projections(node: ir.Node) -> list[Projection] | None:
-    """The projections of queries, keys and values, three of their own or one that is split."""
+    """Return the projections of queries, keys and values, three of their own or one that is split."""
     values = [required(node, place) for place in range(INPUTS)]
     makers = {value.producer() for value in values}
     if len(makers) == 1 and (cut := made_by(values[0], "Split")) is not None:
@@ -73,7 +73,7 @@ def _projections(node: ir.Node) -> list[Projection] | None:
 
 
 def _projection(value: ir.Value) -> Projection | None:
-    """A linear layer of constant weight, with its bias or zeros."""
+    """Return a linear layer of constant weight, with its bias or zeros."""
     add = made_by(value, "Add")
     if add is None:
         return _product(value, None)

@@ -61,7 +61,7 @@ def _rotated(value: ir.Value) -> ir.Value | None:
 
 
 def _is_half(node: ir.Node, heads: Heads, *, last: bool) -> bool:
-    """Whether a slice is the first or the last half of each head, whichever way its bounds are computed."""
+    """Return whether a slice is the first or the last half of each head, whichever way its bounds are computed."""
     axis, step, shape = number(required(node, 3)), present(node, 4), dims(node.outputs[0])
     halved = shape is not None and shape[-1] == heads.size // 2 and not heads.size % 2
     if axis not in (3, -1) or not halved or (step is not None and number(step) != 1):
@@ -98,7 +98,7 @@ def _kept_half(edit: Rewriter, before: ir.Node, factor: ir.Value) -> ir.Value | 
 
 
 def _half(edit: Rewriter, before: ir.Node, value: ir.Value) -> ir.Value | None:
-    """The first half along the last axis, where the second is known to be the same."""
+    """Return the first half along the last axis, where the second is known to be the same."""
     node = made_by(value, "Concat", "Cos", "Sin", "Cast", "Mul")
     if node is None or (node.op_type == "Mul" and number(required(node, 1)) is None):
         return None
@@ -114,7 +114,7 @@ def _half(edit: Rewriter, before: ir.Node, value: ir.Value) -> ir.Value | None:
 
 
 def _table(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
-    """Cosines or sines of every position of every text, in rows."""
+    """Return cosines or sines of every position of every text, in rows."""
     key, shape = ("table", half), dims(half) or (None,)
     if key not in edit.cache:
         inputs = [half, edit.ints(-1, int(shape[-1] or 0))]
@@ -124,7 +124,7 @@ def _table(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
 
 
 def _positions(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
-    """Rows of the tables: the first and those after it for every text, or rows of its own for each text."""
+    """Return rows of the tables: the first and those after it for every text, or rows of its own for each text."""
     shape = dims(half) or (None,)
     if shape[0] == 1:
         return edit.ints(0)

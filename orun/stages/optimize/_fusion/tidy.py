@@ -27,7 +27,7 @@ def tidy(edit: Rewriter) -> None:
 
 
 def _untransposed(node: ir.Node) -> ir.Value | None:
-    """The value that a row of transpositions gives back."""
+    """Return the value that a row of transpositions gives back."""
     transpose, axes = node, integers(node, "perm") or ()
     while (inner := made_by(transpose.inputs[0], "Transpose")) is not None:
         order = integers(inner, "perm")
@@ -40,7 +40,7 @@ def _untransposed(node: ir.Node) -> ir.Value | None:
 
 
 def _unreshaped(node: ir.Node) -> ir.Value | None:
-    """A value that is reshaped, at the end of a row of reshapes, to what it was."""
+    """Return a value that is reshaped, at the end of a row of reshapes, to what it was."""
     shape, reshape = dims(node.outputs[0]), node
     original = None
     while True:
@@ -74,7 +74,7 @@ def separate_linear(edit: Rewriter) -> None:
 
 
 def _unflattened(gemm: ir.Node, shape: tuple[Dim, ...]) -> ir.Value | None:
-    """The rows of this shape that were flattened, once or more, for a Gemm."""
+    """Return the rows of this shape that were flattened, once or more, for a Gemm."""
     reshape = made_by(gemm.inputs[0], "Reshape")
     while reshape is not None:
         if alike(dims(required(reshape, 0)), shape):

@@ -120,7 +120,7 @@ def stored(model: ModelProto) -> Stored:
 
 
 def attribute(node: NodeProto, name: str, default: Any) -> Any:
-    """The value of a node's attribute."""
+    """Return the value of a node's attribute."""
     return next((helper.get_attribute_value(item) for item in node.attribute if item.name == name), default)
 
 
@@ -244,7 +244,7 @@ def _normalize(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str,
 
 
 def _flatten(_layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
-    """Each channel becomes as many neighbours as it had places; how many, the weights of the reader say."""
+    """Return places in which each channel spans several neighbours, as many as the reader's weights say."""
     place = _only_first(node, places)
     readers = kept.uses.get(node.output[0], 0)
     if attribute(node, "axis", 1) != 1 or not place.second or place.repeat != 1 or not readers:

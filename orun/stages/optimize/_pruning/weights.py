@@ -35,7 +35,7 @@ class Choice:
     exclude: Collection[str]
 
     def layers(self, model: ModelProto, kept: Stored) -> Iterator[tuple[Any, str, int]]:
-        """The layers that may lose any: their node, the name of their weights, and the axis of their channels."""
+        """Yield the layers that may lose any: their node, the name of their weights, and the axis of their channels."""
         spared = {name for node, name, _ in weights(model, kept) if node.name in self.exclude}
         for node, name, axis in weights(model, kept):
             if name not in spared and node.op_type in self.op_types:
@@ -109,7 +109,7 @@ def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[A
 
 
 def _shared(ranks: Sequence[Array], share: float) -> Iterator[int]:
-    """How many of each array are among the least of all; of equals the first."""
+    """Yield how many of each array are among the least of all; of equals the first."""
     every = np.concatenate(ranks) if ranks else np.zeros(0)
     left = int(share * every.size)
     if not left:
@@ -126,7 +126,7 @@ def _shared(ranks: Sequence[Array], share: float) -> Iterator[int]:
 
 
 def _places(rank: Array, count: int) -> Array:
-    """The places of the `count` least values, in order; of equals the first."""
+    """Return the places of the `count` least values, in order; of equals the first."""
     if count <= 0:
         return np.zeros(0, np.int64)
     bound = np.partition(rank, count - 1)[count - 1]
