@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,11 @@ from orun.core.reason import Reason
 from orun.core.run_record import Outcome, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.errors import StageError
+from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
-from orun.runner.output_checkouts import OutputCheckouts
+from orun.runner.output_checkouts import OutputCheckouts, name_conflict, withdraw_removed_stages
 from orun.runner.stage_results import result_not_run, result_of_failure, result_up_to_date
 from orun.store import Action, Store
 
@@ -47,6 +48,24 @@ class RunOutcome:
     results: dict[str, StageResult] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     done: dict[str, Done] = field(default_factory=dict)
+
+    def find_guards(self, stages: Sequence[Stage]) -> None:
+        """Find the stages before each release of a run."""
+        releases = [
+            stage for stage in stages if self.planner.context(stage).spec.releases and not self.planner.left_out(stage)
+        ]
+        before = {stage.id: stage.before for stage in stages}
+        self.guards = reached([name for release in releases for name in release.before], before)
+
+    def settle_outputs(self) -> None:
+        """At the end of a run, restore outputs that another run replaced and remove those of removed stages."""
+        pipeline = self.planner.pipeline
+        for notice in self.outputs.restore_replaced():
+            self.emit(Notice("warning", notice))
+        if conflict := name_conflict(self.store, pipeline):
+            self.emit(Notice("warning", conflict))
+        for notice in withdraw_removed_stages(self.store, pipeline):
+            self.emit(Notice("info", notice))
 
     def add_up_to_date(self, step: Step, action: Action, outcome: Outcome) -> None:
         """Check out the artifact of a stage that is up to date, and judge its gates."""

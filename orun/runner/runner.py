@@ -22,18 +22,17 @@ from orun.environment.resources import Resources
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor, Finished, Progress
 from orun.fs.os_errors import convert_os_errors
-from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import keeps_changing
 from orun.planning.key_diff import key_changes
 from orun.planning.plan import Plan, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Provenance
-from orun.runner.output_checkouts import OutputCheckouts, name_conflict, withdraw_removed_stages
+from orun.runner.output_checkouts import OutputCheckouts
 from orun.runner.run_outcome import RunOutcome
 from orun.runner.scheduler import Schedule
 from orun.runner.stage_execution import StageExecution
-from orun.runner.stage_locks import SAME_STAGE, SHORT, LockMode, RunLocks, StageLocks
+from orun.runner.stage_locks import SAME_STAGE, SHORT, LockMode, RunLocks
 from orun.runner.stage_reports import StageReports
 from orun.runner.undeclared_writes import IsolationCheck
 from orun.store import Action, Store
@@ -97,20 +96,11 @@ class Runner:
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         # One GPU at least: a driver may hide it, and preflight has found the provider.
         self._schedule = Schedule(stages, seconds, replace(self.resources, gpus=max(self.resources.gpus, 1)))
-        before = {stage.id: stage.before for stage in stages}
-        releases = [
-            stage for stage in stages if self.planner.context(stage).spec.releases and not self.planner.left_out(stage)
-        ]
-        self.outcome.guards = reached([name for release in releases for name in release.before], before)
+        self.outcome.find_guards(stages)
         try:
             while not self._schedule.finished:
                 self._advance()
-            for notice in self.outcome.outputs.restore_replaced():
-                self.emit(Notice("warning", notice))
-            if conflict := name_conflict(self.store, plan.pipeline):
-                self.emit(Notice("warning", conflict))
-            for notice in withdraw_removed_stages(self.store, plan.pipeline):
-                self.emit(Notice("info", notice))
+            self.outcome.settle_outputs()
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
         finally:
@@ -222,13 +212,10 @@ class Runner:
         small = seconds is not None and seconds <= SHORT and stage.cpus == 1 and not stage.gpus
         return LockMode.SHORT if small and spec.stage_class == "portable" else LockMode.SHARED
 
-    def _locks_of(self, step: Step) -> StageLocks:
-        return self._locks.locks_of(step, self._lock_mode(step.stage))
-
     def _lock_and_start(self, step: Step) -> bool:
         """Acquire the locks, decide again, and start; return whether the stage waits for another process."""
         stage = step.stage
-        locks = self._locks_of(step)
+        locks = self._locks.locks_of(step, self._lock_mode(stage))
         if holder := self._locks.try_acquire(locks):
             self._locks.report_waiting(stage.id, holder)
             return True
@@ -250,7 +237,7 @@ class Runner:
     def _fetch(self, step: Step, remote: Sync) -> bool:
         """Continue to ask the remote for a result, under the lock of its key; return whether the answer is pending."""
         stage = step.stage
-        if not self._locks_of(step).key_lock.try_acquire():
+        if not self._locks.locks_of(step, self._lock_mode(stage)).key_lock.try_acquire():
             self._locks.report_waiting(stage.id, SAME_STAGE)
             return True
         if not remote.fetch(step):
