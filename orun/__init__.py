@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orun.stages.contract import Context, stage
     from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "orun.api": ("explain", "load", "plan", "run"),

@@ -29,12 +29,12 @@ def lines_of(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:
 
 
 def unit_of(diagnosis: Diagnosis) -> Unit:
-    """That of its levels: of a slow-down they are times, whatever the gate judges."""
+    """Return the unit of the levels. For a slow-down it is seconds, whatever the gate judges."""
     return "s" if diagnosis.places and not diagnosis.places[0].tensor else diagnosis.unit
 
 
 def level_row(level: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
-    """The cells of an artifact under `LEVELS`: whose it is, the metric there, and whether the gate would pass."""
+    """Return the cells of an artifact under `LEVELS`: its stage, the metric, whether the gate would pass."""
     style: Style = "bad" if guilty else ""
     value = "-" if level.value is None else show(level.value, unit)
     passes = {True: "passes", False: "fails", None: ""}[level.passes]
@@ -42,12 +42,12 @@ def level_row(level: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
 
 
 def place_row(place: Place) -> Sequence[Cell]:
-    """The cells of a place under `PLACES`: its name, its share of the harm, and its nodes."""
+    """Return the cells of a place under `PLACES`: its name, its share of the error, its nodes."""
     return Cell(place.node), Cell(_share(place.share)), Cell(", ".join(place.nodes[:SHOWN]))
 
 
 def _share(share: float) -> str:
-    """That of what goes away with a place; where it makes up for another one, the rest is worse without it."""
+    """Return the share of the error that a place brings. A place that makes up for another one brings a negative share."""
     return f"{100 * share:.0f} %" if share > -1 else "makes up for others"
 
 

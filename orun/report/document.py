@@ -34,7 +34,7 @@ def run_document(result: RunResult, blame: Sequence[object] = ()) -> dict[str, A
 
 
 def run_of(document: Any) -> RunResult:
-    """Return the run of its document; ValueError if it is none."""
+    """Return the run of a document; ValueError if the document is no run."""
     if isinstance(document, dict):
         document = {name: value for name, value in document.items() if name not in ("outcome", "blame")}
         document["stages"] = [record_of_stage(stage) for stage in document.get("stages", ())]
@@ -43,7 +43,7 @@ def run_of(document: Any) -> RunResult:
 
 
 def error_document(error: OrunError, exit_code: int) -> dict[str, Any]:
-    """What went wrong, for `--json`."""
+    """Return an error as the document of `--json`."""
     document: dict[str, Any] = {"type": type(error).__name__, "exit_code": exit_code, "what": error.what}
     if isinstance(error, PipelineError):
         return {"error": {**document, "problems": error.problems}}

@@ -24,7 +24,7 @@ def reason_fields(reasons: Iterable[Reason]) -> dict[str, Any]:
 
 
 def component_pairs(old: Components, new: Components) -> list[dict[str, str | None]]:
-    """Return each component of two keys with its old and its new value; None where there is none."""
+    """Return each component of two keys with its old and its new value; None if a key lacks it."""
     before, after = ({item.identity: item.value for item in components} for components in (old, new))
     return [
         {"kind": str(kind), "subject": subject, "owner": owner, "old": before.get(key), "new": after.get(key)}

@@ -48,9 +48,9 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
 
 
 def _beyond(lines: list[str], failure: Failure) -> list[str]:
-    """The lines before the traceback of what orun itself refused, and before those of causes that the failure tells.
+    """Return the lines of a log before the tracebacks of refusals by orun, and of causes that the failure already states.
 
-    Their last frames are orun's own, which say nothing to who made the mistake.
+    The last frames of such tracebacks are orun's own, which do not help the user.
     """
     ends = [number for number, line in enumerate(lines) if line.startswith(REFUSAL) and line.endswith(failure.what)]
     while ends:

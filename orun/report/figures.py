@@ -24,9 +24,9 @@ def ago(seconds: float) -> str:
 
 
 def headline(metrics: Mapping[str, Metric], gated: Sequence[str], limit: int = 3) -> str:
-    """The metrics that say most: those with a gate in the order of the gates, then the others by name.
+    """Return the most telling metrics: gated ones in the order of the gates, then the others by name.
 
-    The size has a column of its own and is told again only where a gate is on it.
+    The size has a column of its own, so it is repeated only if a gate judges it.
     """
     names = [name for name in dict.fromkeys(gated) if name in metrics]
     names += sorted(name for name in metrics if name not in gated and name != "size")

@@ -1,4 +1,4 @@
-"""The table of gates, and what to do about those that did not pass."""
+"""Table of gates, and the next step for each gate that did not pass."""
 
 from __future__ import annotations
 

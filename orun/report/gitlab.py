@@ -44,7 +44,7 @@ def code_quality(result: RunResult) -> str:
 
 
 def metrics(result: RunResult) -> str:
-    """Every metric of a run in the text format of OpenMetrics; GitLab compares it with that of the target branch."""
+    """Return every metric of a run as OpenMetrics text. GitLab compares it with the text of the target branch."""
     lines = ["# TYPE orun_metric gauge"]
     for stage in result.stages:
         for name, metric in sorted(stage.metrics.items()):

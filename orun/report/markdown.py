@@ -49,7 +49,7 @@ def _stages(result: RunResult) -> list[str]:
 
 
 def _checklist(result: RunResult) -> list[str]:
-    """A task for each gate, ticked when it passed; those of a group below it, and last what was not judged."""
+    """Return a task for each gate, ticked if it passed. Members of a group stand below it, gates that were not judged last."""
     unsolved = open_gates(result.verdicts)
     lines = [
         f"{INDENT * verdict.depth}- {_task(verdict, explained=verdict in unsolved)}" for verdict in result.verdicts

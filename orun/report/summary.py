@@ -53,7 +53,7 @@ def _stages(result: RunResult) -> str:
 
 
 def _gates(result: RunResult) -> Iterator[str]:
-    """How many gates have which verdict; those that were not decided by their names."""
+    """Yield the number of gates of each verdict, and the names of those that were not decided."""
     verdicts = [verdict for verdict in result.verdicts if not verdict.depth]  # a group counts as one
     titles = {
         name: [verdict.title for verdict in verdicts if verdict.outcome == name]
@@ -94,7 +94,7 @@ def _after(result: RunResult) -> Iterator[str]:
 
 
 def _why_skipped(result: RunResult) -> Iterator[str]:
-    """Why stages were skipped, each reason once; those that were skipped with a stage before them have none."""
+    """Yield each reason for which a stage was skipped once. Stages that follow a skipped one have no reason of their own."""
     skipped = {stage.stage for stage in result.stages if stage.outcome == "skipped"}
     first = [stage for stage in result.stages if stage.stage in skipped and skipped.isdisjoint(stage.needs)]
     for reason in dict.fromkeys(why(stage.reasons, every=True) for stage in first):

@@ -48,7 +48,7 @@ def _baseline(file: Path) -> Baseline | None:
 
 
 def _accepted_run(source: Source, baseline: Baseline) -> RunResult | None:
-    """Return the run from which most stages were accepted, with what its stages rest on."""
+    """Return the run from which most stages were accepted, with the dependencies of its stages."""
     runs = Counter(stage.run for stage in baseline.stages.values())
     if not runs:
         return None

@@ -100,7 +100,7 @@ def _left(source: Source, stage: StageResult, gate: Unjudged, number: int) -> It
 
 
 def _name(source: Source, stage: str, name: str, depth: int) -> Markup:
-    """The gate's name, of which the stage is a link."""
+    """Return the name of a gate; its stage is a link."""
     target = source.stages.get(stage)
     rest = name.removeprefix(stage)
     link = element("a", stage, href=f"#{target}") if target else escape(stage)
@@ -112,7 +112,7 @@ def _below(*parts: Children, class_: str = "") -> Markup:
 
 
 def _evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, Children]]:
-    """What the verdict rests on: the metric, what it was compared with, where and when it was measured."""
+    """Yield the evidence of a verdict: the metric, its comparisons, where and when it was measured."""
     stage = source.by_name.get(verdict.stage)
     metric = stage.metrics.get(verdict.metric) if stage else None
     if stage is None or metric is None:

@@ -101,7 +101,7 @@ def _untangled(rows: list[list[Node]], before: Mapping[Node, Sequence[Node]]) ->
 
 
 def _swept(rows: list[list[Node]], neighbours: Mapping[Node, Sequence[Node]], *, down: bool) -> list[list[Node]]:
-    """Each layer by the mean place of its neighbours in the one that was ordered before it."""
+    """Sort each layer by the mean place of its neighbours in the layer that was sorted before."""
     rows = list(rows)
     order = range(1, len(rows)) if down else range(len(rows) - 2, -1, -1)
     for number in order:
@@ -134,7 +134,7 @@ def _crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[No
 
 
 def _placed(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> dict[Node, float]:
-    """A place for each node in its layer, in the middle of its neighbours as far as the others leave room."""
+    """Place each node in its layer, as close to the middle of its neighbours as the other nodes allow."""
     after = _after(before)
     places_: dict[Node, float] = {}
     for row in rows:

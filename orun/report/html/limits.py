@@ -18,7 +18,7 @@ EDGE = 0.18  # of the width, from where words are set against the end and not in
 
 
 def limit_of(verdict: Verdict) -> float | None:
-    """The threshold in the unit of what was measured; None where it is none."""
+    """Return the threshold in the unit of the measured value; None if it is no number."""
     try:
         if verdict.unit == "s":
             return parse_duration(verdict.threshold)

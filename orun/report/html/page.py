@@ -46,12 +46,12 @@ ICONS: dict[Style, str] = {"good": "1a7f37", "bad": "cf222e", "doubt": "bf8700",
 
 
 def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> str:
-    """The document of a run: the same for the same run, whenever it is built.
+    """Return the HTML document of a run. The same run gives the same document, whenever it is made.
 
     Args:
-        result: the run; its folder is read besides, as far as it is there.
+        result: the run; files in its folder are read if they exist.
         series: the past of its gated metrics on its machine.
-        trouble: why the past is not there; else empty.
+        trouble: why the past is missing; else empty.
     """
     source = gather(result, series, trouble)
     sections = [built for section in SECTIONS if (built := section(source))]

@@ -32,7 +32,7 @@ def pill(text: str, style: Style) -> Markup:
 
 
 def moment(seconds: float) -> Markup:
-    """A moment, in UTC, to the second; a dash where it cannot be told."""
+    """Return a time in UTC, to the second; a dash if it is out of range."""
     try:
         time = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):

@@ -43,20 +43,20 @@ class StageSpan:
 
 @dataclass(frozen=True)
 class Source:
-    """Everything that the report is made of.
+    """Data of the report.
 
     Attributes:
         result: the run.
         series: the past of its gated metrics on this machine, up to this run.
         trouble: why the past could not be read; else empty.
-        first: the run that looked at each stage: this one, or the one that it repeats, as far as that is still there.
-        blame: what was found out about gates that failed.
-        spans: of stages that ran, in the order in which they began.
-        notices: what the run said besides.
+        first: the run that looked at each stage: the run that this one repeats if it is still stored, else this one.
+        blame: diagnoses of gates that failed.
+        spans: when stages ran, in the order of their beginnings.
+        notices: other messages of the run.
         stages: id of each stage's row in the document.
         after: the stages right after each stage.
         by_name: the stages of the run.
-        inputs: all that the result of each stage depends on, as far as that is known.
+        inputs: known dependencies of each stage's result.
     """
 
     result: RunResult
@@ -78,7 +78,7 @@ class Source:
 
     @property
     def complete(self) -> RunResult:
-        """The run with what its stages rest on, also if it repeats another run."""
+        """The run with the dependencies of its stages, also if it repeats another run."""
         return completed(self.result, self.first) if self.first is not self.result else self.result
 
     @property

@@ -36,7 +36,7 @@ def read_samples(content: bytes) -> Mapping[str, array.array[float]]:
     """Return the float64 vectors of an .npz file by name, without numpy, which the process of a run does not import.
 
     Raises:
-        ValueError: if it is none, or holds no such vectors.
+        ValueError: if the content is no such file.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

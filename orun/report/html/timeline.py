@@ -51,7 +51,7 @@ def _axis(scale: Scale, height: int) -> Iterator[Markup]:
 
 
 def step_of(length: float) -> float:
-    """A round number of seconds, minutes or hours, of which the length holds a few."""
+    """Return a round number of seconds, minutes or hours that fits a few times into the length."""
     unit = 3600.0 if length >= 2 * 3600 else 60.0 if length >= 2 * 60 else 10.0 ** (math.floor(math.log10(length)) - 1)
     while True:
         for step in STEPS:
