@@ -47,7 +47,7 @@ def place_row(place: Place) -> Sequence[Cell]:
 
 
 def _share(share: float) -> str:
-    """Return the share of the error that a place brings. A place that makes up for another one brings a negative share."""
+    """Return the share of the error that a place brings. It is negative if the place makes up for another."""
     return f"{100 * share:.0f} %" if share > -1 else "makes up for others"
 
 

@@ -48,7 +48,7 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
 
 
 def _beyond(lines: list[str], failure: Failure) -> list[str]:
-    """Return the lines of a log before the tracebacks of refusals by orun, and of causes that the failure already states.
+    """Return the lines of a log before the tracebacks of refusals by orun and of causes that the failure states.
 
     The last frames of such tracebacks are orun's own, which do not help the user.
     """

@@ -49,7 +49,7 @@ def _stages(result: RunResult) -> list[str]:
 
 
 def _checklist(result: RunResult) -> list[str]:
-    """Return a task for each gate, ticked if it passed. Members of a group stand below it, gates that were not judged last."""
+    """Return a task for each gate, ticked if it passed. Members of a group stand below it."""
     unsolved = open_gates(result.verdicts)
     lines = [
         f"{INDENT * verdict.depth}- {_task(verdict, explained=verdict in unsolved)}" for verdict in result.verdicts

@@ -94,7 +94,7 @@ def _after(result: RunResult) -> Iterator[str]:
 
 
 def _why_skipped(result: RunResult) -> Iterator[str]:
-    """Yield each reason for which a stage was skipped once. Stages that follow a skipped one have no reason of their own."""
+    """Yield each reason for which a stage was skipped once. Stages after a skipped one have none."""
     skipped = {stage.stage for stage in result.stages if stage.outcome == "skipped"}
     first = [stage for stage in result.stages if stage.stage in skipped and skipped.isdisjoint(stage.needs)]
     for reason in dict.fromkeys(why(stage.reasons, every=True) for stage in first):

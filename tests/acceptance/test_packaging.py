@@ -58,7 +58,7 @@ def test_the_wheel_holds_the_package_and_its_licence_alone(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     metadata = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
-    assert names == {*tracked(), *(f"orun-0.1.0.dist-info/{name}" for name in metadata)}
+    assert names == {*tracked(), *(f"orun-0.2.0.dist-info/{name}" for name in metadata)}
 
 
 def test_planning_works_where_nothing_else_is_installed(empty: Path, project: Path) -> None:

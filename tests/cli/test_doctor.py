@@ -17,7 +17,7 @@ from orun.report.terminal import Terminal
 from .conftest import CommandLine
 
 FACTS = {
-    "orun": "0.1.0",
+    "orun": "0.2.0",
     "python": "3.11.7",
     "platform": "Linux-6.18-x86_64",
     "store": {"folder": "artifacts", "writable": True, "free": 72_100_000_000, "notices": ["a record was put away"]},
@@ -45,7 +45,7 @@ MISSING_ON_MACOS = (
 def test_the_whole_report() -> None:
     assert "\n".join(lines_of(FACTS, Terminal())) == (
         """\
-orun 0.1.0, Python 3.11.7, Linux-6.18-x86_64
+orun 0.2.0, Python 3.11.7, Linux-6.18-x86_64
 store: artifacts, 72.1 GB free
   a record was put away
 trace: full
@@ -110,7 +110,7 @@ def test_what_a_file_lacks(orun: CommandLine, project: Path, monkeypatch: pytest
     monkeypatch.setattr(distributions, "find", lambda *_: None)
     shown = orun("doctor", "lacking.yaml")
     assert shown.code == 2
-    assert shown.out.startswith("orun 0.1.0, Python 3.")
+    assert shown.out.startswith("orun 0.2.0, Python 3.")
     assert shown.err == (
         "lacking.yaml:2:3: error: stage 'import' (convert/onnx) needs onnx, which is not installed\n"
         '  hint: pip install "orun[cpu]"\n'

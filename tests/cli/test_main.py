@@ -33,7 +33,7 @@ def test_help_lists_the_verbs_in_the_order_of_their_use(orun: CommandLine) -> No
 
 
 def test_version(orun: CommandLine) -> None:
-    assert orun("--version").out == "orun 0.1.0\n"
+    assert orun("--version").out == "orun 0.2.0\n"
 
 
 def test_nothing_typed_is_a_mistake(orun: CommandLine) -> None:
