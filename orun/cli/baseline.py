@@ -101,17 +101,17 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         pinned = pin_models(opened, pipeline.name, baseline.stages)
         models = {accepted.model for accepted in baseline.stages.values()}
         making = [step for step in steps if step.hit and step.hit.tree in models]
-        notices = _given(pipeline, opened, making, options.remote_of(choices))
+        notices = _push_results(pipeline, opened, making, options.remote_of(choices))
         failing = _failing(pipeline, opened, baseline, steps)
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     notices += tuple(_left_out(baselines.left_out(pipeline, accepted), baseline))
     if as_json:
-        made = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
-        options.show_json({**made, "failing": failing})
+        document = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
+        options.show_json({**document, "failing": failing})
     else:
-        told = [f"accepted {', '.join(accepted)} of run {result.run}", *notices]
-        told += [f"warning: {one.title} is {one.outcome} all the same: {why(one)}" for one in failing]
-        options.show([*told, f"commit {near(str(path))}"])
+        lines = [f"accepted {', '.join(accepted)} of run {result.run}", *notices]
+        lines += [f"warning: {verdict.title} is {verdict.outcome} all the same: {why(verdict)}" for verdict in failing]
+        options.show([*lines, f"commit {near(str(path))}"])
     return 0
 
 
@@ -193,11 +193,11 @@ def _required(pipeline: Pipeline) -> Baseline:
     return baseline
 
 
-def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remote | None) -> tuple[str, ...]:
+def _push_results(pipeline: Pipeline, store: Store, steps: Sequence[Step], requested: Remote | None) -> tuple[str, ...]:
     """What became of the results of these stages on their way to the remote, if there is one."""
     from orun.remote.settings import resolve
 
-    remote = resolve(asked or Remote(), pipeline.project)
+    remote = resolve(requested or Remote(), pipeline.project)
     if remote is None:
         return ()
     from orun.planning.planner import Planner
@@ -211,15 +211,17 @@ def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequen
     from orun.planning.planner import Planner
 
     planner = Planner(pipeline, store, baseline)
-    return tuple(one for step in steps if step.hit for one in planner.judge(step.stage, step.hit) if one.blocks)
+    return tuple(
+        verdict for step in steps if step.hit for verdict in planner.judge(step.stage, step.hit) if verdict.blocks
+    )
 
 
 def _left_out(names: Sequence[str], baseline: Baseline) -> list[str]:
     """What is so of stages with a gate against the baseline that the run did not measure."""
     old = [name for name in names if name in baseline.stages]
     new = [name for name in names if name not in baseline.stages]
-    told = [f"warning: {', '.join(old)}: not measured by that run; what was accepted before stays"] if old else []
-    return told + ([f"warning: {', '.join(new)}: not measured by that run; nothing is accepted"] if new else [])
+    warnings = [f"warning: {', '.join(old)}: not measured by that run; what was accepted before stays"] if old else []
+    return warnings + ([f"warning: {', '.join(new)}: not measured by that run; nothing is accepted"] if new else [])
 
 
 def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
@@ -229,21 +231,21 @@ def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
     """
     from orun.eventlog import read_result
 
-    found: RunResult | None = None
+    newest: RunResult | None = None
     for number, folder in enumerate(store.ended_runs()):
-        if found and number >= LOOKED:
+        if newest and number >= LOOKED:
             break
         result = read_result(folder / RECORD_FILE)
         if result.pipeline == pipeline.name:
             if Path(result.file) == pipeline.file:
-                found = result
+                newest = result
                 break
-            found = found or result
-    if found is None:
+            newest = newest or result
+    if newest is None:
         raise UsageError(f"there is no run of {pipeline.name} to accept", hint=_run_again(pipeline, store))
     known = {stage.id for stage in pipeline.stages}
-    kept = [stage for stage in found.stages if stage.outcome != "blocked"]
-    return replace(found, stages=tuple(stage for stage in kept if stage.stage in known))
+    kept = [stage for stage in newest.stages if stage.outcome != "blocked"]
+    return replace(newest, stages=tuple(stage for stage in kept if stage.stage in known))
 
 
 def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[Step, ...]:
@@ -277,9 +279,9 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
 
 def _run_again(pipeline: Pipeline, store: Store) -> str:
     """The command that brings a pipeline up to date, as it was asked for here."""
-    elsewhere = store.root != _root(None, pipeline).absolute()
-    where = f" --store {quoted(near(str(store.root)))}" if elsewhere else ""
-    return f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}{where}"
+    is_other_store = store.root != _root(None, pipeline).absolute()
+    store_option = f" --store {quoted(near(str(store.root)))}" if is_other_store else ""
+    return f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}{store_option}"
 
 
 def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:

@@ -53,27 +53,27 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
 
     with Store.open(store or default_store(Path.cwd())) as opened:
         good, bad = (record_of(find(opened, reference)).parent.name for reference in (good, bad))
-        found = bisect(opened, good, bad, gate, _silent if as_json else _say)
+        bisection = bisect(opened, good, bad, gate, _silent if as_json else _say)
     if as_json:
-        options.show_json(found)
+        options.show_json(bisection)
     else:
-        options.show(lines_of(found, detect(sys.stdout, os.environ)))
+        options.show(lines_of(bisection, detect(sys.stdout, os.environ)))
     return 0
 
 
-def lines_of(found: Bisection, terminal: Terminal) -> list[str]:
+def lines_of(bisection: Bisection, terminal: Terminal) -> list[str]:
     """What was compared, what differs, and the answer."""
-    lines = [f"{terminal.paint(found.symptom, 'strong')}: good in {found.good}, bad in {found.bad}", ""]
-    guilty = {change for one in found.causes for change in one}
+    lines = [f"{terminal.paint(bisection.symptom, 'strong')}: good in {bisection.good}, bad in {bisection.bad}", ""]
+    guilty = {change for cause in bisection.causes for change in cause}
     lines += [
-        terminal.paint(f"  * {change}", "bad") if change in guilty else f"    {change}" for change in found.changes
+        terminal.paint(f"  * {change}", "bad") if change in guilty else f"    {change}" for change in bisection.changes
     ]
-    lines += [terminal.paint(f"  ? {one}", "doubt") for one in found.fixed]
-    mixtures = f"{found.built} mixture{'s' if found.built != 1 else ''} built"
-    lines += ["", f"{found.sentence} ({mixtures})", *(f"try {one}" for one in found.advice)]
-    between = found.commits
+    lines += [terminal.paint(f"  ? {change}", "doubt") for change in bisection.fixed]
+    mixtures = f"{bisection.built} mixture{'s' if bisection.built != 1 else ''} built"
+    lines += ["", f"{bisection.sentence} ({mixtures})", *(f"try {advice}" for advice in bisection.advice)]
+    between = bisection.commits
     if between.commits:
-        lines += ["", "commits that touch it:" if found.causes else "commits that touch what differs:"]
+        lines += ["", "commits that touch it:" if bisection.causes else "commits that touch what differs:"]
         lines += [f"  {commit}" for commit in between.commits]
         lines += [f"  and {between.more} more"] if between.more else []
     return [*lines, *([f"({between.note})"] if between.note else [])]

@@ -60,15 +60,15 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     to = stages_to_run(pipeline, None if gate is None else _stage_of(pipeline, gate))
     say = _silent if as_json else _say
     result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
-    found = _investigated(_asked(pipeline, result, gate), seconds, store, say)
-    if not found and (broken := next((one for one in result.stages if one.failure), None)) and broken.failure:
+    diagnoses = _diagnose(_requests(pipeline, result, gate), seconds, store, say)
+    if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
         raise UsageError(broken.failure.what, why=broken.failure.why, hint=f"orun {file}")
     if as_json:
-        options.show_json({"blame": found})
-    elif not found:
+        options.show_json({"blame": diagnoses})
+    elif not diagnoses:
         options.show([_nothing(result, gate)])
     else:
-        show(found)
+        show(diagnoses)
     return 0
 
 
@@ -97,71 +97,77 @@ def _kept_diagnoses(pipeline: Pipeline, store: Path | None, result: RunResult, *
     from orun.fs.output_file import OutputFile
     from orun.report.document import dumps
 
-    asked = list(find_requests(pipeline, result))
-    if not asked:
+    requests = list(find_requests(pipeline, result))
+    if not requests:
         return ()
     if not quiet:
         options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
     path = result.folder / "blame.json"
-    found = _investigated(asked, AUTOMATIC_SECONDS, store, _silent if quiet else _say)
+    diagnoses = _diagnose(requests, AUTOMATIC_SECONDS, store, _silent if quiet else _say)
     with convert_os_errors("keep what was found", path), OutputFile(path) as output:
-        output.write(f"{dumps({'blame': found})}\n".encode())
-    return found
+        output.write(f"{dumps({'blame': diagnoses})}\n".encode())
+    return diagnoses
 
 
-def show(found: Sequence[Diagnosis], *, sentences: bool = False) -> None:
+def show(diagnoses: Sequence[Diagnosis], *, sentences: bool = False) -> None:
     """Print what was found; `sentences` alone for those who want it short."""
     from orun.report.blame import lines_of
     from orun.report.terminal import detect
 
     terminal = detect(sys.stdout, os.environ)
-    for one in found:
-        options.show(list(filter(None, (one.sentence, one.stopped))) if sentences else ["", *lines_of(one, terminal)])
+    for diagnosis in diagnoses:
+        options.show(
+            list(filter(None, (diagnosis.sentence, diagnosis.stopped)))
+            if sentences
+            else ["", *lines_of(diagnosis, terminal)]
+        )
 
 
-def _investigated(asked: Sequence[BlameRequest], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
+def _diagnose(requests: Sequence[BlameRequest], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
     """Look into each gate in turn; all of them together have so many seconds."""
     from orun.blame.blame import blame
 
-    found: list[Diagnosis] = []
-    for one in asked:
-        left = max(seconds - sum(done.seconds for done in found), 0.0)
-        found.append(with_advice(blame(one, left, store, say), one, seconds, store))
-    return tuple(found)
+    diagnoses: list[Diagnosis] = []
+    for request in requests:
+        left = max(seconds - sum(done.seconds for done in diagnoses), 0.0)
+        diagnoses.append(with_advice(blame(request, left, store, say), request, seconds, store))
+    return tuple(diagnoses)
 
 
-def with_advice(found: Diagnosis, question: BlameRequest, seconds: float, store: Path | None) -> Diagnosis:
+def with_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, store: Path | None) -> Diagnosis:
     """Say how to go on where the time was too short."""
     from dataclasses import replace
 
     from orun.blame.diagnosis import OUT_OF_TIME
 
-    if OUT_OF_TIME not in found.stopped:
-        return found
-    command = _again(question.pipeline.file, question.pipeline.overrides, store, f" {quoted(found.stage)}")
+    if OUT_OF_TIME not in diagnosis.stopped:
+        return diagnosis
+    command = _again(request.pipeline.file, request.pipeline.overrides, store, f" {quoted(diagnosis.stage)}")
     minutes = max(math.ceil(LONGER * seconds / 60), AT_LEAST_MINUTES)
-    return replace(found, stopped=f"{found.stopped}; to go on: {command} --time {minutes}min")
+    return replace(diagnosis, stopped=f"{diagnosis.stopped}; to go on: {command} --time {minutes}min")
 
 
 def _again(file: Path, overrides: Mapping[str, str], store: Path | None, stage: str = "") -> str:
     """Return the command that looks into the gates of a file, or of one of its stages."""
-    where = f" --store {quoted(near(str(store)))}" if store else ""
-    return f"orun blame {quoted(near(str(file)))}{stage}{settings(overrides)}{where}"
+    store_option = f" --store {quoted(near(str(store)))}" if store else ""
+    return f"orun blame {quoted(near(str(file)))}{stage}{settings(overrides)}{store_option}"
 
 
-def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[BlameRequest]:
+def _requests(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[BlameRequest]:
     from orun.blame.blame import find_requests
 
-    every = list(find_requests(pipeline, result, all_gates=gate is not None))
+    requests = list(find_requests(pipeline, result, all_gates=gate is not None))
     if gate is None:
-        return every
-    return [one for one in every if gate in (one.stage.id, f"{one.stage.id}.{one.gate.metric}")]
+        return requests
+    return [request for request in requests if gate in (request.stage.id, f"{request.stage.id}.{request.gate.metric}")]
 
 
 def _stage_of(pipeline: Pipeline, gate: str) -> str:
     """The stage that is meant by its id, or by its id and a metric."""
     known = {stage.id: stage.id for stage in pipeline.stages}
-    known |= {f"{stage.id}.{one.metric}": stage.id for stage in pipeline.stages for one in conditions(stage.gates)}
+    known |= {
+        f"{stage.id}.{condition.metric}": stage.id for stage in pipeline.stages for condition in conditions(stage.gates)
+    }
     if gate not in known:
         gated = [stage.id for stage in pipeline.stages if stage.gates]
         close = closest(gate, known)

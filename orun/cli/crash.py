@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from orun.errors import OrunError
 
 
-def bug(error: Exception, words: Sequence[str]) -> OrunError:
+def bug(error: Exception, command_line: Sequence[str]) -> OrunError:
     """The message for an unexpected error, after writing what is needed to understand it to a log file."""
     from orun.environment.secret_variables import Secrets
     from orun.executors import Mask
 
     mask = Mask.of(Secrets())
-    report = mask.text(_report(error, words))
+    report = mask.text(_report(error, command_line))
     try:
         handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:  # of whatever names files have
@@ -34,21 +34,21 @@ def bug(error: Exception, words: Sequence[str]) -> OrunError:
     )
 
 
-def _report(error: Exception, words: Sequence[str]) -> str:
+def _report(error: Exception, command_line: Sequence[str]) -> str:
     from orun.environment.distributions import installed
 
     versions = "".join(f"  {name} {version}\n" for name, version in sorted(installed().items()))
     return (
-        f"command: orun {' '.join(redacted(words))}\n"
+        f"command: orun {' '.join(redacted(command_line))}\n"
         f"python: {sys.version}\nplatform: {platform.platform()}\n\n"
         f"{''.join(traceback.format_exception(error))}\ninstalled:\n{versions}"
     )
 
 
-def redacted(words: Sequence[str]) -> list[str]:
+def redacted(command_line: Sequence[str]) -> list[str]:
     """The command line without the values of `--set`: they may be secrets."""
     kept: list[str] = []
-    for before, word in zip(["", *words], words, strict=False):
+    for before, word in zip(["", *command_line], command_line, strict=False):
         is_value = before == "--set" or word.startswith("--set=")
         name, separator, _ = word.removeprefix("--set=").partition("=")
         prefix = "--set=" if word.startswith("--set=") else ""

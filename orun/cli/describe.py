@@ -85,9 +85,9 @@ def kind_lines(kind: Kind, terminal: Terminal) -> list[str]:
     return [*lines, *(f"{name}: {text}" for name, text in facts(kind))]
 
 
-def _entry(name: str, what: str, doc: str, terminal: Terminal) -> list[str]:
+def _entry(name: str, summary: str, doc: str, terminal: Terminal) -> list[str]:
     """A name with what it is, and below it what it does."""
-    first, *more = wrap(f"{name}: {what}", terminal.width - len(INDENT))
+    first, *more = wrap(f"{name}: {summary}", terminal.width - len(INDENT))
     head = f"  {terminal.paint(name, 'strong')}{first.removeprefix(name)}"
     text = [f"{INDENT * 2}{line}" for line in wrap(doc, terminal.width - 2 * len(INDENT))]
     return [head, *(f"{INDENT}{line}" for line in more), *(text if doc else [])]
@@ -96,7 +96,7 @@ def _entry(name: str, what: str, doc: str, terminal: Terminal) -> list[str]:
 def facts(kind: Kind) -> list[tuple[str, str]]:
     """What else is to be known of a kind, by name."""
     names = metric_names(kind)
-    told = [
+    rows = [
         ("output", kind.spec.output),
         ("input domain", _domain(kind)),
         ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
@@ -105,7 +105,7 @@ def facts(kind: Kind) -> list[tuple[str, str]]:
         ("result holds for", BOUND[kind.spec.stage_class]),
         ("deterministic", "" if kind.spec.deterministic else "no: the first result of equal inputs is kept"),
     ]
-    return [(name, text) for name, text in told if text]
+    return [(name, text) for name, text in rows if text]
 
 
 def _domain(kind: Kind) -> str:

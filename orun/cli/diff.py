@@ -56,11 +56,11 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
     from orun.history.run_diff import compare
 
     pair = [_run(reference, store) for reference in (old, new)]
-    found = compare(*pair)
+    difference = compare(*pair)
     if as_json:
-        options.show_json(_data(found))
+        options.show_json(_data(difference))
     else:
-        options.show(lines_of(found, detect(sys.stdout, os.environ), full=verbose))
+        options.show(lines_of(difference, detect(sys.stdout, os.environ), full=verbose))
     return 0
 
 
@@ -116,7 +116,7 @@ def _no_run(path: Path, error: Exception) -> UsageError:
     )
 
 
-def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:
+def lines_of(difference: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:
     """The tables of what differs, and a sentence that sums it up."""
 
     def text(value: str | None) -> str:
@@ -127,26 +127,26 @@ def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) ->
         columns = (Column(first), *(Column(title, flexible=True) for title in rest), *SIDES)
         return render(columns, [(Cell(row[0], "strong"), *map(Cell, row[1:])) for row in rows], terminal)
 
-    def sides(change: Change) -> tuple[str, str, str]:
+    def old_and_new(change: Change) -> tuple[str, str, str]:
         return change.name, text(change.old), text(change.new)
 
-    def rests(one: StageDifference) -> list[tuple[str, ...]]:
+    def rests(stage: StageDifference) -> list[tuple[str, ...]]:
         return [
-            (one.stage, _name(change), *(text(value) or NOT_THERE for value in (change.old, change.new)))
-            for change in one.inputs
+            (stage.stage, _name(change), *(text(value) or NOT_THERE for value in (change.old, change.new)))
+            for change in stage.inputs
         ]
 
-    in_both = [one for one in found.stages if None not in one.outcome]
+    in_both = [stage for stage in difference.stages if None not in stage.outcome]
     blocks = [
-        _origins(found, terminal),
-        table(["configuration"], map(sides, found.configuration)),
-        table(["host"], map(sides, found.host)),
-        table(["stage", "rests on"], (row for one in in_both for row in rests(one))),
-        table(["stage", "result"], _results(found.stages, text)),
+        _origins(difference, terminal),
+        table(["configuration"], map(old_and_new, difference.configuration)),
+        table(["host"], map(old_and_new, difference.host)),
+        table(["stage", "rests on"], (row for stage in in_both for row in rests(stage))),
+        table(["stage", "result"], _results(difference.stages, text)),
         _metrics(in_both, terminal),
-        table(["gate"], map(sides, found.gates)),
-        [f"{terminal.paint('note', 'doubt')}: {note}" for note in found.notes],
-        [_sum(found)],
+        table(["gate"], map(old_and_new, difference.gates)),
+        [f"{terminal.paint('note', 'doubt')}: {note}" for note in difference.notes],
+        [_sum(difference)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
 
@@ -155,19 +155,19 @@ def _name(change: ComponentChange) -> str:
     return component_name(change.kind, change.subject, change.owner)
 
 
-def _data(found: RunDifference) -> dict[str, Any]:
+def _data(difference: RunDifference) -> dict[str, Any]:
     """Return what differs as plain data; a component has its name in words, too."""
-    document: dict[str, Any] = encode(found)
-    for encoded, stage in zip(document["stages"], found.stages, strict=True):
+    document: dict[str, Any] = encode(difference)
+    for encoded, stage in zip(document["stages"], difference.stages, strict=True):
         encoded["inputs"] = [
             {"name": _name(change), **item} for item, change in zip(encoded["inputs"], stage.inputs, strict=True)
         ]
     return document
 
 
-def _origins(found: RunDifference, terminal: Terminal) -> list[str]:
+def _origins(difference: RunDifference, terminal: Terminal) -> list[str]:
     """Commits, what was not committed, and versions; nothing where both runs are of one clean commit, or of none."""
-    old, new = found.origins
+    old, new = difference.origins
     known = old.commit or new.commit or (old.orun and new.orun)
     if not known or (old == new and not new.edited):
         return []
@@ -175,11 +175,11 @@ def _origins(found: RunDifference, terminal: Terminal) -> list[str]:
     rows = [
         [
             Cell(run, "strong"),
-            Cell((one.commit or ABSENT)[:COMMIT]),
-            Cell(_edited(one.edited)),
-            Cell(one.orun or ABSENT),
+            Cell((origin.commit or ABSENT)[:COMMIT]),
+            Cell(_edited(origin.edited)),
+            Cell(origin.orun or ABSENT),
         ]
-        for run, one in zip((found.old, found.new), found.origins, strict=True)
+        for run, origin in zip((difference.old, difference.new), difference.origins, strict=True)
     ]
     return render(columns, rows, terminal)
 
@@ -193,22 +193,22 @@ def _edited(names: Sequence[str] | None) -> str:
 
 def _results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str, ...]]:
     """What came of each stage; one line for what has another name, or is in one run alone."""
-    gone = {one.key[0]: one.stage for one in stages if one.key[0] and one.outcome[1] is None}
-    renamed = {one.stage: gone[one.key[1]] for one in stages if one.outcome[0] is None and one.key[1] in gone}
-    for one in stages:
-        if one.stage in renamed:
-            yield one.stage, "name", renamed[one.stage], one.stage
-        elif None not in one.outcome:
-            yield from _result(one, text)
-        elif one.stage not in renamed.values():
-            yield one.stage, "outcome", *map(text, one.outcome)
+    gone = {stage.key[0]: stage.stage for stage in stages if stage.key[0] and stage.outcome[1] is None}
+    renamed = {stage.stage: gone[stage.key[1]] for stage in stages if stage.outcome[0] is None and stage.key[1] in gone}
+    for stage in stages:
+        if stage.stage in renamed:
+            yield stage.stage, "name", renamed[stage.stage], stage.stage
+        elif None not in stage.outcome:
+            yield from _result(stage, text)
+        elif stage.stage not in renamed.values():
+            yield stage.stage, "outcome", *map(text, stage.outcome)
 
 
-def _result(one: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
-    sizes = [None if size is None else show(size, "B") for size in one.size]
-    for name, (old, new) in {"outcome": one.outcome, "artifact": one.tree, "size": (sizes[0], sizes[1])}.items():
-        if old != new and (name != "outcome" or one.fared_otherwise):
-            yield one.stage, name, text(old), text(new)
+def _result(stage: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
+    sizes = [None if size is None else show(size, "B") for size in stage.size]
+    for name, (old, new) in {"outcome": stage.outcome, "artifact": stage.tree, "size": (sizes[0], sizes[1])}.items():
+        if old != new and (name != "outcome" or stage.fared_otherwise):
+            yield stage.stage, name, text(old), text(new)
 
 
 def _metrics(stages: Sequence[StageDifference], terminal: Terminal) -> list[str]:
@@ -229,8 +229,8 @@ def _figures(figure: Figure) -> tuple[str, str, str]:
     return old, new, changed(figure.old, figure.new, figure.unit)
 
 
-def _sum(found: RunDifference) -> str:
-    if found.same:
-        return f"{found.new} does not differ from {found.old}"
-    told = [count(len(found.stages), "stage"), count(len(found.gates), "gate")]
-    return f"{found.new} differs from {found.old}: {', '.join(told)}"
+def _sum(difference: RunDifference) -> str:
+    if difference.same:
+        return f"{difference.new} does not differ from {difference.old}"
+    counts = [count(len(difference.stages), "stage"), count(len(difference.gates), "gate")]
+    return f"{difference.new} differs from {difference.old}: {', '.join(counts)}"

@@ -120,10 +120,15 @@ def _needs(pipeline: Pipeline) -> Needs:
     needs: Needs = {}
     for stage in pipeline.stages:
         wanted = [(tool, stage.environment) for tool in needed_tools(pipeline, stage)]
-        elsewhere = {stage.environment_of(target): None for target in stage.targets} if stage.out_of_process else {}
-        wanted += [(tool, where) for where in elsewhere if where != stage.environment for tool in MODEL_RUNTIME]
-        for one in wanted:
-            needs.setdefault(one, []).append(stage.id)
+        environments = {stage.environment_of(target): None for target in stage.targets} if stage.out_of_process else {}
+        wanted += [
+            (tool, environment)
+            for environment in environments
+            if environment != stage.environment
+            for tool in MODEL_RUNTIME
+        ]
+        for need in wanted:
+            needs.setdefault(need, []).append(stage.id)
     return needs
 
 
@@ -133,12 +138,12 @@ def _tools(needs: Needs) -> list[dict[str, Any]]:
 
     rows = []
     for (tool, environment), users in needs.items():
-        found = distributions.find(tool, venvs.packages(environment))
+        distribution = distributions.find(tool, venvs.packages(environment))
         row: dict[str, Any] = {
-            "tool": found[0] if found else tool.replace("|", " or "),
-            "version": found[1] if found else None,
+            "tool": distribution[0] if distribution else tool.replace("|", " or "),
+            "version": distribution[1] if distribution else None,
             "needed_by": users,
-            "install": "" if found or environment else distributions.install_command([tool]),
+            "install": "" if distribution or environment else distributions.install_command([tool]),
         }
         if environment:
             row |= {"environment": environment.name, "made": venvs.is_known(environment)}
@@ -152,8 +157,8 @@ def _providers() -> dict[str, dict[str, Any]]:
 
     probes = {name: providers.probe(name, "{}") for name in providers.compiled_in()}
     return {
-        name: {"loads": name in found.providers, "why_not": providers.first_reason(found.messages)}
-        for name, found in probes.items()
+        name: {"loads": name in probe.providers, "why_not": providers.first_reason(probe.messages)}
+        for name, probe in probes.items()
     }
 
 
@@ -164,11 +169,11 @@ def _environments() -> list[dict[str, Any]]:
     return [
         {
             "folder": str(folder),
-            "holds": [line for line in made.requirements if not line.startswith("-")],
-            "packages": dict(made.packages),
+            "holds": [line for line in environment.requirements if not line.startswith("-")],
+            "packages": dict(environment.packages),
             "damage": venvs.damage(folder),
         }
-        for folder, made in venvs.all_made().items()
+        for folder, environment in venvs.all_made().items()
     ]
 
 

@@ -82,14 +82,14 @@ def _mend(store: Path | None, *, as_json: bool) -> None:
     from orun.history import History, history_path
     from orun.history.repair import mend
 
-    with options.open_store(store) as one:
-        history = History(history_path(one.root))
-        aside, added = mend(history, one)
+    with options.open_store(store) as opened:
+        history = History(history_path(opened.root))
+        damaged, added = mend(history, opened)
     if as_json:
-        options.show_json({"file": history.path, "damaged": aside, "added": added})
+        options.show_json({"file": history.path, "damaged": damaged, "added": added})
         return
-    told = [f"{near(str(history.path))} was damaged, and is {near(str(aside))} now"] if aside else []
-    options.show([*told, f"{near(str(history.path))}: {count(added, 'measurement')} added from the records of runs"])
+    notices = [f"{near(str(history.path))} was damaged, and is {near(str(damaged))} now"] if damaged else []
+    options.show([*notices, f"{near(str(history.path))}: {count(added, 'measurement')} added from the records of runs"])
 
 
 def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]:
@@ -102,8 +102,8 @@ def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]
         return points
     names = history.names(**of)
     if not names:
-        what = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
-        raise UsageError(what, why=f"looked in {history.path}", hint="orun FILE")
+        message = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
+        raise UsageError(message, why=f"looked in {history.path}", hint="orun FILE")
     known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
     near = closest(metric, known)
     why = f"did you mean {near}?" if near else f"expected {one_of(name for name in known if '[' not in name)}"
@@ -148,15 +148,15 @@ def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) 
     from orun.report.terminal import detect
     from orun.report.trend import detail, overview
 
-    found = series_of(points)
+    all_series = series_of(points)
     if as_json:
-        options.show_json({"series": [_data(series) for series in found]})
+        options.show_json({"series": [_data(series) for series in all_series]})
         return
     terminal = detect(sys.stdout, os.environ)
     if not detailed:
-        options.show(overview(found, time(), terminal))
+        options.show(overview(all_series, time(), terminal))
         return
-    options.show("\n\n".join("\n".join(detail(series, time(), terminal, last)) for series in found).split("\n"))
+    options.show("\n\n".join("\n".join(detail(series, time(), terminal, last)) for series in all_series).split("\n"))
 
 
 def _data(series: Series) -> dict[str, object]:

@@ -80,10 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the words after the program's name; those of this process when left out.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
     _open_streams()
     try:
-        code = _answered(words)
+        code = _run_command_line(command_line)
         sys.stdout.flush()
     except OSError as error:
         # Who read our output has gone, or its disk is full. The interpreter flushes once more at its end: to nowhere.
@@ -102,47 +102,47 @@ def _open_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
 
 
-def _answered(words: list[str]) -> int:
+def _run_command_line(command_line: list[str]) -> int:
     """Run a command line; an error is told here."""
     try:
-        return _invoke(words)
+        return _invoke(command_line)
     except OrunError as error:
-        return _fail(error, error.exit_code, words)
+        return _fail(error, error.exit_code, command_line)
     except click.UsageError as error:
         from orun.cli.usage import explained
 
-        return _fail(explained(error), UsageError.exit_code, words)
+        return _fail(explained(error), UsageError.exit_code, command_line)
     except KeyboardInterrupt:
         interrupted = Interrupted("interrupted")
-        return _fail(interrupted, interrupted.exit_code, words)
+        return _fail(interrupted, interrupted.exit_code, command_line)
     except MemoryError:
-        return _without_memory(words)
+        return _without_memory(command_line)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
         if isinstance(error, OSError) and (lost := lost_folder()):
-            return _fail(lost, lost.exit_code, words)
+            return _fail(lost, lost.exit_code, command_line)
         if isinstance(error, OSError) and error.errno in FAILING:  # the machine, and no bug of ours
             from orun.fs.os_errors import to_store_error
 
             refused = to_store_error(error, "go on", Path.cwd())
-            return _fail(refused, refused.exit_code, words)
+            return _fail(refused, refused.exit_code, command_line)
         from orun.cli.crash import bug
 
-        return _fail(bug(error, words), BUG, words)
+        return _fail(bug(error, command_line), BUG, command_line)
 
 
-def _without_memory(words: Sequence[str]) -> int:
+def _without_memory(command_line: Sequence[str]) -> int:
     """Tell that there is none; with what little there is, where that is not enough to tell it well."""
     error = StoreError("there is not enough memory to go on", hint=MORE_MEMORY)
     try:
-        return _fail(error, error.exit_code, words)
+        return _fail(error, error.exit_code, command_line)
     except MemoryError:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
 
 
-def _invoke(words: list[str]) -> int:
+def _invoke(command_line: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no such letter is no reason to stop
             stream.reconfigure(errors="replace")
@@ -153,14 +153,14 @@ def _invoke(words: list[str]) -> int:
             return shell_complete(group, {}, "orun", COMPLETE, instruction)
         return 0
     try:
-        with group.make_context("orun", words) as context:
+        with group.make_context("orun", command_line) as context:
             return int(group.invoke(context) or 0)
     except Exit as finished:  # --help and --version end so
         return finished.exit_code
 
 
-def _fail(error: OrunError, code: int, words: Sequence[str]) -> int:
-    if "--json" in words:
+def _fail(error: OrunError, code: int, command_line: Sequence[str]) -> int:
+    if "--json" in command_line:
         from orun.report.document import dumps, error_document
 
         click.echo(dumps(error_document(error, code)))

@@ -64,10 +64,10 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{path} cannot be written", **_told(error, path)) from error
+        raise UsageError(f"{path} cannot be written", **_explain(error, path)) from error
 
 
-def _told(error: OSError, path: Path) -> dict[str, Any]:
+def _explain(error: OSError, path: Path) -> dict[str, Any]:
     """Why a file cannot be written, and what to do about it."""
     from orun.fs.os_errors import quoted, to_store_error
 
@@ -78,9 +78,9 @@ def _told(error: OSError, path: Path) -> dict[str, Any]:
         return {"why": reason, "hint": f"start a process that does: cat {quoted(path)} &"}
     if error.errno == errno.EBUSY:
         return {"why": "it is mounted by itself and cannot be replaced", "hint": "mount the folder that it is in"}
-    where = near(error.filename) if isinstance(error.filename, str) else str(path)
-    why = reason if Path(where).absolute() == path.absolute() else f"{where}: {reason}"
-    named = OSError(error.errno, reason, where)
+    blamed = near(error.filename) if isinstance(error.filename, str) else str(path)
+    why = reason if Path(blamed).absolute() == path.absolute() else f"{blamed}: {reason}"
+    named = OSError(error.errno, reason, blamed)
     return {
         "why": why,
         "hint": to_store_error(named, "write", path, "name a file in a folder that can be written").hint,

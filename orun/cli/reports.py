@@ -63,7 +63,9 @@ class Report:
         outputs.write(self.file, text)
 
 
-def wanted(files: Mapping[Form, Path | None], folder: Path | None, *, summary: bool = True) -> list[Report]:
+def requested_reports(
+    files: Mapping[Form, Path | None], folder: Path | None, *, summary: bool = True
+) -> list[Report]:
     """The reports that the command line asks for, and the step summary where a CI system offers one.
 
     Nothing is written yet.
@@ -79,14 +81,14 @@ def wanted(files: Mapping[Form, Path | None], folder: Path | None, *, summary: b
     paths: list[tuple[Form, Path]] = [(form, path) for form, path in files.items() if path]
     paths += [(form, folder / name) for name, form in ALL.items()] if folder else []
     reports: list[Report] = []
-    taken: dict[str, Path] = {}
+    by_place: dict[str, Path] = {}
     for form, path in paths:
         file = outputs.look_at(path)
-        if not file.is_stream and taken.setdefault(os.path.realpath(path), path) is not path:
+        if not file.is_stream and by_place.setdefault(os.path.realpath(path), path) is not path:
             raise UsageError(f"two reports would be written to {path}", hint="give each a file of its own")
         reports.append(Report(form, file))
     step = os.environ.get("GITHUB_STEP_SUMMARY") if summary else None
-    if step and os.path.realpath(step) not in taken:
+    if step and os.path.realpath(step) not in by_place:
         reports.append(Report("markdown", outputs.look_at(Path(step), append=True)))
     return reports
 
@@ -104,8 +106,8 @@ def write_all(reports: Sequence[Report], result: RunResult) -> None:
         except UsageError as error:
             errors.append(error)
     if len(errors) > 1:
-        told = "\n".join(f"{error.what}: {error.why}" for error in errors)
-        raise UsageError(f"{len(errors)} reports cannot be written", why=told, hint=errors[0].hint)
+        reasons = "\n".join(f"{error.what}: {error.why}" for error in errors)
+        raise UsageError(f"{len(errors)} reports cannot be written", why=reasons, hint=errors[0].hint)
     if errors:
         raise errors[0]
 

@@ -14,7 +14,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.outputs import output_option
-from orun.cli.reports import FILES, wanted, write_all
+from orun.cli.reports import FILES, requested_reports, write_all
 from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.cli.signals import stoppable_run
 from orun.errors import PipelineError, UsageError
@@ -78,8 +78,8 @@ def command(
     """  # noqa: D301 -- click's mark for text that keeps its lines
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
-    asked = wanted({form: choices.pop(form) for form in FILES}, reports)
-    choices["reports"] = [report.file.path for report in asked]
+    requested = requested_reports({form: choices.pop(form) for form in FILES}, reports)
+    choices["reports"] = [report.file.path for report in requested]
     blames = not choices.pop("no_blame")
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
@@ -100,7 +100,7 @@ def command(
 
             detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
             result = _run_shown(file, detail, look_into, choices, stack)
-        write_all(asked, result)
+        write_all(requested, result)
     return result.exit_code
 
 
@@ -145,5 +145,5 @@ def _with_blame(file: str, choices: dict[str, Any], result: RunResult) -> Any:
     from orun.cli import blame
     from orun.report.document import run_document
 
-    found = blame.after_run(file, choices, result, quiet=True)
-    return run_document(result, found)
+    diagnoses = blame.after_run(file, choices, result, quiet=True)
+    return run_document(result, diagnoses)

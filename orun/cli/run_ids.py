@@ -47,17 +47,17 @@ def record_of(folder: Path) -> Path:
 def _from_end(store: Store, before: int) -> Path:
     from orun.eventlog import read_result
 
-    pipeline, found = "", 0
+    pipeline, passed = "", 0
     for folder in store.ended_runs(lambda name: not name.endswith(ASIDE)):
         name = read_result(folder / RECORD_FILE).pipeline
         pipeline = pipeline or name
         if name == pipeline:
-            if found == before:
+            if passed == before:
                 return folder
-            found += 1
-    why = f"{count(found, 'run')} of {pipeline}" if found else "no run that has ended"
+            passed += 1
+    why = f"{count(passed, 'run')} of {pipeline}" if passed else "no run that has ended"
     raise UsageError(
         f"there is no last~{before}" if before else "there is no last run",
         why=f"the store has {why}",
-        hint="" if found else "orun FILE, or where the store is: --store DIR",
+        hint="" if passed else "orun FILE, or where the store is: --store DIR",
     )

@@ -27,6 +27,6 @@ def command(events: bool) -> int:
     from orun.stages.registry import all_kinds
     from orun.text.suggestions import Unknown
 
-    plug_ins = () if events else tuple(one for one in load_all() if not isinstance(one, Unknown))
+    plug_ins = () if events else tuple(kind for kind in load_all() if not isinstance(kind, Unknown))
     options.show_json(event_schema.build() if events else schema.build((*all_kinds(), *plug_ins)))
     return 0

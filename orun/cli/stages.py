@@ -50,16 +50,16 @@ def command(kind: str | None, as_json: bool) -> int:
 
     terminal = detect(sys.stdout, os.environ)
     if kind:
-        found = find(kind, Path.cwd())
+        documented = find(kind, Path.cwd())
         if as_json:
-            options.show_json(kind_data(found))
+            options.show_json(kind_data(documented))
         else:
-            options.show(kind_lines(found, terminal))
+            options.show(kind_lines(documented, terminal))
         return 0
     plug_ins = tuple(load_all())
-    kinds = (*all_kinds(), *(one for one in plug_ins if not isinstance(one, Unknown)))
+    kinds = (*all_kinds(), *(item for item in plug_ins if not isinstance(item, Unknown)))
     if as_json:
-        options.show_json([kind_data(one) for one in kinds])
+        options.show_json([kind_data(item) for item in kinds])
     else:
         options.show(_library(kinds, terminal))
     for broken in plug_ins:

@@ -59,16 +59,18 @@ def stats(store: Path | None, as_json: bool) -> int:
     """
     from orun.store.stats import stats as measure
 
-    with options.open_store(store) as one:
-        usage = measure(one)
-        runs = len(one.runs())
-        records = sum(1 for _ in one.parts.actions.all())
-        root = one.root
+    with options.open_store(store) as opened:
+        usage = measure(opened)
+        runs = len(opened.runs())
+        records = sum(1 for _ in opened.parts.actions.all())
+        root = opened.root
     size = sum(folder.size for folder in usage.values())
     if as_json:
         options.show_json({"store": root, "size": size, "runs": runs, "records": records, "folders": usage})
         return 0
-    rows = [(Cell(name, "strong"), Cell(str(one.files)), Cell(show(one.size, "B"))) for name, one in usage.items()]
+    rows = [
+        (Cell(name, "strong"), Cell(str(folder.files)), Cell(show(folder.size, "B"))) for name, folder in usage.items()
+    ]
     held = f"{count(records, 'result')} of stages, {count(runs, 'run')}, {show(size, 'B')} on disk"
     options.show([*render(USAGE, rows, detect(sys.stdout, os.environ)), "", f"{near(str(root))}: {held}"])
     return 0
@@ -83,15 +85,15 @@ def verify(store: Path | None, as_json: bool) -> int:
     """
     from orun.store.verify import verify as read_all
 
-    with options.open_store(store) as one:
-        found = read_all(one)
+    with options.open_store(store) as opened:
+        check = read_all(opened)
     if as_json:
-        options.show_json({"whole": not found.problems, **vars(found)})
+        options.show_json({"whole": not check.problems, **vars(check)})
     else:
-        read = f"{count(found.objects, 'object')} ({show(found.size, 'B')}) and {count(found.records, 'record')} read"
-        told = f"{count(len(found.problems), 'problem')}; the next run makes again what it needs of it"
-        options.show([*found.problems, f"{read}: {told if found.problems else 'all of it is whole'}"])
-    return DAMAGED if found.problems else 0
+        read = f"{count(check.objects, 'object')} ({show(check.size, 'B')}) and {count(check.records, 'record')} read"
+        outcome = f"{count(len(check.problems), 'problem')}; the next run makes again what it needs of it"
+        options.show([*check.problems, f"{read}: {outcome if check.problems else 'all of it is whole'}"])
+    return DAMAGED if check.problems else 0
 
 
 @verb(
@@ -109,12 +111,12 @@ def pin(name: str, artifact: str, store: Path | None, as_json: bool) -> int:
     """
     from orun.store.pins import pin as keep
 
-    with options.open_store(store) as one:
-        made = keep(one, name, _tree(one, artifact))
+    with options.open_store(store) as opened:
+        pinned = keep(opened, name, _tree(opened, artifact))
     if as_json:
-        options.show_json(made)
+        options.show_json(pinned)
     else:
-        options.show([f"pinned {made.tree[:SHORT]} as {name}"])
+        options.show([f"pinned {pinned.tree[:SHORT]} as {name}"])
     return 0
 
 
@@ -124,8 +126,8 @@ def unpin(name: str, store: Path | None, as_json: bool) -> int:
     """Give up the pin NAME; nothing is removed before the next `orun store gc`."""
     from orun.store.pins import unpin as give_up
 
-    with options.open_store(store) as one:
-        give_up(one, name)
+    with options.open_store(store) as opened:
+        give_up(opened, name)
     if as_json:
         options.show_json({"name": name})
     else:
@@ -140,20 +142,20 @@ def pins(store: Path | None, as_json: bool) -> int:
 
     from orun.store.pins import pins as all_pins
 
-    with options.open_store(store) as one:
-        found = all_pins(one)
-        makers = {action.tree: f"{action.pipeline}/{action.stage}" for _, _, action in one.parts.actions.all()}
+    with options.open_store(store) as opened:
+        pinned = all_pins(opened)
+        makers = {action.tree: f"{action.pipeline}/{action.stage}" for _, _, action in opened.parts.actions.all()}
     if as_json:
-        options.show_json({"pins": found})
+        options.show_json({"pins": pinned})
         return 0
     rows = [
         (
-            Cell(one.name, "strong"),
-            Cell(one.tree[:SHORT]),
-            Cell(makers.get(one.tree, "")),
-            Cell(ago(time.time() - one.at)),
+            Cell(entry.name, "strong"),
+            Cell(entry.tree[:SHORT]),
+            Cell(makers.get(entry.tree, "")),
+            Cell(ago(time.time() - entry.at)),
         )
-        for one in found
+        for entry in pinned
     ]
     options.show(render(PINS, rows, detect(sys.stdout, os.environ)) or ["nothing is pinned"])
     return 0

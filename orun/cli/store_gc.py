@@ -37,14 +37,14 @@ def _quantity(parse: Callable[[str | float], float], unit: str) -> Callable[...,
 
     def read(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
         try:
-            found = None if text is None else parse(text)
+            value = None if text is None else parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error).partition(" (")[0], ctx, param) from error
-        if found is not None and found < 0:
+        if value is not None and value < 0:
             raise click.BadParameter(f"{text!r} is less than nothing", ctx, param)
-        if found and text and (parts := split(text)) and not parts[1]:
+        if value and text and (parts := split(text)) and not parts[1]:
             raise click.BadParameter(f"{text!r} has no unit, as in {text}{unit}", ctx, param)
-        return found
+        return value
 
     return read
 
@@ -117,27 +117,27 @@ def gc(
     from orun.store.inventory import read_inventory
     from orun.store.pins import pins
 
-    with options.open_store(store) as one:
-        found = read_inventory(one)
-        roots = (*retention.accepted(found, baselines), *retention.releases(found, releases))
-        pinned = pins(one)
-        told = one.drain_notices()
-        named_runs = retention.accepted_runs(found, baselines)
+    with options.open_store(store) as opened:
+        inventory = read_inventory(opened)
+        roots = (*retention.accepted(inventory, baselines), *retention.releases(inventory, releases))
+        pinned = pins(opened)
+        notices_before = opened.drain_notices()
+        named_runs = retention.accepted_runs(inventory, baselines)
         keep = Keep(runs, {root.tree for root in roots}, named_runs, max_size, max_age)
-        collected = collect(one, keep, dry_run=dry_run)
+        collected = collect(opened, keep, dry_run=dry_run)
         notices = tuple(
-            dict.fromkeys((*told, *one.drain_notices(), *retention.unknown_baselines(found)))
-        )  # read twice, told once
+            dict.fromkeys((*notices_before, *opened.drain_notices(), *retention.unknown_baselines(inventory)))
+        )  # read twice, shown once
     if as_json:
         kept = {"roots": roots, "pins": pinned, "runs": runs}
         options.show_json({"dry_run": dry_run, **vars(collected), "kept": kept, "notices": notices})
     else:
         terminal = detect(sys.stdout, os.environ)
-        options.show([*_told(notices, terminal), *lines_of(collected, roots, pinned, terminal, dry_run=dry_run)])
+        options.show([*_warnings(notices, terminal), *lines_of(collected, roots, pinned, terminal, dry_run=dry_run)])
     return 0
 
 
-def _told(notices: Sequence[str], terminal: Terminal) -> list[str]:
+def _warnings(notices: Sequence[str], terminal: Terminal) -> list[str]:
     return [f"{terminal.paint('warning', 'doubt')}: {notice}" for notice in notices]
 
 
@@ -147,16 +147,16 @@ def lines_of(
     """The tables of what goes, what is kept by name, and the sum."""
     rows = [
         (
-            Cell(f"{one.pipeline}/{one.stage}", "strong"),
-            Cell(one.tree[:SHORT]),
-            Cell(show(one.size, "B")),
-            Cell(ago(time.time() - one.used_at)),
+            Cell(f"{artifact.pipeline}/{artifact.stage}", "strong"),
+            Cell(artifact.tree[:SHORT]),
+            Cell(show(artifact.size, "B")),
+            Cell(ago(time.time() - artifact.used_at)),
         )
-        for one in collected.removed
+        for artifact in collected.removed
     ]
     kept = [f"kept: {root.tree[:SHORT]}, {root.why}" for root in roots]
-    kept += [f"kept: {one.tree[:SHORT]}, pinned as {one.name}" for one in pinned]
-    runs = [(Cell(one.run, "strong"), Cell(show(one.size, "B"))) for one in collected.runs]
+    kept += [f"kept: {pin.tree[:SHORT]}, pinned as {pin.name}" for pin in pinned]
+    runs = [(Cell(run.run, "strong"), Cell(show(run.size, "B"))) for run in collected.runs]
     sums = [_sum(collected, dry_run=dry_run)]
     blocks = [render(REMOVED, rows, terminal), render(REMOVED_RUNS, runs, terminal), kept, sums]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
@@ -168,6 +168,6 @@ def _sum(collected: Collected, *, dry_run: bool) -> str:
         return f"nothing to remove; {stays} {'would stay' if dry_run else 'stay'}"
     goes = f"{count(collected.objects, 'object')} ({show(collected.size, 'B')})"
     if collected.runs:
-        size = sum(one.size for one in collected.runs)
+        size = sum(run.size for run in collected.runs)
         goes += f" and {count(len(collected.runs), 'folder')} of runs ({show(size, 'B')})"
     return f"{goes} would go, {stays} would stay" if dry_run else f"{goes} removed, {stays} stay"

@@ -38,8 +38,8 @@ def explained(error: click.UsageError) -> UsageError:
 
 def _bare(context: click.Context | None) -> str:
     """What stands after --set without a value, as in `--set vars.x 3`: then the value is an argument too many."""
-    given = context.params.get("overrides") or () if context else ()
-    return next((one for one in given if "=" not in one), "")
+    overrides = context.params.get("overrides") or () if context else ()
+    return next((word for word in overrides if "=" not in word), "")
 
 
 def _near_command(name: str, context: click.Context) -> str:

@@ -43,9 +43,9 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
         except PipelineError as error:
             problems += error.problems
             continue
-        told = [f"{file}: {one}" for one in pipeline.unused]
-        good += [_summary(file, pipeline), *(f"note: {one}" for one in told)]
-        notes += told
+        unused = [f"{file}: {notice}" for notice in pipeline.unused]
+        good += [_summary(file, pipeline), *(f"note: {notice}" for notice in unused)]
+        notes += unused
     if as_json:
         options.show_json({"valid": not problems, "problems": problems, "notes": notes})
         return PipelineError.exit_code if problems else 0

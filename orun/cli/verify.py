@@ -78,12 +78,12 @@ def _no_bundle(target: str) -> UsageError:
         unpack = f"unzip {quoted(target)} -d" if path.suffix.lower() == ".zip" else f"tar -xf {quoted(target)} -C"
         steps = f"mkdir {quoted(folder)} && {unpack} {quoted(folder)} && orun verify {quoted(folder)}"
         return UsageError(f"{target} is an archive, not a bundle", why=f"{BUNDLE}: unpack it first", hint=steps)
-    what = "a file" if path.is_file() else "no file or folder"
+    described = "a file" if path.is_file() else "no file or folder"
     if presence(path.parent / MANIFEST):
         hint = f"orun verify {quoted(str(path.parent))}"
     else:
         hint = f"orun verify --rebuild {quoted(target)}" if path.suffix in PIPELINES else "ls artifacts/out"
-    return UsageError(f"{target} is {what}, not a bundle", why=BUNDLE, hint=hint)
+    return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
 
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
@@ -102,38 +102,38 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
 def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: Path | None, *, as_json: bool) -> int:
     from orun.api import rebuild
 
-    def report(one: Rebuilt) -> None:
+    def report(stage: Rebuilt) -> None:
         if not as_json:
-            options.show(lines_of(one))
+            options.show(lines_of(stage))
 
-    found = rebuild(file, only=names, set=overrides, store=store, on_result=report)
+    stages = rebuild(file, only=names, set=overrides, store=store, on_result=report)
     if as_json:
-        options.show_json({"file": file, "good": all(one.good for one in found), "stages": found})
+        options.show_json({"file": file, "good": all(stage.good for stage in stages), "stages": stages})
     else:
-        counts = Counter(_word(one) for one in found)
+        counts = Counter(_word(stage) for stage in stages)
         options.show(
-            ["", f"{count(len(found), 'stage')}: {', '.join(f'{number} {word}' for word, number in counts.items())}"]
+            ["", f"{count(len(stages), 'stage')}: {', '.join(f'{number} {word}' for word, number in counts.items())}"]
         )
-    if any(one.verdict == "failed" for one in found):
+    if any(stage.verdict == "failed" for stage in stages):
         return StageError.exit_code
-    return 0 if all(one.good for one in found) else DAMAGED
+    return 0 if all(stage.good for stage in stages) else DAMAGED
 
 
-def lines_of(one: Rebuilt) -> list[str]:
+def lines_of(stage: Rebuilt) -> list[str]:
     """What became of one stage, and below it each difference."""
-    told = f"{one.stage}: {_word(one)}"
-    if why := one.why or "; ".join(sentences(one.reasons)):
-        return [f"{told}: {why}"]
-    if one.verdict == "identical":
-        return [f"{told}, {show(one.size, 'B')}"]
+    verdict = f"{stage.stage}: {_word(stage)}"
+    if why := stage.why or "; ".join(sentences(stage.reasons)):
+        return [f"{verdict}: {why}"]
+    if stage.verdict == "identical":
+        return [f"{verdict}, {show(stage.size, 'B')}"]
     metrics = [
-        f"  metric {name}: {_plain(old)} stored, {_plain(new)} rebuilt" for name, (old, new) in one.metrics.items()
+        f"  metric {name}: {_plain(old)} stored, {_plain(new)} rebuilt" for name, (old, new) in stage.metrics.items()
     ]
-    return [told, *map(_file_line, one.files), *metrics]
+    return [verdict, *map(_file_line, stage.files), *metrics]
 
 
-def _word(one: Rebuilt) -> str:
-    return "differs, as its kind says it may" if one.verdict == "differs" and one.declared else one.verdict
+def _word(stage: Rebuilt) -> str:
+    return "differs, as its kind says it may" if stage.verdict == "differs" and stage.declared else stage.verdict
 
 
 def _file_line(file: Changed) -> str:
