@@ -217,9 +217,9 @@ def _metrics(stages: Sequence[StageDifference], terminal: Terminal) -> list[str]
         *(Column(name, "right") for name in ("old", "new", "change")),
     )
     rows = [
-        (Cell(one.stage, "strong"), Cell(figure.name), *map(Cell, _figures(figure)))
-        for one in stages
-        for figure in one.metrics
+        (Cell(stage.stage, "strong"), Cell(figure.name), *map(Cell, _figures(figure)))
+        for stage in stages
+        for figure in stage.metrics
     ]
     return render(columns, rows, terminal)
 

@@ -95,8 +95,8 @@ def _summary(plan: Plan, command_line: str) -> str:
     due = [step for step in plan.steps if step.action in ("run", "maybe")]
     if not due:
         blocked = sum(step.action == "blocked" for step in plan.steps)
-        told = f"{blocked} of {count(len(plan.steps), 'stage')} blocked" if blocked else "every stage is up to date"
-        return f"nothing to run: {told}"
+        summary = f"{blocked} of {count(len(plan.steps), 'stage')} blocked" if blocked else "every stage is up to date"
+        return f"nothing to run: {summary}"
     known = [step.seconds for step in due if step.seconds is not None]
     text = f"{len(due)} of {count(len(plan.steps), 'stage')} to run"
     if known:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from orun.errors import StageFailed
 from orun.pipeline import load
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.sessions import session
+from orun.stages.contract import Context
+from orun.stages.quantize._tuning.build import Workshop
 from orun.stages.quantize._tuning.harm import find_candidates, group_neighbours, measure_error, rank, run_model
 from orun.stages.quantize._tuning.judge import Goal, Judge
 from orun.stages.quantize._tuning.settings import list_places, list_recipes, make_settings
@@ -174,6 +178,30 @@ def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
     assert ranked[0].harm > 100 * ranked[2].harm
     right = [run_model(session(model, ["y"]), feed) for feed in feeds]
     assert measure_error(right, right) == 0.0
+
+
+def test_counts_of_groups_that_keep_the_same_nodes_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    context = Context(
+        stage="tune",
+        inputs={"model": artifact(tmp_path, layers())},
+        output=tmp_path / "output",
+        root=tmp_path,
+        target=None,
+        seed=0,
+        timeout=None,
+        lineage=None,
+        open_log=logging.getLogger,
+        progress=lambda *_: None,
+    )
+    workshop = Workshop(context, None, 128)
+    settings = make_settings("dynamic")
+    folders = [workshop.make(replace(settings, kept=kept), ["one"]) for kept in (1, 2)]
+    assert folders[0] != folders[1]
+    workshop.drop(replace(settings, kept=1))
+    assert (folders[1] / "model.onnx").is_file()
 
 
 def test_many_nodes_are_put_together_with_their_neighbours() -> None:

@@ -63,15 +63,17 @@ class Workshop:
     def _make(self, wanted: Settings, kept: Sequence[str]) -> Path:
         if wanted.method == "float":
             original = self.context.inputs["model"]
-            return self._run("optimize/transformer", original, {"method": "rules"}) if wanted.fused else original
+            return self._run("optimize/transformer", original, {"method": "rules"}, "") if wanted.fused else original
         source = self.make(Settings("float", fused=wanted.fused))
         options: dict[str, Any] = {**dict(wanted.options), "exclude": list(kept)}
         if wanted.method == "static":
             options |= {"dataset": self.dataset, "samples": self.samples}
-        return self._run(f"quantize/{wanted.method}", source, options)
+        return self._run(f"quantize/{wanted.method}", source, options, str(wanted.kept))
 
-    def _run(self, uses: str, source: Path, options: dict[str, Any]) -> Path:
-        digest = hashlib.sha256(json.dumps([uses, str(source), options], default=str).encode()).hexdigest()[:16]
+    def _run(self, uses: str, source: Path, options: dict[str, Any], group_count: str) -> Path:
+        """Run a kind into a folder of its own: two counts of groups may keep the same nodes."""
+        identity = json.dumps([uses, str(source), options, group_count], default=str)
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         folder = Path("candidates", digest).absolute()
         folder.mkdir(parents=True)
         quiet = Logger(f"{self.context.stage} candidate")  # noqa: LOG001 -- drops the messages of candidates
