@@ -46,12 +46,12 @@ EXAMPLES = (
 def command(file: str, gate: str | None, time: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Find out why a gate of FILE fails, down to the stage and the nodes.
 
-    For accuracy the metric is measured at every artifact upstream; in the model of the stage that lost it, nodes are
-    put right one at a time. For latency the artifacts are profiled side by side. Then the variant without the worst
-    nodes is built and measured, so that the answer is one that was tried. All of it is kept in the store.
+    For accuracy, the metric is measured at every artifact upstream. In the stage that lost it, nodes are put back into
+    float one at a time. For latency, the artifacts are profiled side by side. Then the variant without the worst nodes
+    is built and measured, so that the answer was tried. The store keeps all of it.
 
-    With GATE, a stage or STAGE.METRIC, those gates are looked into whether they fail or not.
-    Stages that give a release away, as `release/publish` does, are not run for it.
+    GATE is a stage or STAGE.METRIC. Its gates are looked into whether they fail or not. Stages that publish a release
+    are not run.
     """
     from orun.blame.blame import stages_to_run
 

@@ -47,10 +47,10 @@ PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=Tru
 def command(file: str | None, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Show what this machine has, and what the stages of FILE need and would lack on it.
 
-    ONNX Runtime lists providers that cannot load, and falls back to the CPU with a message. So each provider is tried
-    in a process of its own; for TensorRT this takes a while.
+    ONNX Runtime also lists providers that cannot load. So each provider is tried in a process of its own, which takes a
+    while for TensorRT.
 
-    `trace` says how much of what stages read is seen on this machine: `full`, or `python` with the reason.
+    `trace` says how much of a stage's reads orun sees on this machine: `full`, or `python` with the reason.
     """
     from orun.api import default_store
     from orun.errors import PipelineError

@@ -57,9 +57,9 @@ def command(
 ) -> int:
     """Show what runs measured of METRIC (`p50`, or `latency.p50`) over time, or of everything.
 
-    Every measurement is kept in history.sqlite in the store, or in the file that $ORUN_HISTORY names. Figures of
-    different machines are never put into one series. A change is where the level moved for good: E-divisive at 1 % for
-    what is measured with noise, any other value for what is exact. History informs; gates measure for themselves.
+    Measurements are kept in history.sqlite in the store, or in the file that $ORUN_HISTORY names. Each machine has its
+    own series. A change is where the level moved for good: by E-divisive at 1 % for noisy metrics, by any other value
+    for exact ones. History informs; gates measure for themselves.
     """
     if sum(map(bool, (csv_file, mlflow, as_json))) > 1:
         raise UsageError("--csv, --mlflow and --json are one instead of the other", hint="orun history --csv FILE")

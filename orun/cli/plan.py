@@ -42,11 +42,10 @@ WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be sk
 def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) -> int:
     """Show what `orun run FILE` with the same options would do; runs nothing.
 
-    A stage that may run is one whose inputs are being made anew: when they turn out to hold the same bytes as before,
-    its result is used again.
+    `maybe run` marks a stage whose inputs are built again. If they have the same bytes as before, its result is reused.
 
-    What a run would refuse because this machine lacks it (packages, execution providers, memory, GPUs) is listed below
-    the stages. The exit code is 0 all the same.
+    Below the stages stands what this machine lacks: packages, execution providers, memory, GPUs. A run would refuse to
+    start. The exit code is 0 all the same.
     """
     from orun.environment.resources import available_resources
     from orun.runner.preflight import missing

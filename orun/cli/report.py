@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from orun.cli import options
+from orun.cli.complete import complete_run
 from orun.cli.outputs import output_option
-from orun.cli.reports import wanted, write_all
+from orun.cli.reports import requested_reports, write_all
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 from orun.report.terminal import detect
@@ -28,7 +29,7 @@ EXAMPLES = (
 
 
 @click.command("report", cls=Verb, examples=EXAMPLES)
-@click.argument("run", default="last")
+@click.argument("run", default="last", shell_complete=complete_run)
 @output_option("--html", "Write the HTML report.")
 @output_option("--markdown", "Write the Markdown summary.")
 @output_option("--junit", "Write JUnit XML.")
@@ -51,7 +52,7 @@ def command(
     result = _read(run, store)
     if show and html is None:
         html = result.folder / "report.html"
-    files = wanted({"html": html, "markdown": markdown, "junit": junit}, reports, summary=False)
+    files = requested_reports({"html": html, "markdown": markdown, "junit": junit}, reports, summary=False)
     if not files:
         from orun.report.console import result_lines
 

@@ -63,9 +63,7 @@ class Report:
         outputs.write(self.file, text)
 
 
-def requested_reports(
-    files: Mapping[Form, Path | None], folder: Path | None, *, summary: bool = True
-) -> list[Report]:
+def requested_reports(files: Mapping[Form, Path | None], folder: Path | None, *, summary: bool = True) -> list[Report]:
     """The reports that the command line asks for, and the step summary where a CI system offers one.
 
     Nothing is written yet.

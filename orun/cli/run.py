@@ -34,7 +34,7 @@ EXAMPLES = (
 @click.command("run", cls=SelectingVerb, examples=EXAMPLES)
 @options.file_argument
 @selection_options
-@click.option("-k", "--keep-going", is_flag=True, help="After a failure go on with what does not depend on it.")
+@click.option("-k", "--keep-going", is_flag=True, help="After a failure, go on with stages that do not depend on it.")
 @click.option("--strict", is_flag=True, help="Every gate must pass; any other verdict, or none, fails the run.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Cores to keep busy; all usable ones by default."
@@ -52,7 +52,7 @@ EXAMPLES = (
     "Also write every report: JUnit, Markdown, HTML, GitLab's Code Quality and metrics, JSON.",
     metavar="DIR",
 )
-@click.option("--no-blame", is_flag=True, help="Do not look for the culprit of a gate that failed.")
+@click.option("--no-blame", is_flag=True, help="Do not search for the cause of a failed gate.")
 @click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every reason, and the keys.")
 def command(
@@ -66,9 +66,9 @@ def command(
 ) -> int:
     """Bring every stage of FILE up to date and judge its gates.
 
-    A stage runs when something that its result depends on has changed: its parameters, its code, the content of its
-    inputs, the versions of its tools. Everything else comes from the store. Gates are judged on every run, and where
-    one fails the stage and the nodes behind it are looked for, as `orun blame` does, for a minute at most.
+    A stage runs if something that its result depends on has changed: parameters, code, the content of inputs, versions
+    of tools. Everything else comes from the store. Gates are judged on every run. If one fails, orun searches for the
+    stage and the nodes behind it, for a minute at most, as `orun blame` does.
 
     \b
     Exit codes: 0 no gate failed, 1 a gate failed, 2 the file or the command line

@@ -34,7 +34,7 @@ PINS = (Column("pin"), Column("artifact"), Column("made by"), Column("since"))
 def command() -> None:
     """The store of this project, or the one that --store names: its size, its state, what it keeps.
 
-    All of it may be done while runs go on beside.
+    All of this is safe while runs go on.
     """
 
 
@@ -80,8 +80,8 @@ def stats(store: Path | None, as_json: bool) -> int:
 def verify(store: Path | None, as_json: bool) -> int:
     """Read every object and record of the store again and name what is damaged or missing.
 
-    What is damaged is put into `quarantine/`, and the next run that needs it makes it again. Exits with 1 when
-    something was found.
+    Damaged files go to `quarantine/`. The next run that needs one makes it again. The exit code is 1 if anything is
+    damaged.
     """
     from orun.store.verify import verify as read_all
 
@@ -106,8 +106,8 @@ def verify(store: Path | None, as_json: bool) -> int:
 def pin(name: str, artifact: str, store: Path | None, as_json: bool) -> int:
     """Keep ARTIFACT under NAME until it is unpinned, whatever `orun store gc` removes.
 
-    ARTIFACT is `pipeline/stage`, for what that stage made last, or the beginning of a digest. A NAME that is there
-    already is given to ARTIFACT.
+    ARTIFACT is `pipeline/stage`, for its latest result, or the beginning of a digest. A NAME that exists moves to
+    ARTIFACT.
     """
     from orun.store.pins import pin as keep
 

@@ -103,14 +103,14 @@ def gc(
     store: Path | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Remove what nobody needs any more, and say what and how much that is.
+    """Remove results that nothing keeps, and list them.
 
-    Kept are the results of the last runs of each pipeline, what a baseline beside a pipeline file accepts, bundles that
-    carry a version, pins, and whatever a process that runs now relies on. The rest goes, but for what --max-size and
-    --max-age keep of it. What goes is made again when it is needed.
+    It keeps the results of the last runs of each pipeline, models that a baseline beside a pipeline file accepts,
+    bundles with a version, pins, and results that a running process relies on. It removes the rest, unless --max-size
+    or --max-age keeps it. A removed result is built again when a run needs it.
 
-    With it go the folders of runs (logs, record, sources), but for those of the last runs, those that a baseline was
-    accepted from, and the one that made what is pinned or released. The history of measurements stays.
+    It also removes folders of runs (logs, record, sources). It keeps those of the last runs, of accepted baselines, and
+    of pinned or released results. The history of measurements stays.
     """
     from orun.runner import retention
     from orun.store.gc import Keep, collect

@@ -30,8 +30,8 @@ EXAMPLES = (
 def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> int:
     """Check pipeline files and report every mistake; runs nothing, and imports no code of yours.
 
-    Of variables and targets that nothing in the file uses a note is made, as of one that was meant for another name.
-    Whether this machine has what the stages need is another question: see `orun doctor FILE`.
+    A note names variables and targets that nothing in the file uses: often typos. `orun doctor FILE` says whether this
+    machine has what the stages need.
     """
     changes = options.parse_overrides(overrides)
     good: list[str] = []

@@ -51,12 +51,12 @@ PIPELINES = (".yaml", ".yml")
 def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Check that TARGET is what it should be: a folder that `release/bundle` made, or with --rebuild a pipeline file.
 
-    A bundle is whole when no file was changed, missing or added. A stage is deterministic when a process with another
-    hash seed makes the same bytes and metrics of the stored inputs; what is stored is not touched. Measurements cannot
-    be rebuilt, and that is said.
+    A bundle is whole if no file was changed, missing or added. A stage is deterministic if a process with another hash
+    seed makes the same bytes and metrics of the stored inputs. The stored result is not touched. Measurements cannot be
+    rebuilt, and the report says so.
 
-    Exits with 1 when a bundle is not whole, or a stage differs whose kind does not say that it may; with 3 when a stage
-    fails.
+    The exit code is 1 if a bundle is not whole, or if a stage differs although its kind does not allow it. It is 3 if a
+    stage fails.
     """
     if rebuild:
         names = [] if ALL in rebuild else rebuild
