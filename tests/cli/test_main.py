@@ -281,7 +281,7 @@ def test_a_bug_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.M
 LINES = {  # for every verb
     "init": "model.onnx", "run": "words.yaml", "plan": "words.yaml", "explain": "words.yaml write",
     "blame": "words.yaml", "bisect": "a b", "graph": "words.yaml", "validate": "words.yaml",
-    "stages": "", "test": "./ops.py:count", "schema": "", "history": "", "diff": "",
+    "stages": "", "test": "./ops.py:count", "report": "", "schema": "", "history": "", "diff": "",
     "baseline": "show words.yaml", "verify": "bundle", "store": "stats", "completion": "bash", "doctor": "",
 }  # fmt: skip
 

@@ -116,7 +116,7 @@ def test_scripts_of_other_shells(orun: CommandLine, shell: str, line: str) -> No
 STORING = {  # a command line of every verb that takes --store
     "init": "model.onnx", "run": "words.yaml", "plan": "words.yaml", "explain": "words.yaml write",
     "blame": "words.yaml", "bisect": "a b",
-    "history": "", "diff": "a b", "baseline accept": "words.yaml", "baseline diff": "words.yaml",
+    "history": "", "report": "", "diff": "a b", "baseline accept": "words.yaml", "baseline diff": "words.yaml",
     "baseline drop": "words.yaml", "verify": "words.yaml --rebuild", "store stats": "", "store verify": "",
     "store pins": "", "store gc": "", "store pin": "a b", "store unpin": "a", "doctor": "",
 }  # fmt: skip
