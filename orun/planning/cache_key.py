@@ -26,7 +26,7 @@ from orun.fs.observed_state import portable_name, value_digest
 from orun.pipeline.model import Pipeline, Reference, Stage
 from orun.planning.kind_code import Digest, stage_code
 
-FORMAT = 8  # raise it when the meaning of a component changes, or code that runs in every stage's process
+FORMAT = 9  # raise it when the meaning of a component changes, or code that runs in every stage's process
 
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
