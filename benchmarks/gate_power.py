@@ -45,7 +45,7 @@ from orun.report.gates import why
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, make_feeds
-from orun.store.records import Action, Discovered
+from orun.store.records import Action, ImplicitDependencies
 
 Case = tuple[float, ...]  # planted, max_regression
 
@@ -236,7 +236,7 @@ def _judge(found: Measurement, limit: float, batch: int) -> tuple[str, str]:
     action = Action(
         "",
         (KeyComponent(ComponentKind.INPUT, "model", value="slower"),),
-        Discovered(),
+        ImplicitDependencies(),
         "",
         0,
         metrics_of(found, batch),

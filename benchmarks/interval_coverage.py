@@ -55,7 +55,7 @@ from orun.pipeline.model import Gate, Stage, Threshold
 from orun.planning.key_diff import key_changes
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.timing import Sizes, make_feeds
-from orun.store.records import Action, Discovered
+from orun.store.records import Action, ImplicitDependencies
 
 SIZES = {"20us": (16, 128, 4), "300us": (64, 256, 4), "5ms": (256, 512, 4), "100ms": (512, 1024, 9)}
 THREADS = (1, 2)
@@ -192,7 +192,7 @@ def _judge(line: Line, gate: Gate) -> Verdict:
     metrics = decode(dict[str, Metric], line["metrics"])
     stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "int8"}, params=vars(Params()), gates=(gate,))
     inputs = (KeyComponent(ComponentKind.INPUT, "model", value="candidate"),)
-    action = Action("", inputs, Discovered(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
+    action = Action("", inputs, ImplicitDependencies(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
     return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
 
 

@@ -87,8 +87,8 @@ def plan(
 
     planner = _planner(_pipeline(file, set), store, force, fresh=fresh, read_only=True)
     chosen = _selected(planner.pipeline, only, from_, to)
-    whole = planner.plan()
-    return Plan(whole.pipeline, tuple(step for step in whole.steps if step.stage.id in chosen))
+    complete = planner.plan()
+    return Plan(complete.pipeline, tuple(step for step in complete.steps if step.stage.id in chosen))
 
 
 def explain(
@@ -123,8 +123,8 @@ def explain(
         return step
     packages = venvs.packages(step.stage.environment)
     pipeline, files = planner.pipeline, planner.store.files
-    now = current_state(latest.discovered, pipeline.root, files, pipeline.private, packages)
-    return replace(step, used=(latest.discovered.components, now.components))
+    now = current_state(latest.implicit_deps, pipeline.root, files, pipeline.private, packages)
+    return replace(step, used=(latest.implicit_deps.components, now.components))
 
 
 def run(  # noqa: PLR0913 - the options of the command line

@@ -33,7 +33,7 @@ MORE_MEMORY = "Nothing that was stored is lost. Free some memory, or raise the l
 
 
 class OrunError(Exception):
-    """What went wrong in one sentence, why, and the next command to type.
+    """Base of all errors: the problem in one sentence, its cause, and the next command to type.
 
     Args:
         what: one sentence, no full stop needed, lower case.
@@ -85,7 +85,7 @@ class PipelineError(OrunError):
 
 
 class DeviceUnknown(OrunError):
-    """What a result would be bound to cannot be read, so that nothing may be stored for it."""
+    """A device that cannot be read, so that no result may be bound to it."""
 
 
 class EnvironmentFailed(OrunError):
@@ -135,7 +135,7 @@ class OutputRefused(StageError):
 
 
 class InputChanged(StageError):
-    """What the stage depends on was edited while it ran, so that its result belongs to no version, or at each look."""
+    """An input that was edited while the stage ran, so that the result belongs to no version of it."""
 
 
 class UndeclaredInput(StageError):

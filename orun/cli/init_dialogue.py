@@ -23,7 +23,7 @@ NO_WORKFLOW = "none"
 
 
 class Answers(Record, frozen=True):
-    """What a user wants of a pipeline.
+    """Answers of a user: the pipeline to write.
 
     Attributes:
         goal: conditions of the release; may be empty.

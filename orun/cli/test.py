@@ -70,10 +70,10 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     return 0 if trial.is_good else DIFFERS
 
 
-def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """The `name=value` words of an option as a mapping."""
     pairs = {}
-    for word in words:
+    for word in texts:
         name, separator, value = word.partition("=")
         if not (name and separator):
             raise UsageError(f"{option} wants NAME=VALUE, not '{word}'", hint="orun test --help")

@@ -32,7 +32,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where it came from, as its installer noted it."""
+    """Origin of an installed package, as its installer noted it."""
 
     url: str = ""
     vcs_info: Repository = Repository()

@@ -45,7 +45,7 @@ PROBE_SECONDS = 120  # TensorRT's first start takes tens of seconds
 
 
 class Loaded(Record, frozen=True):
-    """What a probe found: the providers that a session really has, and what the runtime said about the others."""
+    """Result of a probe: the providers that a session really has, and the runtime's messages about the others."""
 
     providers: tuple[str, ...]
     messages: str

@@ -25,7 +25,7 @@ SEPARATE_LOCKS = frozenset({"9p", "fuse.vmhgfs-fuse", "prl_fs", "vboxsf", "virti
 
 
 class FilesystemTraits(Record, frozen=True):
-    """What a file system can do.
+    """Abilities of a file system.
 
     Attributes:
         reflink: copies share blocks until one of them is written to.

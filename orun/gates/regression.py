@@ -28,7 +28,7 @@ WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed a
 
 
 class Terms(Record, frozen=True):
-    """What a stage is compared with, and how.
+    """Terms of a comparison: the accepted model or figures, and the method.
 
     Attributes:
         accepted: what the accepted baseline has for the stage, or None.

@@ -85,7 +85,7 @@ def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
     """Yield every file that stages read when they ran last."""
     for step in plan.steps:
         if action := step.hit or planner.store.latest(planner.pipeline.name, step.stage.id):
-            yield from (planner.pipeline.root / name for name in action.discovered.files)
+            yield from (planner.pipeline.root / name for name in action.implicit_deps.files)
 
 
 def of_run(result: RunResult) -> Iterator[Path]:

@@ -166,13 +166,13 @@ def _targets(done: Mapping[str, Done]) -> Iterator[Target | None]:
 
 def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     """Return the folders that stages listed, with the digests of their names."""
-    folders = (folder for item in done.values() for folder in item.action.discovered.folders.items())
+    folders = (folder for item in done.values() for folder in item.action.implicit_deps.folders.items())
     return {str(planner.pipeline.root / name): digest for name, digest in folders}
 
 
 def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     """Return the paths that stages looked for, with what was there."""
-    probes = (probe for item in done.values() for probe in item.action.discovered.probed.items())
+    probes = (probe for item in done.values() for probe in item.action.implicit_deps.probed.items())
     return {str(planner.pipeline.root / name): state for name, state in probes}
 
 
@@ -180,14 +180,14 @@ def _variables(done: Mapping[str, Done]) -> dict[str, str]:
     """Return the environment variables that stages, keys and the remote depend on, without secrets."""
     digests = {name: value_digest(name, value_told(name)) for name in VARIABLES}
     for item in done.values():
-        digests |= {name: state for name, state in item.action.discovered.environment.items() if state != SECRET}
+        digests |= {name: state for name, state in item.action.implicit_deps.environment.items() if state != SECRET}
         digests |= {name: value_digest(name, value_told(name)) for name in cache_key.variables(item.step.stage)}
     return digests
 
 
 def _modules(done: Mapping[str, Done]) -> dict[str, bool]:
     """Return the modules whose mere presence stages depend on, and whether they were there."""
-    packages = (item.action.discovered.packages for item in done.values() if not item.step.stage.environment)
+    packages = (item.action.implicit_deps.packages for item in done.values() if not item.step.stage.environment)
     versions = (version for imported in packages for version in imported.items())
     return {
         name: version == distributions.PRESENT
@@ -209,7 +209,7 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
         for reference in item.step.stage.references:
             content = value_of(item.step.components, ComponentKind.CONTENT, reference.parameter)
             digests[str(root / reference.path)] = content or ABSENT
-        digests |= {str(root / name): digest for name, digest in item.action.discovered.files.items()}
+        digests |= {str(root / name): digest for name, digest in item.action.implicit_deps.files.items()}
     return digests
 
 

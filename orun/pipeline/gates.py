@@ -26,7 +26,7 @@ UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
 class Ground(Record, frozen=True):
-    """What the gates of a stage are held against while they are read.
+    """Context in which the gates of a stage are checked.
 
     Attributes:
         instance: the stage.

@@ -12,7 +12,7 @@ from orun.stages.params import Doc, Duration, FilePath, Range, Size
 
 @dataclass(frozen=True)
 class Arena:
-    """How memory of the CPU is kept and grown; ONNX Runtime's own choice where a value is left out."""
+    """Limits of the CPU memory arena; ONNX Runtime's own choice where a value is left out."""
 
     max_mem: Annotated[Size | None, Doc("Bytes that it may hold."), Range(0)] = None
     extend: Annotated[
@@ -73,7 +73,7 @@ LEAST_MEMORY = 10**6  # bytes: of fewer no process lives, and 4 is meant in some
 
 @dataclass(frozen=True)
 class Resources:
-    """What a stage takes of the machine."""
+    """Resources that a stage takes."""
 
     cpus: Annotated[int | None, Doc("Cores that it keeps busy; what its kind says when left out."), Range(1)] = None
     memory: Annotated[

@@ -189,7 +189,7 @@ class Stage(Record, frozen=True, dict=True):
 
 
 class KindUse(Record, frozen=True):
-    """What the planner must know of a kind, without importing it.
+    """Facts about a kind that the planner needs, without its import.
 
     Attributes:
         origin: `built-in`, `plug-in` or `file`.

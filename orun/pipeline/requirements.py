@@ -30,7 +30,7 @@ EXPECTED = "a requirements file, its path relative to this one"
 
 @dataclass
 class Requirements:
-    """What files say.
+    """Content of requirements files.
 
     Attributes:
         lines: requirements and options, without comments and line continuations.

@@ -40,7 +40,7 @@ AS_IT_IS = "a path is taken as it stands, without `~` and variables of the shell
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What values are checked against.
+    """Context in which values are checked.
 
     Attributes:
         root: the folder of the pipeline file.

@@ -30,7 +30,7 @@ from orun.fs.observed_state import (
     was_absent,
 )
 from orun.fs.os_errors import to_store_error
-from orun.store import Discovered, Signature, StatCache
+from orun.store import ImplicitDependencies, Signature, StatCache
 
 # Errors of the machine, not of the file. A network file system reports a full disk of its cache to readers, too.
 FAILING = (
@@ -41,7 +41,11 @@ SEARCH_RESULTS = frozenset(f"{place}{variable}" for place in (FIRST, NOT_FIRST) 
 
 
 def changes(
-    dependencies: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
+    dependencies: ImplicitDependencies,
+    root: Path,
+    files: StatCache,
+    secrets: Secrets,
+    packages: Mapping[str, str] | None = None,
 ) -> list[Reason]:
     """Return what differs now from what a stage saw when it ran; empty when its result still holds.
 
@@ -67,12 +71,16 @@ def seen_change(kind: str, subject: str, old: str | None, new: str | None) -> Re
 
 
 def current_state(
-    dependencies: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
-) -> Discovered:
+    dependencies: ImplicitDependencies,
+    root: Path,
+    files: StatCache,
+    secrets: Secrets,
+    packages: Mapping[str, str] | None = None,
+) -> ImplicitDependencies:
     """Return the present state of what a stage saw when it ran; takes the arguments of `changes`."""
     if packages is None:
         packages = package_versions(root) if dependencies.packages else {}
-    return Discovered(
+    return ImplicitDependencies(
         files={name: digest_now(root / name, files) for name in dependencies.files},
         folders={name: listing_digest(root / name) for name in dependencies.folders},
         packages={name: packages.get(name, distributions.ABSENT) for name in dependencies.packages},
@@ -176,13 +184,13 @@ def keeps_changing(stage: str, changes: Iterable[Reason]) -> InputChanged:
 
 
 def carry_over(
-    dependencies: Discovered,
-    earlier: Iterable[Discovered],
+    dependencies: ImplicitDependencies,
+    earlier: Iterable[ImplicitDependencies],
     root: Path,
     files: StatCache,
     secrets: Secrets,
     packages: Mapping[str, str],
-) -> Discovered:
+) -> ImplicitDependencies:
     """Merge dependencies seen only by earlier runs of this key into those of this run, in their present state.
 
     Not all that a stage looks for is seen. Otherwise a run that skipped a missing file would stay up to date when the
@@ -200,7 +208,7 @@ def carry_over(
         now = current_state(run, root, files, secrets, packages)
         read = {**now.files, **dependencies.files}
         probed = {name: seen for name, seen in now.probed.items() if name not in read or tells_more(seen)}
-        dependencies = Discovered(
+        dependencies = ImplicitDependencies(
             files=read,
             folders={**now.folders, **dependencies.folders},
             packages={**now.packages, **dependencies.packages},

@@ -212,7 +212,7 @@ class Planner:
     def changes(self, stage: Stage, action: Action) -> list[Reason]:
         """Return what differs now from what a stage saw when it ran; empty when its result is still valid."""
         packages = venvs.packages(stage.environment)
-        return changes(action.discovered, self.pipeline.root, self.store.files, self.pipeline.private, packages)
+        return changes(action.implicit_deps, self.pipeline.root, self.store.files, self.pipeline.private, packages)
 
     def _damage(self, action: Action) -> list[Reason]:
         return [reason(ReasonCode.RESULT_DAMAGED, problem=problem) for problem in self.store.check(action.tree)]

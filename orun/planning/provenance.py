@@ -68,7 +68,7 @@ class Provenance(Record, frozen=True):
             "uses": stage.uses,
             "needs": dict(stage.needs),
             "params": encode(stage.params),
-            "tools": dict(versions) | dict(action.discovered.packages),
+            "tools": dict(versions) | dict(action.implicit_deps.packages),
             "key": action.key,
             "tree": action.tree,
             "metrics": encode(action.metrics),

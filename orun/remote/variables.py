@@ -30,7 +30,7 @@ def held_back(action: Action) -> Collection[str]:
 
 def keyed(action: Action) -> Action:
     """Return a result as it is pushed, with keyed digests of values."""
-    states = action.discovered.environment
+    states = action.implicit_deps.environment
     return _with_states(action, {**states, **{name: _keyed(name, states[name]) for name in _private(action)}})
 
 
@@ -39,8 +39,8 @@ def unkeyed(action: Action, secrets: Secrets) -> Action:
 
     Other keyed digests stay, and so match no value.
     """
-    present = {name: secrets.state_now(name) for name in action.discovered.environment}
-    states = action.discovered.environment.items()
+    present = {name: secrets.state_now(name) for name in action.implicit_deps.environment}
+    states = action.implicit_deps.environment.items()
     return _with_states(
         action, {name: present[name] if state == _keyed(name, present[name]) else state for name, state in states}
     )
@@ -54,7 +54,7 @@ def _private(action: Action) -> list[str]:
     listed = subjects(action.components, ComponentKind.VARIABLE)
     return [
         name
-        for name, state in action.discovered.environment.items()
+        for name, state in action.implicit_deps.environment.items()
         if name not in listed and state not in (ABSENT, SECRET, value_digest(name, SET_BY_ORUN.get(name)))
     ]
 
@@ -66,4 +66,4 @@ def _keyed(name: str, state: str) -> str:
 
 
 def _with_states(action: Action, states: dict[str, str]) -> Action:
-    return replace(action, discovered=replace(action.discovered, environment=states))
+    return replace(action, implicit_deps=replace(action.implicit_deps, environment=states))

@@ -284,7 +284,7 @@ class Runner:
         """Use a stored result, unless it depends on an undeclared write of another run."""
         try:
             check = IsolationCheck(self.planner.pipeline, self.outcome.done, self.store)
-            check.require(step.stage, action.discovered, action.wrote)
+            check.require(step.stage, action.implicit_deps, action.wrote)
         except StageError as error:
             self._fail(step, error)
         else:

@@ -21,7 +21,7 @@ from orun.pipeline.model import Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
 from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
-from orun.store import Action, Discovered, Signature, Store, UndeclaredWrite
+from orun.store import Action, ImplicitDependencies, Signature, Store, UndeclaredWrite
 from orun.store.layout import safe_name
 
 SHORT_DIGEST = 12  # characters of a digest in messages
@@ -117,22 +117,24 @@ class StageExecution(Record, frozen=True):
         """
         self.require_unchanged()
         self._require_packages(result)
-        discovered, wrote = self._implicit_dependencies(result), self._undeclared_writes(result)
-        if reused := reused_writes(discovered, self.store.latest(self.pipeline.name, self.step.stage.id)):
+        implicit_deps, wrote = self._implicit_dependencies(result), self._undeclared_writes(result)
+        if reused := reused_writes(implicit_deps, self.store.latest(self.pipeline.name, self.step.stage.id)):
             wrote = {**reused, **wrote}
             result = replace(result, notes=(*result.notes, reused_writes_note(sorted(reused))))
-        IsolationCheck(self.pipeline, done, self.store).require(self.step.stage, discovered, wrote)
+        IsolationCheck(self.pipeline, done, self.store).require(self.step.stage, implicit_deps, wrote)
         with self.store.together():
-            return self._store(result, discovered, wrote)
+            return self._store(result, implicit_deps, wrote)
 
-    def _store(self, result: JobResult, discovered: Discovered, wrote: Mapping[str, UndeclaredWrite]) -> Action:
+    def _store(
+        self, result: JobResult, implicit_deps: ImplicitDependencies, wrote: Mapping[str, UndeclaredWrite]
+    ) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
         packages = venvs.packages(step.stage.environment_of(step.stage.target))
         action = Action(
             key=step.key,
             components=step.components,
-            discovered=discovered,
+            implicit_deps=implicit_deps,
             tree=tree.digest,
             size=tree.size,
             metrics=result.metrics,
@@ -155,7 +157,9 @@ class StageExecution(Record, frozen=True):
     def _first_or_new(self, action: Action) -> Action:
         """Return the first result of the same inputs while its objects are undamaged, otherwise the new one."""
         spec = self.pipeline.kinds[self.step.stage.uses].spec
-        same_inputs = (stored for stored in self.store.actions(action.key) if stored.discovered == action.discovered)
+        same_inputs = (
+            stored for stored in self.store.actions(action.key) if stored.implicit_deps == action.implicit_deps
+        )
         first = next(same_inputs, None)
         measures = spec.stage_class == "measurement" or (spec.output == "metrics" and not spec.deterministic)
         if first is None or measures:  # a new measurement replaces the old one
@@ -223,21 +227,21 @@ class StageExecution(Record, frozen=True):
         }
         return _portable(writes, self.pipeline.root, self.pipeline.project)
 
-    def _implicit_dependencies(self, result: JobResult) -> Discovered:
+    def _implicit_dependencies(self, result: JobResult) -> ImplicitDependencies:
         root, files, secrets = self.pipeline.root, self.store.files, self.pipeline.private
         project = self.pipeline.project
         declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
         exact = venvs.packages(self.step.stage.environment) or package_versions(root)
-        discovered = Discovered(
+        implicit_deps = ImplicitDependencies(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_portable(result.listings, root, project),
             packages={name: exact.get(name, distributions.ABSENT) for name in sorted(result.packages)},
             environment={name: secrets.state(name, value) for name, value in sorted(result.environment.items())},
             probed=_portable(result.probed, root, project),
         )
-        earlier = [action.discovered for action in self.store.actions(self.step.key)]
-        return carry_over(discovered, earlier, root, files, secrets, exact)
+        earlier = [action.implicit_deps for action in self.store.actions(self.step.key)]
+        return carry_over(implicit_deps, earlier, root, files, secrets, exact)
 
 
 def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:

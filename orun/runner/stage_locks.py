@@ -31,7 +31,7 @@ LONGEST_NAME = 200  # characters of a name in another process's claim
 
 
 class LockMode(Enum):
-    """How a stage needs the machine."""
+    """Mode of the machine lock."""
 
     SHORT = "short"  # shared; during a measurement too, after some patience
     SHARED = "shared"  # several stages at a time

@@ -17,7 +17,7 @@ from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.implicit_deps import digest_now
 from orun.planning.plan import Done
-from orun.store import Action, Discovered, Store, UndeclaredWrite
+from orun.store import Action, ImplicitDependencies, Store, UndeclaredWrite
 from orun.store.layout import safe_name
 
 MOST_NAMED = 3  # files in a note
@@ -37,7 +37,7 @@ class IsolationCheck(Record, frozen=True):
     done: Mapping[str, Done]
     store: Store
 
-    def require(self, stage: Stage, dependencies: Discovered, wrote: Writes) -> None:
+    def require(self, stage: Stage, dependencies: ImplicitDependencies, wrote: Writes) -> None:
         """Refuse a stage that conflicts with one that is up to date.
 
         Args:
@@ -56,10 +56,10 @@ class IsolationCheck(Record, frozen=True):
                 continue
             for file in self._conflicts(stage, dependencies, done.action.wrote):
                 raise _conflict(stage.id, file, reader=stage.id, writer=name)
-            for file in self._conflicts(done.step.stage, done.action.discovered, wrote):
+            for file in self._conflicts(done.step.stage, done.action.implicit_deps, wrote):
                 raise _conflict(stage.id, file, reader=name, writer=stage.id)
 
-    def _outputs_read(self, stage: Stage, dependencies: Discovered) -> Iterator[tuple[str, str]]:
+    def _outputs_read(self, stage: Stage, dependencies: ImplicitDependencies) -> Iterator[tuple[str, str]]:
         """Yield each file that a stage read in the output of a stage that it does not wait for, and that stage."""
         references = self._references(stage) if any("out/" in reference.path for reference in stage.references) else ()
         names = [name for name in (*dependencies.files, *references) if "/out/" in name]
@@ -74,7 +74,7 @@ class IsolationCheck(Record, frozen=True):
             if folder in not_needed:
                 yield name, not_needed[folder]
 
-    def _conflicts(self, stage: Stage, dependencies: Discovered, wrote: Writes) -> Iterator[str]:
+    def _conflicts(self, stage: Stage, dependencies: ImplicitDependencies, wrote: Writes) -> Iterator[str]:
         """Yield the undeclared writes that a stage depends on in another state than they were left in."""
         for name, write in wrote.items():
             seen = dependencies.files.get(name)
@@ -90,7 +90,7 @@ class IsolationCheck(Record, frozen=True):
         return (portable_name(root / reference.path, root, project) for reference in stage.references)
 
 
-def reused_writes(dependencies: Discovered, last: Action | None) -> dict[str, UndeclaredWrite]:
+def reused_writes(dependencies: ImplicitDependencies, last: Action | None) -> dict[str, UndeclaredWrite]:
     """Return the undeclared writes of a stage's last run that this run read unchanged, such as caches, by path.
 
     Nothing says which code made them: an edit of a helper runs the stage again without emptying its cache.

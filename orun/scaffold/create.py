@@ -199,8 +199,8 @@ def _require(file: Path, request: Request, stage: StageResult) -> None:
     if request.facts.form == "sklearn" and request.data == f"{data_path(file).name}:{FUNCTION}":
         hints.append(f"The examples were made up: write your own into {data_path(file)}")
     hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
-    what = f"stage {stage.stage}: {failure.what}"
-    raise StageFailed(stage.stage, what, why=failure.why, hint="\n".join(hints), log=failure.log)
+    message = f"stage {stage.stage}: {failure.what}"
+    raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
 
 
 def _require_search(request: Request, result: RunResult) -> None:

@@ -25,7 +25,7 @@ class Number(str):
 
 
 class Request(Record, frozen=True):
-    """What a pipeline is to be written for.
+    """Request for a pipeline: the model, its facts, and the options.
 
     Attributes:
         facts: the model.

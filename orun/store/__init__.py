@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from orun.fs.locks import Lock
     from orun.fs.machine_locks import MachineClaim, MachineLock, machine_lock
     from orun.fs.signatures import Signature
-    from orun.store.records import Action, Discovered, Entry, Tree, UndeclaredWrite
+    from orun.store.records import Action, Entry, ImplicitDependencies, Tree, UndeclaredWrite
     from orun.store.stat_cache import StatCache
     from orun.store.store import Store
 
 __all__ = [
     "Action",
-    "Discovered",
     "Entry",
+    "ImplicitDependencies",
     "Lock",
     "MachineClaim",
     "MachineLock",
@@ -32,7 +32,7 @@ _HOMES = {
     "orun.fs.locks": ("Lock",),
     "orun.fs.machine_locks": ("MachineClaim", "MachineLock", "machine_lock"),
     "orun.fs.signatures": ("Signature",),
-    "orun.store.records": ("Action", "Discovered", "Entry", "UndeclaredWrite", "Tree"),
+    "orun.store.records": ("Action", "ImplicitDependencies", "Entry", "UndeclaredWrite", "Tree"),
     "orun.store.stat_cache": ("StatCache",),
     "orun.store.store": ("Store",),
 }

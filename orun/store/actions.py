@@ -171,4 +171,4 @@ def _decode(record: Any) -> Action | None:
 
 def _variant(action: Action) -> str:
     """Return the file name of a record among those of its key: the digest of its implicit dependencies."""
-    return digest_bytes(canonical(serialization.encode(action.discovered)))
+    return digest_bytes(canonical(serialization.encode(action.implicit_deps)))

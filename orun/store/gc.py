@@ -112,7 +112,7 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What is to be removed: trees with their records, objects, folders of runs; and the sizes of all objects."""
+    """Garbage to remove: trees with their records, objects, folders of runs; and the sizes of all objects."""
 
     inventory: Inventory
     trees: frozenset[str]

@@ -38,7 +38,7 @@ class Tree(Record, frozen=True):
         return (self.digest, *(entry.digest for entry in self.entries))
 
 
-class Discovered(Record, frozen=True):
+class ImplicitDependencies(Record, frozen=True):
     """Implicit dependencies of a stage, checked before its result is used again.
 
     Paths in the project are relative to the pipeline's folder, all others absolute.
@@ -95,7 +95,7 @@ class Action(Record, frozen=True):
     Attributes:
         key: cache key.
         components: the components of the key.
-        discovered: implicit dependencies.
+        implicit_deps: implicit dependencies.
         tree: digest of the output tree.
         size: bytes of the output.
         metrics: its measurements.
@@ -114,7 +114,7 @@ class Action(Record, frozen=True):
 
     key: str
     components: Components
-    discovered: Discovered
+    implicit_deps: ImplicitDependencies = field(name="discovered")  # as records in stores have it
     tree: str
     size: int
     metrics: Mapping[str, Metric]
@@ -134,4 +134,4 @@ class Action(Record, frozen=True):
     @property
     def inputs(self) -> Components:
         """All that its result depends on: the components of its key, and its implicit dependencies."""
-        return (*self.components, *self.discovered.components)
+        return (*self.components, *self.implicit_deps.components)

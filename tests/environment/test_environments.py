@@ -90,13 +90,13 @@ def test_where_orun_is_found_is_not_what_a_stage_reads(project: Project) -> None
     with Store.open(project.store) as store:
         action = store.latest("text", "there")
     assert action
-    assert {name: digest == "" for name, digest in action.discovered.files.items()} == {
+    assert {name: digest == "" for name, digest in action.implicit_deps.files.items()} == {
         "tiny/__init__.py": True,  # it would be imported instead
         "tiny.py": True,
     }
-    assert action.discovered.probed == {}
-    assert action.discovered.folders == {}
-    assert action.discovered.packages == {"tiny": "1.0"}
+    assert action.implicit_deps.probed == {}
+    assert action.implicit_deps.folders == {}
+    assert action.implicit_deps.packages == {"tiny": "1.0"}
 
 
 def test_another_version_runs_its_stages_again_and_says_why(project: Project) -> None:

@@ -13,7 +13,7 @@ from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided
 from orun.planning.key_diff import key_changes
-from orun.store.records import Action, Discovered
+from orun.store.records import Action, ImplicitDependencies
 from orun.text.units import DURATIONS, SIZES, split
 from tests.facts import components
 
@@ -57,7 +57,7 @@ def action(metrics: Mapping[str, Metric], model: str = "aa11") -> Action:
     return Action(
         key="key",
         components=components({"kind": "measure/latency", "input model": model}),
-        discovered=Discovered(),
+        implicit_deps=ImplicitDependencies(),
         tree="tree",
         size=0,
         metrics=metrics,

@@ -14,7 +14,7 @@ from orun.gates.measured import Ports
 from orun.gates.regression import Terms
 from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
-from orun.store.records import Discovered
+from orun.store.records import ImplicitDependencies
 from orun.text.wording.caveats import caveat
 from tests.facts import caveat as caveat_of
 from tests.facts import components
@@ -82,9 +82,11 @@ def test_of_many_the_first_are_told() -> None:
 
 def test_the_data_changed() -> None:
     found = action(MEASURED)
-    discovered = Discovered(files={"data.npz": "b"})
+    implicit_deps = ImplicitDependencies(files={"data.npz": "b"})
     known = replace(accepted(MEASURED), setup=components({"content of inputs": "a", "read data.npz": "a"}))
-    now = replace(found, components=(*found.components, *components({"content of inputs": "a"})), discovered=discovered)
+    now = replace(
+        found, components=(*found.components, *components({"content of inputs": "a"})), implicit_deps=implicit_deps
+    )
     expected = "since the baseline was accepted on 2026-11-02: data.npz changed (read by the stage)"
     assert told(key_changes, STAGE, known, now, Ports()) == expected + END
 

@@ -226,5 +226,5 @@ def test_what_counts_is_what_was_asked_for(tmp_path: Path) -> None:
         asks, neither = (store.latest("text", name) for name in ("asks", "neither"))
     assert asks
     assert neither
-    assert asks.discovered.packages == {"extra": NONE, "library": "1.0"}
-    assert neither.discovered.packages == {}
+    assert asks.implicit_deps.packages == {"extra": NONE, "library": "1.0"}
+    assert neither.implicit_deps.packages == {}

@@ -543,7 +543,7 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
     with Store.open(project.store) as store:
         action = store.latest("text", "told")
     assert action
-    assert action.discovered.packages == {"orun-test-absent": "not installed", "pyyaml": version("pyyaml")}
+    assert action.implicit_deps.packages == {"orun-test-absent": "not installed", "pyyaml": version("pyyaml")}
 
 
 def test_what_another_pipeline_has_left_for_people(project: Project) -> None:

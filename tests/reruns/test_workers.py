@@ -117,8 +117,8 @@ def test_a_version_that_a_worker_asks_for(tmp_path: Path, method: str) -> None:
     with Store.open(project.store) as store:
         action = store.latest("text", "ask")
     assert action is not None
-    assert action.discovered.packages.items() >= {("blake3", version("blake3"))}
-    assert (method == "loky") == ("joblib" in action.discovered.packages)
+    assert action.implicit_deps.packages.items() >= {("blake3", version("blake3"))}
+    assert (method == "loky") == ("joblib" in action.implicit_deps.packages)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -133,4 +133,4 @@ def test_packages_that_a_worker_alone_asks_for(tmp_path: Path, method: str) -> N
     with Store.open(project.store) as store:
         action = store.latest("text", "ask")
     assert action is not None
-    assert action.discovered.packages.items() >= {("fancy-speed", "not installed"), ("pyyaml", version("pyyaml"))}
+    assert action.implicit_deps.packages.items() >= {("fancy-speed", "not installed"), ("pyyaml", version("pyyaml"))}

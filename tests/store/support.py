@@ -11,7 +11,7 @@ import pytest
 
 from orun.core.metrics import Metric
 from orun.fs.os_errors import convert_os_errors
-from orun.store import Action, Discovered, Store
+from orun.store import Action, ImplicitDependencies, Store
 from tests.facts import components
 
 NOBODY = 65534
@@ -77,7 +77,7 @@ def action(key: str = "a" * 64, **changes: object) -> Action:
     fields: dict[str, object] = {
         "key": key,
         "components": components({"kind": "quantize/dynamic", "parameter per_channel": "true"}),
-        "discovered": Discovered(),
+        "implicit_deps": ImplicitDependencies(),
         "tree": "1" * 64,
         "size": 12,
         "metrics": {"nodes": Metric(3.0)},

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Estimate, Metric
-from orun.store import Discovered, Store
+from orun.store import ImplicitDependencies, Store
 from orun.store.checksummed_json import ChecksumError, decode_checksummed, encode_checksummed
 from tests.facts import components
 from tests.store.crash import Disk
@@ -24,8 +24,10 @@ def records(store: Store) -> list[Path]:
 
 def test_a_record_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
     metrics = {"p50": Metric(0.01, "s", "lower", "timing", Estimate(0.01, 0.009, 0.011)), "nan": Metric(float("inf"))}
-    found = Discovered({"load.py": "1" * 64, "gone.py": ""}, {"data": "2" * 64}, {"numpy": "2.4.6"}, {"HOME": ""})
-    put = action(metrics=metrics, discovered=found, components=components({"é": "ü\udce9\n"}))
+    found = ImplicitDependencies(
+        {"load.py": "1" * 64, "gone.py": ""}, {"data": "2" * 64}, {"numpy": "2.4.6"}, {"HOME": ""}
+    )
+    put = action(metrics=metrics, implicit_deps=found, components=components({"é": "ü\udce9\n"}))
     store.put_action(put)
     assert store.actions(KEY) == (put,)
     with Store.open(tmp_path / "store") as other:
@@ -35,7 +37,7 @@ def test_a_record_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
 
 def test_a_record_lies_under_its_key_and_what_it_discovered(store: Store) -> None:
     store.put_action(action())
-    store.put_action(action(discovered=Discovered({"a.py": "1" * 64}), started_at=200.0))
+    store.put_action(action(implicit_deps=ImplicitDependencies({"a.py": "1" * 64}), started_at=200.0))
     assert {path.parent for path in records(store)} == {store.root / "actions" / "aa" / KEY}
     assert len(records(store)) == 2
     assert [one.started_at for one in store.actions(KEY)] == [200.0, 100.0]
@@ -64,7 +66,7 @@ def test_a_record_is_json_with_its_seal(store: Store) -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_a_damaged_record_is_a_miss_and_said(store: Store, damage: Callable[[Path], None], again: bool) -> None:
     store.put_action(action())
-    store.put_action(action(discovered=Discovered({"a.py": "1" * 64}), started_at=50.0))
+    store.put_action(action(implicit_deps=ImplicitDependencies({"a.py": "1" * 64}), started_at=50.0))
     newest = next(path for path in records(store) if b'"started_at":100.0' in path.read_bytes())
     if again:
         assert len(store.actions(KEY)) == 2

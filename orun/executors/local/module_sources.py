@@ -13,7 +13,7 @@ WRITERS = frozenset({"setdefault", "update", "putenv", "pop", "clear"})
 
 
 class Source(Record, frozen=True):
-    """What the text of a Python file says.
+    """Content of a Python file.
 
     Attributes:
         imports: top-level names of the modules that it imports, except under `if TYPE_CHECKING`.

@@ -29,7 +29,7 @@ STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice
 
 @dataclass(frozen=True)
 class Pace:
-    """How long the parts of a launch take.
+    """Durations of the parts of a launch.
 
     Attributes:
         warmup: seconds of inference before the first sample of a session.

@@ -24,7 +24,7 @@ ERROR_SHARE = 0.4  # of the resolution: how well a launch is evidence. More laun
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is measured.
+    """Limits of a measurement: launches, samples, time.
 
     Attributes:
         time: seconds after which no further launch begins, less the time for which the model waited for a core; at

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Pressure:
-    """How busy the machine was.
+    """Load of the machine during a measurement.
 
     Attributes:
         cpu: share of the time in which some thread of the machine waited for a core; None if the kernel does not count

@@ -17,7 +17,7 @@ Node = str | tuple[str, str, int]  # a name, or where an edge passes a layer
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything lies.
+    """Positions of nodes and edges.
 
     Attributes:
         places: of each node its layer, and where in it: nodes side by side are 1 or more apart, the first is at 0.

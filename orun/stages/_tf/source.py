@@ -24,7 +24,7 @@ FILES = ".keras, .h5, .tflite or .pb, or the folder of a SavedModel"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model comes from.
+    """Source of a model.
 
     Attributes:
         name: of the function, file or folder, for messages.

@@ -31,7 +31,7 @@ FUNCTION = (
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model comes from.
+    """Source of a model.
 
     Attributes:
         hub: `owner/name@commit` on the Hugging Face hub; empty for `name`.

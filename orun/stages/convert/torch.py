@@ -73,7 +73,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Transformers:
-    """How to load a model of transformers."""
+    """Options for loading a model of transformers."""
 
     model_class: Annotated[
         str, Doc("Class, such as `BertForSequenceClassification`; by default that of its configuration.")

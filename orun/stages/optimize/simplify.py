@@ -48,7 +48,7 @@ UNREADABLE: Pass = "fuse_matmul_add_bias_into_gemm_batched"
 
 @dataclass(frozen=True)
 class Params:
-    """How to simplify and how to check it."""
+    """Options of the simplification and its check."""
 
     tool: Annotated[Literal["onnxsim", "onnxslim"], Doc("What simplifies; `onnxslim` needs the extra `slim`.")] = (
         "onnxsim"

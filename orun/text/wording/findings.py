@@ -149,9 +149,9 @@ def _slices(reason: Reason) -> str:
     if "worst" in arguments:
         value = amount(float(arguments["value"]), arguments["unit"], arguments["threshold"])
         parts.append(f"the worst is {arguments['worst']} with {value}")
-    told = list(dict.fromkeys(finding(item) for item in reason.because))
-    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
-    return "; ".join([*parts, *told[:SHOWN], *more])
+    sentences = list(dict.fromkeys(finding(item) for item in reason.because))
+    more = [f"and {len(sentences) - SHOWN} more"] if len(sentences) > SHOWN else []
+    return "; ".join([*parts, *sentences[:SHOWN], *more])
 
 
 def _metric_missing(reason: Reason) -> str:

@@ -212,7 +212,7 @@ def test_the_version_of_transformers_counts_without_code_of_the_user(
     with Store.open(tmp_path / "store") as store:
         action = store.latest("folder", "export")
     assert action
-    assert action.discovered.packages.get("transformers") == version("transformers")
+    assert action.implicit_deps.packages.get("transformers") == version("transformers")
 
 
 def test_a_folder_of_transformers(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ Step = Added | Chosen | Floor
 
 @dataclass(frozen=True)
 class Core:
-    """What an attention computes: `softmax(biases(cap(scale * query @ key))) @ value`.
+    """Computation of an attention: `softmax(biases(cap(scale * query @ key))) @ value`.
 
     Attributes:
         query, key, value: split into heads, `[batch, heads, length, size]`; the key may be turned, see `turned`.

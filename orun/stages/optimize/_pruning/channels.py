@@ -31,7 +31,7 @@ class Stuck(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where the channels lie in a value.
+    """Position of the channels in a value.
 
     Attributes:
         back: their axis, counted from the last, which is 1.

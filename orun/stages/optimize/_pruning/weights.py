@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """What may go, and how much of it.
+    """Weights that may be removed, and their share.
 
     Attributes:
         share: of the weights or channels.
