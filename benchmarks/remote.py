@@ -63,7 +63,7 @@ def transfer(source: Path, url: str, target: Path, *, getting: bool) -> None:
             if problems := transfers.fetch(pieces).problems:
                 raise SystemExit("\n".join(problems))
         else:
-            transfers.push(KEY, b'{"discovered":{},"tree":""}', pieces)
+            transfers.push(KEY, b'{"implicit_deps":{},"tree":""}', pieces)
 
 
 def do(task: str, source: Path, url: str) -> None:

@@ -215,7 +215,8 @@ class Transfers:
             if isinstance(present, bytes):
                 other = _mapping(present)
                 tree = str(other.get("tree"))
-                if other.get("discovered") == own["discovered"] and (tree == own["tree"] or self._is_complete(tree)):
+                same = other.get("implicit_deps") == own["implicit_deps"]
+                if same and (tree == own["tree"] or self._is_complete(tree)):
                     return tree
         raise RefusedError(f"key {key} has {SLOTS} records there, and takes no more")
 

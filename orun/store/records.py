@@ -114,7 +114,7 @@ class Action(Record, frozen=True):
 
     key: str
     components: Components
-    implicit_deps: ImplicitDependencies = field(name="discovered")  # as records in stores have it
+    implicit_deps: ImplicitDependencies
     tree: str
     size: int
     metrics: Mapping[str, Metric]

@@ -36,7 +36,7 @@ def test_large_objects_go_and_come_in_parts(
     with ThreadPoolExecutor(8) as pool:
         transfers = Transfers(Bucket(gs), Keyring(), pool)
         large = Piece(digest_bytes(data), len(data), str(file))
-        record = json.dumps({"tree": "tree", "discovered": {}}).encode()
+        record = json.dumps({"tree": "tree", "implicit_deps": {}}).encode()
         assert transfers.push(KEY, record, [large]) == Pushed("tree", len(data))
         parts = [request for request in door.requests if request.startswith("PUT") and large.digest[2:] in request]
         assert len(parts) == -(-len(data) // UPLOAD_PART)

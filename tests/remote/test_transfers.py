@@ -50,7 +50,7 @@ def piece(folder: Path, data: bytes, name: str = "") -> Piece:
 
 
 def record(tree: str, digest: str = "") -> bytes:
-    return canonical({"tree": tree, "discovered": {"files": {"x": digest}}})
+    return canonical({"tree": tree, "implicit_deps": {"files": {"x": digest}}})
 
 
 def artifact(folder: Path, text: str) -> tuple[str, list[Piece]]:
