@@ -10,28 +10,34 @@ Names are imported when they are first used, so that `import orun` costs nothing
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orun.api import explain, load, plan, run
+    from orun.api import explain, history, load, plan, run, verify
     from orun.core.metrics import Comparison, Estimate, Metric
     from orun.core.run_record import RunResult, StageResult, Verdict
     from orun.core.source_location import Problem
     from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
+    from orun.history.points import Point, Series
     from orun.measure.dataset import Dataset
     from orun.measure.metrics.scores import compare, interval
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Plan, Step
     from orun.remote.options import Remote
+    from orun.scaffold.init import init
     from orun.stages.contract import Context, stage
     from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
+    from orun.stages.release._bundle_check import BundleCheck
 
 __version__ = "0.2.0"
 
 _HOMES = {
-    "orun.api": ("explain", "load", "plan", "run"),
+    "orun.api": ("explain", "history", "load", "plan", "run", "verify"),
     "orun.errors": ("OrunError", "PipelineError", "StageError", "StoreError", "UsageError"),
     "orun.core.source_location": ("Problem",),
+    "orun.history.points": ("Point", "Series"),
     "orun.measure.dataset": ("Dataset",),
     "orun.measure.metrics.scores": ("compare", "interval"),
     "orun.core.metrics": ("Comparison", "Estimate", "Metric"),
@@ -39,12 +45,15 @@ _HOMES = {
     "orun.planning.plan": ("Plan", "Step"),
     "orun.core.run_record": ("RunResult", "StageResult", "Verdict"),
     "orun.remote.options": ("Remote",),
+    "orun.scaffold.init": ("init",),
     "orun.stages.contract": ("Context", "stage"),
     "orun.stages.params": ("Code", "Doc", "Duration", "FilePath", "Range", "Ratio", "Size"),
+    "orun.stages.release._bundle_check": ("BundleCheck",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "BundleCheck",
     "Code",
     "Comparison",
     "Context",
@@ -58,11 +67,13 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "Plan",
+    "Point",
     "Problem",
     "Range",
     "Ratio",
     "Remote",
     "RunResult",
+    "Series",
     "Size",
     "StageError",
     "StageResult",
@@ -72,11 +83,14 @@ __all__ = [
     "Verdict",
     "compare",
     "explain",
+    "history",
+    "init",
     "interval",
     "load",
     "plan",
     "run",
     "stage",
+    "verify",
 ]
 
 
@@ -84,3 +98,14 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+class _Package(ModuleType):
+    """The package, in which the room `orun/history/` does not hide the function `orun.history` once it is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "history":
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

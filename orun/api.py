@@ -1,4 +1,4 @@
-"""The public functions behind `orun.load`, `orun.plan`, `orun.explain` and `orun.run`."""
+"""The public functions of orun, but for `orun.init`: load, plan, explain, run, history, verify."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
 
+from orun.core.renderers import register, registered
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.call_cache import forget
@@ -21,12 +22,18 @@ from orun.remote.options import Remote
 from orun.store.layout import is_writable
 
 if TYPE_CHECKING:
+    from orun.history import Series
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Plan, Step
     from orun.planning.planner import Planner
     from orun.runner.reproducibility import Rebuilt
+    from orun.stages.release._bundle_check import BundleCheck
 
 PathLike = str | os.PathLike[str]
+
+register("write_html", "orun.report.notebook", "write_html")
+register("notebook_html", "orun.report.notebook", "notebook_html")
+register("notebook_progress", "orun.report.notebook", "notebook_progress")
 
 
 def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # noqa: A002 - the word of `--set`
@@ -143,7 +150,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     store: PathLike | None = None,
     remote: Remote | str | None = None,
     reports: Collection[PathLike] = (),
-    on_event: Listener = ignore,
+    on_event: Listener | None = None,
 ) -> RunResult:
     """Bring a pipeline up to date and judge its gates.
 
@@ -164,7 +171,8 @@ def run(  # noqa: PLR0913 - the options of the command line
         remote: the store that is shared with other machines, or its URL; what `$ORUN_REMOTE` or the project's
             `pyproject.toml` says when None.
         reports: files that the caller writes after the run; one that the run reads is refused.
-        on_event: called with each event as it happens.
+        on_event: called with each event as it happens. When None, a notebook shows a line for each stage that ends,
+            and other programs show nothing.
 
     Returns:
         What became of each stage and gate; `exit_code` sums it up. A failed stage or gate is a result, not an error.
@@ -177,6 +185,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     """
     _require_posix("orun.run")
     started_at = time()
+    listener = on_event or default_listener()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
     request = (
@@ -185,11 +194,11 @@ def run(  # noqa: PLR0913 - the options of the command line
     paths = [Path(report) for report in reports]
     if request and (record := find_record(request)) and not (paths and _may_concern(paths, record, request)):
         if record.in_place:
-            return replay(request, record, on_event, started_at)
+            return replay(request, record, listener, started_at)
         if is_writable(request.store):
             from orun.noop.restore import restore
 
-            if restored := restore(request, record, on_event, started_at):
+            if restored := restore(request, record, listener, started_at):
                 return restored
     from orun.environment.resources import available_resources
     from orun.noop import overwrites
@@ -216,10 +225,10 @@ def run(  # noqa: PLR0913 - the options of the command line
     if read_only:
         require_up_to_date(planned, chosen, root)
         folder = planner.store.next_run_folder(planner.pipeline.name)
-        with Journal(folder, on_event, started_at, recorded=False) as journal:
+        with Journal(folder, listener, started_at, recorded=False) as journal:
             return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
     require(planned, chosen, here)
-    with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
+    with Journal(planner.store.new_run(planner.pipeline.name), listener, started_at) as journal:
         session = Session(planner, planned, chosen, here, journal, shared)
         result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
@@ -256,6 +265,44 @@ def rebuild(
     planner = _planner(_pipeline(file, set), store, (), fresh=False)
     with planner.store:
         return build_again(planner, _selected(planner.pipeline, only, (), ()), on_result)
+
+
+def history(metric: str = "", *, pipeline: str = "", store: PathLike | None = None) -> tuple[Series, ...]:
+    """Return what runs have measured over time: a series for each pipeline, stage, metric and machine.
+
+    Args:
+        metric: `p50`, or `latency.p50` of one stage; every metric when empty.
+        pipeline: name of a pipeline; every pipeline when empty.
+        store: the store's folder; see `default_store`.
+
+    Raises:
+        StoreError: when the history cannot be read.
+        UsageError: when there is no such measurement.
+    """
+    from orun.history import History, history_path, series_of
+    from orun.history.search import find_points
+
+    root = Path(store) if store else default_store(Path.cwd())
+    return series_of(find_points(History(history_path(root)), metric, pipeline))
+
+
+def verify(bundle: PathLike) -> BundleCheck:
+    """Check that every file of a bundle is what its manifest says, as `orun verify` does.
+
+    Args:
+        bundle: the folder of a stage of `release/bundle`, or a copy of it.
+
+    Returns:
+        The problems, and the SHA-256 of each file if there is none. A folder that is no bundle is a problem, too.
+    """
+    from orun.stages.release._bundle_check import check_bundle
+
+    return check_bundle(Path(bundle))
+
+
+def default_listener() -> Listener:
+    """Return the listener of a run whose caller names none: lines of progress in a notebook, else nothing."""
+    return registered("notebook_progress")() if "ipykernel" in sys.modules else ignore
 
 
 def _require_posix(function: str) -> None:

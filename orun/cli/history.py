@@ -19,7 +19,7 @@ from orun.cli.verb import Verb
 from orun.errors import StoreError, UsageError
 from orun.fs.observed_state import seen_at
 from orun.report.figures import count
-from orun.text.suggestions import closest, near, one_of
+from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.history import Point, Series
@@ -66,7 +66,10 @@ def command(
     if mend:
         _mend(store, as_json=as_json)
         return 0
-    points = _points(metric, pipeline, store)
+    from orun.history import History, history_path
+    from orun.history.search import find_points
+
+    points = find_points(History(history_path(_root(store))), metric, pipeline)
     if mlflow:
         from orun.history.export import to_mlflow
 
@@ -90,24 +93,6 @@ def _mend(store: Path | None, *, as_json: bool) -> None:
         return
     notices = [f"{near(str(history.path))} was damaged, and is {near(str(damaged))} now"] if damaged else []
     options.show([*notices, f"{near(str(history.path))}: {count(added, 'measurement')} added from the records of runs"])
-
-
-def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]:
-    from orun.history import History, history_path
-
-    history = History(history_path(_root(store)))
-    of = {"pipeline": pipeline} if pipeline else {}
-    points = history.points(**of, **({"name": metric} if metric else {}))
-    if points:
-        return points
-    names = history.names(**of)
-    if not names:
-        message = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
-        raise UsageError(message, why=f"looked in {history.path}", hint="orun FILE")
-    known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
-    near = closest(metric, known)
-    why = f"did you mean {near}?" if near else f"expected {one_of(name for name in known if '[' not in name)}"
-    raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
 
 
 def _write_csv(points: Sequence[Point], path: Path, store: Path | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.goal import check_goal
+from orun.scaffold.paths import dataset_from, file_for, require_free
 
 if TYPE_CHECKING:
     from orun.core.events import Event
@@ -93,9 +93,9 @@ def command(  # noqa: PLR0913 - the options of the command line
         return _write_stage(stage)
     if not model:
         raise UsageError("MODEL is missing", hint="orun init model.onnx; a custom stage: orun init --stage ops.py")
-    file = Path(output) if output else Path(f"{_name(model)}.yaml")
+    file = Path(output) if output else file_for(model)
     if not dry_run:
-        _require_free(file, f"orun {quoted(file)}; or write another: orun init {quoted(model)} -o FILE")
+        require_free(file, f"orun {quoted(file)}; or write another: orun init {quoted(model)} -o FILE")
     if store:
         from orun.store.layout import require_known
 
@@ -109,7 +109,7 @@ def command(  # noqa: PLR0913 - the options of the command line
         facts = read_model(model, file.parent, inputs, trust=trust)
     if facts.warning:
         click.echo(f"warning: {facts.warning}", err=True)
-    request = Request(facts, target, _relative(answers.data, file), check_goal(answers.goal, answers.data))
+    request = Request(facts, target, dataset_from(answers.data, file), check_goal(answers.goal, answers.data))
     if dry_run:
         return _print(file, request)
     workflow = _workflow(answers.ci, file)
@@ -139,29 +139,10 @@ def _write_stage(reference: str) -> int:
     if not function.isidentifier():
         raise UsageError(f"'{function}' cannot be the name of a function", hint=f"orun init --stage {name}:FUNCTION")
     uses = f"./{quoted(path)}:{function}"
-    _require_free(path, f"orun test {uses}; or write another: orun init --stage OTHER.py:{function}")
+    require_free(path, f"orun test {uses}; or write another: orun init --stage OTHER.py:{function}")
     write_file(path, stage_text(path.name, function))
     options.show([f"wrote {path}", f"next: orun test {uses}; then `uses: {uses}` in a pipeline file"])
     return 0
-
-
-def _require_free(path: Path, hint: str) -> None:
-    if os.path.lexists(path):
-        raise UsageError(f"{path} is there already", hint=hint)
-
-
-def _name(model: str) -> str:
-    """The name of the pipeline: `model` of model.onnx, `load` of net.py:load, `my-bert` of ./my-bert/."""
-    last = model.rpartition(":")[2] if ".py:" in model else Path(model).absolute().stem
-    return re.sub(r"[^\w]+", "-", last).strip("-") or "model"
-
-
-def _relative(data: str, file: Path) -> str:
-    """A dataset's path as the pipeline file names it."""
-    if not data:
-        return ""
-    path, separator, function = data.rpartition(":") if ".py:" in data else (data, "", "")
-    return Path(os.path.relpath(Path(path).absolute(), file.absolute().parent)).as_posix() + separator + function
 
 
 def _workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
@@ -173,7 +154,7 @@ def _workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
 
     name = pipeline_name(file)
     path = workflow_path(system, file, name)
-    _require_free(path, "move it away, or leave out --ci")
+    require_free(path, "move it away, or leave out --ci")
     return path, workflow_text(system, file, name)
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orun.cli import outputs
-from orun.errors import StoreError, UsageError
+from orun.errors import UsageError
 from orun.fs.output_file import OutputFile
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
-    from orun.history import Series
 
 Form = Literal["junit", "markdown", "html", "code_quality", "metrics", "json"]
 
@@ -57,7 +56,12 @@ class Report:
             refuse([self.file.path], of_run(result))
         module, function = RENDERERS[self.form]
         render = getattr(importlib.import_module(module), function)
-        text = render(result, *_past(result)) if self.form == "html" else render(result)
+        if self.form == "html":
+            from orun.report.trend import past_of
+
+            text = render(result, *past_of(result))
+        else:
+            text = render(result)
         if self.form == "markdown":
             text += _trend(result)
         outputs.write(self.file, text)
@@ -112,17 +116,7 @@ def write_all(reports: Sequence[Report], result: RunResult) -> None:
 
 def _trend(result: RunResult) -> str:
     """How the gated metrics went on this machine, as Markdown."""
-    from orun.report.trend import markdown_trend
+    from orun.report.trend import markdown_trend, past_of
 
-    series, trouble = _past(result)
+    series, trouble = past_of(result)
     return f"\n_{trouble}_\n" if trouble else markdown_trend(series)
-
-
-def _past(result: RunResult) -> tuple[Sequence[Series], str]:
-    """The measurements of the gated metrics on their machines, or why they cannot be read."""
-    from orun.history import History, history_path, past
-
-    try:
-        return past(History(history_path(result.folder.parent.parent)), result), ""
-    except StoreError as error:  # the run has its verdicts; only its past is missing
-        return (), error.what

@@ -51,7 +51,10 @@ PIPELINES = (".yaml", ".yml")
 def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Check that TARGET is what it should be: a folder that `release/bundle` made, or with --rebuild a pipeline file.
 
-    A bundle is whole if no file was changed, missing or added. A stage is deterministic if a process with another hash
+    A bundle is whole if no file was changed, missing or added. Then the SHA-256 of each file is printed; that of
+    manifest.json, which lists all others, identifies the bundle.
+
+    A stage is deterministic if a process with another hash
     seed makes the same bytes and metrics of the stored inputs. The stored result is not touched. Measurements cannot be
     rebuilt, and the report says so.
 
@@ -87,16 +90,19 @@ def _no_bundle(target: str) -> UsageError:
 
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
-    from orun.stages.release._manifest import verify_bundle
+    from orun.api import verify
 
-    problems = verify_bundle(bundle)
+    check = verify(bundle)
     if as_json:
-        options.show_json({"bundle": str(bundle), "whole": not problems, "problems": problems})
-    elif problems:
-        options.show([f"{bundle} is not what was released:", *(f"  {printable(problem)}" for problem in problems)])
+        options.show_json(
+            {"bundle": str(bundle), "whole": check.ok, "problems": check.problems, "sha256": dict(check.sha256)}
+        )
+    elif check.ok:
+        digests = [f"{digest}  {printable(path)}" for path, digest in check.sha256.items()]
+        options.show([f"{bundle} is whole: every file is what its manifest says", "", "SHA-256", *digests])
     else:
-        options.show([f"{bundle} is whole: every file is what its manifest says"])
-    return DAMAGED if problems else 0
+        options.show([f"{bundle} is not what was released:", *(f"  {printable(text)}" for text in check.problems)])
+    return 0 if check.ok else DAMAGED
 
 
 def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: Path | None, *, as_json: bool) -> int:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from orun.core.key_component import Components
 from orun.core.metrics import Estimate, Metric, Unit
 from orun.core.reason import Reason
+from orun.core.renderers import registered
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 GateOutcome = Literal["passed", "failed", "undecided", "no baseline"]
 RunOutcome = Literal["passed", "failed", "undecided", "no baseline", "not judged", "done", "interrupted"]
 Trace = Literal["full", "python"]  # of what a stage read: all files that were opened, or those that Python opened
 INTERRUPTED = 130  # exit code of a run that the user stopped
+FRAME_COLUMNS = ("stage", "metric", "value", "low", "high", "unit", "better", "outcome", "uses")
 UNDECIDED = 4  # exit code of a run whose gates could not all be decided, and had to be
 
 # Ends of the names of pipelines that an investigation makes: `orun blame`, `orun bisect`. They are nobody's last run.
@@ -124,6 +130,32 @@ class Failure(Record, frozen=True):
     log: str = ""
 
 
+class UnknownName(KeyError):
+    """Name that a plan, a run or a stage does not have: a KeyError that says which name was probably meant.
+
+    Not an OrunError: plans and runs are looked up like any mapping.
+
+    Args:
+        owner: what was looked up: `run 20260921-141320-1f3c`.
+        noun: what the name is of: `stage`, `metric`.
+        name: the name that the owner does not have.
+        names: the names that it has.
+    """
+
+    def __init__(self, owner: str, noun: str, name: str, names: Iterable[str]) -> None:
+        super().__init__(name)
+        self.owner, self.noun, self.name, self.names = owner, noun, name, tuple(names)
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches  # of no use before something is wrong
+
+        close = get_close_matches(self.name, self.names, n=1)
+        few = len(self.names) <= 2  # noqa: PLR2004 - `a or b`
+        known = " or ".join(self.names) if few else f"one of {', '.join(self.names)}"
+        expected = f"expected {known or f'no {self.noun}: it has none'}"
+        return f"{self.owner} has no {self.noun} {self.name!r}\n  {f'did you mean {close[0]}?' if close else expected}"
+
+
 class StageResult(Record, frozen=True):
     """Result of one stage.
 
@@ -174,30 +206,14 @@ class StageResult(Record, frozen=True):
     notes: tuple[str, ...] = ()
     trace: Trace | None = None
 
+    def __repr__(self) -> str:
+        return f"StageResult({self.stage!r}, {self.outcome!r}, metrics={list(self.metrics)})"
 
-class UnknownStage(KeyError):
-    """A stage id that a plan or a run does not have: a KeyError that says which id was probably meant.
-
-    It is no OrunError: a run and a plan are looked up like any mapping.
-
-    Args:
-        owner: the plan or the run: `run 20260921-141320-1f3c`.
-        stage: the id that it does not have.
-        stages: the ids that it has.
-    """
-
-    def __init__(self, owner: str, stage: str, stages: Iterable[str]) -> None:
-        super().__init__(stage)
-        self.owner, self.stage, self.stages = owner, stage, tuple(stages)
-
-    def __str__(self) -> str:
-        from difflib import get_close_matches  # of no use before something is wrong
-
-        close = get_close_matches(self.stage, self.stages, n=1)
-        few = len(self.stages) <= 2  # noqa: PLR2004 - `a or b`
-        known = " or ".join(self.stages) if few else f"one of {', '.join(self.stages)}"
-        expected = f"expected {known or 'no stage: it has none'}"
-        return f"{self.owner} has no stage {self.stage!r}\n  {f'did you mean {close[0]}?' if close else expected}"
+    def __getitem__(self, metric: str) -> Metric:
+        """Return a metric by its name; UnknownName, a KeyError, if the stage has none of that name."""
+        if metric in self.metrics:
+            return self.metrics[metric]
+        raise UnknownName(f"stage {self.stage}", "metric", metric, self.metrics)
 
 
 class RunResult(Record, frozen=True):
@@ -243,12 +259,77 @@ class RunResult(Record, frozen=True):
     not_asked: tuple[str, ...] = ()
     edited: tuple[str, ...] | None = None
 
+    def __repr__(self) -> str:
+        gates = sum(not verdict.depth for verdict in self.verdicts)
+        return (
+            f"RunResult({self.pipeline!r}, {self.outcome!r}, exit_code={self.exit_code}, "
+            f"stages={len(self.stages)}, gates={gates}, run={self.run!r})"
+        )
+
     def __getitem__(self, stage: str) -> StageResult:
-        """Return the result of a stage by its id; UnknownStage, a KeyError, if the run has none of that name."""
+        """Return the result of a stage by its id; UnknownName, a KeyError, if the run has none of that name."""
         for result in self.stages:
             if result.stage == stage:
                 return result
-        raise UnknownStage(f"run {self.run}", stage, [result.stage for result in self.stages])
+        raise UnknownName(f"run {self.run}", "stage", stage, [result.stage for result in self.stages])
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit code is 0: no stage and no gate failed the run."""
+        return self.exit_code == 0
+
+    @property
+    def failed(self) -> tuple[StageResult | Verdict | Unjudged, ...]:
+        """The stages that failed, then the gates that fail the run."""
+        stages = [stage for stage in self.stages if stage.outcome == "failed"]
+        verdicts = [verdict for verdict in self.verdicts if verdict.fails]
+        unjudged = [gate for stage in self.stages for gate in stage.unjudged if gate.fails]
+        return (*stages, *verdicts, *unjudged)
+
+    def to_frame(self) -> DataFrame:
+        """Return the metrics as a pandas DataFrame with a row for each stage and metric.
+
+        The columns are `stage`, `metric`, `value`, `low` and `high` (the 95 % interval; empty for exact values),
+        `unit`, `better`, `outcome` of the stage and its kind, `uses`.
+
+        Raises:
+            ImportError: if pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame() needs pandas, which is not installed: pip install pandas") from error
+        rows = [
+            (
+                stage.stage,
+                name,
+                metric.value,
+                metric.interval.low if metric.interval else None,
+                metric.interval.high if metric.interval else None,
+                metric.unit,
+                metric.better,
+                stage.outcome,
+                stage.uses,
+            )
+            for stage in self.stages
+            for name, metric in stage.metrics.items()
+        ]
+        return pd.DataFrame(rows, columns=list(FRAME_COLUMNS))
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the HTML report to a file, as `orun FILE --html` does, and return its path.
+
+        Raises:
+            UsageError: if the path is a file that the run has read.
+            OSError: if the file cannot be written.
+        """
+        target = Path(path)
+        registered("write_html")(self, target)
+        return target
+
+    def _repr_html_(self) -> str:
+        html: str = registered("notebook_html")(self)
+        return html
 
     @property
     def outcome(self) -> RunOutcome:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from orun.core.key_component import Components
 from orun.core.reason import Reason
-from orun.core.run_record import GateOutcome, UnknownStage, Verdict
+from orun.core.run_record import GateOutcome, UnknownName, Verdict
 from orun.core.serialization import Record, field
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
@@ -52,11 +52,11 @@ class Plan(Record, frozen=True):
     steps: tuple[Step, ...]
 
     def __getitem__(self, stage: str) -> Step:
-        """Return the step of a stage by its id; UnknownStage, a KeyError, if the plan has none of that name."""
+        """Return the step of a stage by its id; UnknownName, a KeyError, if the plan has none of that name."""
         for step in self.steps:
             if step.stage.id == stage:
                 return step
-        raise UnknownStage(f"the plan of {self.pipeline.name}", stage, [step.stage.id for step in self.steps])
+        raise UnknownName(f"the plan of {self.pipeline.name}", "stage", stage, [step.stage.id for step in self.steps])
 
 
 class Done(Record, frozen=True):

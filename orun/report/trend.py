@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from orun.core.metrics import Better, Estimate
+from orun.core.run_record import RunResult
+from orun.errors import StoreError
 from orun.history.changes import Change, changes
+from orun.history.database import History
+from orun.history.past import past
 from orun.history.points import Point, Series
 from orun.report.figures import ago, count
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
+from orun.store.layout import history_path
 from orun.text.markdown import table
 from orun.text.units import amount, changed, span
 
@@ -34,6 +39,14 @@ POINTS = (
     Column("age"),
     Column("run"),
 )
+
+
+def past_of(result: RunResult) -> tuple[Sequence[Series], str]:
+    """Return the past of a run's gated metrics on its machine, or why the history cannot be read."""
+    try:
+        return past(History(history_path(result.folder.parent.parent)), result), ""
+    except StoreError as error:  # the run has its verdicts; only its past is missing
+        return (), error.what
 
 
 def overview(all_series: Sequence[Series], now: float, terminal: Terminal) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -28,10 +29,21 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_whole_bundle(orun: CommandLine, bundle: Path) -> None:
-    del bundle
+    digests = {
+        name: hashlib.sha256((bundle / name).read_bytes()).hexdigest() for name in ("manifest.json", *sorted(REQUIRED))
+    }
     shown = orun("verify", "release")
-    assert (shown.code, shown.out) == (0, "release is whole: every file is what its manifest says\n")
-    assert json.loads(orun("verify", "release", "--json").out) == {"bundle": "release", "whole": True, "problems": []}
+    lines = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    assert (shown.code, shown.out) == (
+        0,
+        f"release is whole: every file is what its manifest says\n\nSHA-256\n{lines}",
+    )
+    assert json.loads(orun("verify", "release", "--json").out) == {
+        "bundle": "release",
+        "whole": True,
+        "problems": [],
+        "sha256": digests,
+    }
 
 
 def test_a_bundle_that_was_changed(orun: CommandLine, bundle: Path) -> None:
@@ -44,6 +56,7 @@ def test_a_bundle_that_was_changed(orun: CommandLine, bundle: Path) -> None:
     assert problems[-1] == "  readme.txt is there and not in the manifest"
     document = json.loads(orun("verify", "release", "--json").out)
     assert [f"  {problem}" for problem in document["problems"]] == problems
+    assert document["sha256"] == {}
 
 
 @pytest.mark.usefixtures("bundle")

@@ -1,0 +1,32 @@
+"""Registry of renderers: functions of rooms above by which a run record shows itself.
+
+A renderer is registered by the names of its module and function, and imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Literal
+
+Renderer = Literal["write_html", "notebook_html", "notebook_progress"]
+
+_references: dict[Renderer, tuple[str, str]] = {}
+
+
+def register(renderer: Renderer, module: str, function: str) -> None:
+    """Register the function of a module as a renderer."""
+    _references[renderer] = module, function
+
+
+def registered(renderer: Renderer) -> Callable[..., Any]:
+    """Return a renderer, imported now.
+
+    Raises:
+        LookupError: if none is registered.
+    """
+    if renderer not in _references:
+        raise LookupError(f"no renderer {renderer!r} is registered: import orun.api first")
+    module, function = _references[renderer]
+    renderer_function: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return renderer_function

@@ -1,0 +1,47 @@
+"""Report of a run for Python programs: a file of HTML, a frame in a notebook, and progress lines."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+from pathlib import Path
+
+from orun.core.run_record import RunResult
+from orun.eventlog import Listener
+from orun.fs.output_file import OutputFile
+from orun.report.console import Console
+from orun.report.html.page import page
+from orun.report.terminal import detect
+from orun.report.trend import past_of
+
+FRAME_STYLE = "width: 100%; height: 44em; border: 0"
+
+
+def write_html(result: RunResult, path: Path) -> None:
+    """Write the HTML report of a run.
+
+    Raises:
+        UsageError: if the path is a file that the run has read.
+        OSError: if it cannot be written.
+    """
+    from orun.noop.overwrites import of_run, refuse
+
+    refuse([path], of_run(result))
+    with OutputFile(path) as file:
+        file.write(_page(result).encode("utf-8", errors="backslashreplace"))
+
+
+def notebook_html(result: RunResult) -> str:
+    """Return the HTML report in a frame, so that its style does not change the notebook's."""
+    text = html.escape(_page(result))
+    return f'<iframe title="{html.escape(result.pipeline)}" sandbox srcdoc="{text}" style="{FRAME_STYLE}"></iframe>'
+
+
+def notebook_progress() -> Listener:
+    """Return a listener that prints a line for each stage that ends."""
+    return Console(sys.stdout, detect(sys.stdout, os.environ))
+
+
+def _page(result: RunResult) -> str:
+    return page(result, *past_of(result))

@@ -1,0 +1,70 @@
+"""The public function `orun.init`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from orun.api import PathLike, default_listener
+from orun.eventlog import Listener
+from orun.fs.os_errors import quoted
+from orun.fs.output_file import OutputFile
+from orun.scaffold.create import create, text_of, with_examples
+from orun.scaffold.goal import check_goal, gates_of
+from orun.scaffold.model_facts import read_model
+from orun.scaffold.paths import dataset_from, file_for, require_free
+from orun.scaffold.recipe import Request
+from orun.scaffold.targets import target_named
+
+
+def init(  # noqa: PLR0913 - the options of the command line
+    model: PathLike,
+    output: PathLike | None = None,
+    *,
+    goal: str = "",
+    data: str = "",
+    target: str = "cpu",
+    inputs: Sequence[str] = (),
+    trust: bool = False,
+    store: PathLike | None = None,
+    on_event: Listener | None = None,
+) -> str:
+    """Write a pipeline for a model, as `orun init` does, and return its text.
+
+    Args:
+        model: an .onnx file, a folder of transformers, a .pt2 or .pt file, a SavedModel, a Keras or TFLite file, a
+            joblib file of a scikit-learn estimator, or `file.py:function`.
+        output: the pipeline file, which must not exist yet. The pipeline is built once, so that its gates have
+            thresholds measured on this machine. When None, nothing is built or written, and the text has only the
+            gates of the goal.
+        goal: what the release must reach, such as `size<25MB, p50<10ms, cosine>0.99`.
+        data: your own examples: `file.py:function`, or a file. Made-up examples when empty.
+        target: execution provider, such as `cpu`, `cuda` or `openvino`.
+        inputs: `NAME=DTYPE[AXES]` for each input that the file of the model does not describe.
+        trust: unpickle a scikit-learn file, which runs the code in it.
+        store: the store's folder; see `default_store`.
+        on_event: as for `run`.
+
+    Raises:
+        OSError: when a file cannot be written.
+        StageError: when the model cannot be converted or measured. The file is left to be edited.
+        UsageError: when an option is wrong, the model cannot be read, or the output exists.
+    """
+    name = os.fspath(model)
+    file = Path(output) if output else file_for(name)
+    if output:
+        require_free(file, f"orun {quoted(file)}")
+    conditions = check_goal(goal, data)
+    facts = read_model(name, file.parent, inputs, trust=trust)
+    request = Request(facts, target_named(target), dataset_from(data, file), conditions)
+    if output is None:
+        return text_of(file, with_examples(file, request), gates_of(conditions))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    create(file, request, Path(store) if store else None, _write, on_event or default_listener())
+    return file.read_text(encoding="utf-8")
+
+
+def _write(path: Path, text: str) -> None:
+    with OutputFile(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,40 @@
+"""Check of a bundle, with the digests that identify it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from orun.core.serialization import Record, field, foreign_json
+from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.stages.release._manifest import MANIFEST, verify_bundle
+
+
+class BundleCheck(Record, frozen=True):
+    """Result of the check of a bundle.
+
+    Attributes:
+        bundle: its folder.
+        problems: every difference from its manifest, a sentence each.
+        sha256: SHA-256 of each file by its path, the manifest first; empty if there is a problem. The digest of the
+            manifest identifies the bundle, because the manifest lists all other files.
+    """
+
+    bundle: Path
+    problems: tuple[str, ...] = ()
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every file is what the manifest says."""
+        return not self.problems
+
+
+def check_bundle(folder: Path) -> BundleCheck:
+    """Check a bundle: every file is read."""
+    if problems := verify_bundle(folder):
+        return BundleCheck(folder, tuple(problems))
+    content = read_bounded(folder / MANIFEST, RECORD_LIMIT)
+    files = {entry["path"]: entry["sha256"] for entry in foreign_json(content)["files"]}
+    return BundleCheck(folder, sha256={MANIFEST: hashlib.sha256(content).hexdigest(), **files})
