@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
+IMAGE := cpu data hub oci remote sklearn slim tune # extras in the Containerfile's image
 # Where Python is told to write no byte code, as in many containers, each of the thousands of processes of the tests would
 # compile orun anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -43,6 +44,9 @@ $(VENV)/ready: requirements.lock pyproject.toml
 # Needs uv. What the lock leaves out, and why, is said in pyproject.toml under [tool.uv.pip].
 lock:
 	uv pip compile --quiet pyproject.toml requirements.in --output-file requirements.lock
+	uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--constraint requirements.lock $(foreach extra,$(IMAGE),--extra $(extra)) pyproject.toml requirements-cpu.in \
+		--output-file requirements-cpu.lock
 
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache
