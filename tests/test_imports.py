@@ -38,6 +38,12 @@ def test_every_public_name_is_there() -> None:
     assert [name for name in orun.__all__ if not hasattr(orun, name)] == []
 
 
+def test_the_package_imports_nothing_of_its_own() -> None:
+    code = "import sys, orun\nprint([name for name in sys.modules if name.startswith('orun.')])"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert ended.stdout == "[]\n"
+
+
 def test_help_imports_click_and_little_else() -> None:
     ours = {name for name in modules_after("--help") if name.partition(".")[0] == "orun"}
     assert ours == HELP_NEEDS - {"orun.__main__"}

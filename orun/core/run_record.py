@@ -92,6 +92,9 @@ class Verdict(Named, Record, frozen=True):
     caveats: tuple[Reason, ...] = ()
     blocks: bool = False
 
+    def __repr__(self) -> str:
+        return f"Verdict({self.title!r}, {self.outcome!r}, measured={self.measured})"
+
 
 class Unjudged(Named, Record, frozen=True):
     """Gate of a stage that measured nothing in this run.
@@ -110,6 +113,9 @@ class Unjudged(Named, Record, frozen=True):
     position: Position
     scope: str = ""
     fails: bool = False
+
+    def __repr__(self) -> str:
+        return f"Unjudged({self.title!r})"
 
 
 class Failure(Record, frozen=True):
@@ -207,7 +213,8 @@ class StageResult(Record, frozen=True):
     trace: Trace | None = None
 
     def __repr__(self) -> str:
-        return f"StageResult({self.stage!r}, {self.outcome!r}, metrics={list(self.metrics)})"
+        failure = f", failure={self.failure.what!r}" if self.failure else ""
+        return f"StageResult({self.stage!r}, {self.outcome!r}, metrics={list(self.metrics)}{failure})"
 
     def __getitem__(self, metric: str) -> Metric:
         """Return a metric by its name; UnknownName, a KeyError, if the stage has none of that name."""

@@ -7,14 +7,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from orun.core.run_record import FRAME_COLUMNS
+from orun.core.run_record import FRAME_COLUMNS, Failure, Unjudged
 from orun.core.serialization import replace
 from tests.report.support import ACCURACY, BLOCKED, GATE_FAILED, INT8, LATENCY, PASSED, SLOWER
 
 
-def test_a_run_and_a_stage_are_shown_in_one_line() -> None:
+def test_what_a_run_consists_of_is_shown_in_one_line() -> None:
     assert repr(PASSED) == "RunResult('bert', 'passed', exit_code=0, stages=5, gates=4, run='20260921-141320-1f3c')"
     assert repr(INT8) == "StageResult('int8', 'built', metrics=['size', 'nodes'])"
+    broken = replace(INT8, outcome="failed", metrics={}, failure=Failure("StageFailed", "no weights to quantize"))
+    assert repr(broken) == "StageResult('int8', 'failed', metrics=[], failure='no weights to quantize')"
+    assert repr(SLOWER) == "Verdict('latency p50 max_regression 5%', 'failed', measured=0.081)"
+    gate = Unjudged("latency", "p50", "max", "12ms", SLOWER.position)
+    assert repr(gate) == "Unjudged('latency p50 max 12ms')"
 
 
 def test_what_failed() -> None:
