@@ -158,6 +158,7 @@ print([(entry.stat().st_ino, entry.stat().st_mtime_ns) for entry in os.scandir(s
 """
 
 
+@pytest.mark.slow
 def test_a_cache_that_its_provider_does_not_take_back_is_no_engine(project: Path) -> None:
     """The build compiles the model again in every process, and writes the blob again, as large as it was."""
     stages = IMPORT + "  engine: {uses: compile/engine, needs: import, with: {target: build, launches: 1}}\n"

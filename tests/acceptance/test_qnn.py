@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import onnx
+import pytest
 
 import orun
 from tests.acceptance.support import make_environments
@@ -33,6 +34,7 @@ stages:
 """
 
 
+@pytest.mark.slow
 def test_a_context_is_made_loaded_back_and_right(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
     (tmp_path / "qnn.yaml").write_text(PIPELINE, "utf-8")

@@ -65,6 +65,7 @@ def upgraded(project: Project, *names: str) -> tuple[RunResult, RunResult]:
     return good, bad
 
 
+@pytest.mark.slow
 def test_the_package_that_did_it(project: Project) -> None:
     (project.folder / "helper.py").write_text(f"import other\n{COUNTED}")
     good, bad = upgraded(project, "tiny", "other")

@@ -95,6 +95,7 @@ def test_a_wrong_fusion(planted: Planted) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_place_that_was_made_slow(planted: Planted) -> None:
     blamed = planted.diagnose("slow")
     assert [one.stage for one in blamed.levels] == ["import", "edit"]

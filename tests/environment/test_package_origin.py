@@ -75,6 +75,7 @@ def test_what_has_no_digest_is_told_by_its_files(metadata: Path, text: str) -> N
     assert label(str(metadata)) != first
 
 
+@pytest.mark.slow
 def test_a_wheel_of_the_same_version_with_another_content(tmp_path: Path) -> None:
     """Installed by pip into the site-packages of the user, imported by a stage."""
     home, project = tmp_path / "home", tmp_path / "project"

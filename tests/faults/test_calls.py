@@ -143,6 +143,7 @@ def test_calls_fail_as_they_are_told_to(rig: Rig, failing: Failing) -> None:
     assert judgement.outcome == "rebuilt"
 
 
+@pytest.mark.slow
 def test_each_call_of_a_small_run_on_a_store(tmp_path: Path) -> None:
     """In one process: a call, an error, once or from then on, one in so many of all of them."""
     failing = Failing.make(tmp_path, tmp_path / "store")

@@ -49,6 +49,7 @@ def run(project: Path, *path: Path) -> dict[str, tuple[str, ...]]:
     return {stage["stage"]: (stage["outcome"], *stage["reasons"]) for stage in json.loads(done.stdout)["stages"]}
 
 
+@pytest.mark.slow
 def test_another_onnxruntime_reruns_the_stages_that_use_it(tmp_path: Path, other: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
