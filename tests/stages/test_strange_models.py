@@ -155,7 +155,11 @@ def test_what_a_tool_cannot_read_is_its_refusal(
 def test_weights_that_are_not_finite(tmp_path: Path, uses: str) -> None:
     broken = WEIGHT.copy()
     broken[2, 3] = np.nan
-    assert "not all values of w are finite\n  hint: see what made them so" in refusal(uses, tmp_path, product(w=broken))
+    message = (
+        "not all values of w are finite\n"
+        "  hint: find out what made them so, or leave out the nodes that read them: `exclude`"
+    )
+    assert message in refusal(uses, tmp_path, product(w=broken))
 
 
 def test_outputs_that_are_no_tensors_are_not_compared(tmp_path: Path) -> None:
