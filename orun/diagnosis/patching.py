@@ -37,12 +37,7 @@ def restore(
     Raises:
         UsageError: when their operator sets are incompatible.
     """
-    result = ModelProto()
-    result.CopyFrom(model)
-    join_operators(result, reference)
-    stored = find_constants(reference)
-    replaced = {segment.ours.tensor for segment in chosen}
-    kept = [with_local_outputs(node, replaced) for node in result.graph.node]
+    result, kept, stored = detach(model, reference, chosen)
     added: list[NodeProto] = []
     weights: dict[str, TensorProto] = {}
     for segment in chosen:
@@ -96,7 +91,25 @@ def isolate(model: ModelProto, parts: Sequence[Part], types: Mapping[str, int]) 
     return result
 
 
-def with_local_outputs(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
+def detach(
+    model: ModelProto, reference: ModelProto, chosen: Sequence[Segment]
+) -> tuple[ModelProto, list[NodeProto], Mapping[str, TensorProto]]:
+    """Return a copy of the model with the reference's operator sets, its nodes, and the reference's constants.
+
+    In the nodes, the results of the chosen segments are renamed to `<name>::local`.
+
+    Raises:
+        UsageError: when the operator sets are incompatible.
+    """
+    result = ModelProto()
+    result.CopyFrom(model)
+    _join_operators(result, reference)
+    replaced = {segment.ours.tensor for segment in chosen}
+    nodes = [_with_local_outputs(node, replaced) for node in result.graph.node]
+    return result, nodes, find_constants(reference)
+
+
+def _with_local_outputs(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
     """Return a copy of the node with its replaced outputs renamed to `<name>::local`."""
     copy = NodeProto()
     copy.CopyFrom(node)
@@ -142,7 +155,7 @@ def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
     return copy
 
 
-def join_operators(model: ModelProto, reference: ModelProto) -> None:
+def _join_operators(model: ModelProto, reference: ModelProto) -> None:
     """Import the operator sets of the reference as well; raise `UsageError` if their versions differ."""
     versions = {_domain(item.domain): item.version for item in model.opset_import}
     for item in reference.opset_import:

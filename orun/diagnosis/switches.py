@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from orun.diagnosis.alignment import find_constants
-from orun.diagnosis.patching import LOCAL, MARK, Elements, join_operators, sort_nodes, transplant, with_local_outputs
+from orun.diagnosis.patching import LOCAL, MARK, Elements, detach, sort_nodes, transplant
 from orun.diagnosis.segments import Segment
 from orun.diagnosis.values import Array
 
@@ -32,12 +31,7 @@ def add_switches(model: ModelProto, reference: ModelProto, chosen: Sequence[Segm
     Raises:
         UsageError: when their operator sets are incompatible, a segment holds a graph, or the segments form a cycle.
     """
-    result = ModelProto()
-    result.CopyFrom(model)
-    join_operators(result, reference)
-    stored = find_constants(reference)
-    replaced = {segment.ours.tensor for segment in chosen}
-    nodes = [with_local_outputs(node, replaced) for node in result.graph.node]
+    result, nodes, stored = detach(model, reference, chosen)
     for segment in chosen:
         name = segment.ours.tensor
         end = f"{MARK}{name}"
