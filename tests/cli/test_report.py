@@ -82,6 +82,10 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
     assert "int8 per_channel false true" in section
     assert re.search(r"int8 size [\d.]+ kB [\d.]+ kB [+-][\d.]+ %", section)
 
+    orun("baseline", "accept", "release.yaml", "--set", "stages.int8.with.per_channel=true")
+    orun("report", "last~1", "--html", "before.html")  # a run of before the accepted one
+    assert "Since the accepted release" not in texts(project / "before.html")
+
 
 def test_samples_are_read_without_numpy(tmp_path: Path) -> None:
     times = np.random.default_rng(0).random(1000)

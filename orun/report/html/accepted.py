@@ -27,16 +27,16 @@ SETTINGS = (("stage", "left"), ("setting", "left"), ("accepted", "left"), ("now"
 
 
 def accepted(source: Source) -> Section | None:
-    """The section; None if nothing was accepted before the run, or the accepted run is not in the store any more."""
+    """Return the section; None if nothing was accepted, or a later run, or one that is not in the store any more."""
     baseline = _baseline(Path(source.result.file))
     run = _accepted_run(source, baseline) if baseline else None
-    if baseline is None or run is None:
+    if baseline is None or run is None or run.started_at > source.result.started_at:
         return None
     if run.run in (source.result.run, source.result.repeats):
         body = element("p", "This run is the accepted one.")
-        return Section("accepted", "Since the accepted release", body)
-    difference = compare(run, source.complete)
-    body = join(terms(_facts(baseline, difference)), _figures(difference), _settings(difference))
+    else:
+        difference = compare(run, source.complete)
+        body = join(terms(_facts(baseline, difference)), _figures(difference), _settings(difference))
     return Section("accepted", "Since the accepted release", body)
 
 
@@ -76,17 +76,8 @@ def _facts(baseline: Baseline, difference: RunDifference) -> Iterator[tuple[str,
         for change in stage.inputs
         if change.kind in VERSIONS
     }
-    yield (
-        "versions",
-        join(
-            *_separated([f"{name} {old or ABSENT} -> {new or ABSENT}" for name, old, new in sorted(versions, key=str)])
-        ),
-    )
-
-
-def _separated(texts: list[str]) -> Iterator[str]:
-    for number, text in enumerate(texts):
-        yield f", {text}" if number else text
+    lines = (f"{name} {old or ABSENT} -> {new or ABSENT}" for name, old, new in sorted(versions, key=str))
+    yield "versions", ", ".join(lines)
 
 
 def _commit(origin: Origin) -> str:
@@ -124,9 +115,9 @@ def _settings(difference: RunDifference) -> Markup:
         for change in stage.inputs
         if change.kind == ComponentKind.PARAMETER
     ]
-    return (
-        join(table(SETTINGS, rows[:MOST], "Parameters that differ", "settings"), _more(len(rows))) if rows else Markup()
-    )
+    if not rows:
+        return Markup()
+    return join(table(SETTINGS, rows[:MOST], "Parameters that differ", "settings"), _more(len(rows)))
 
 
 def _more(number: int) -> Markup:

@@ -46,7 +46,7 @@ ICONS: dict[Style, str] = {"good": "1a7f37", "bad": "cf222e", "doubt": "bf8700",
 
 
 def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> str:
-    """Return the HTML document of a run. The same run gives the same document, whenever it is made.
+    """Return the HTML document of a run. The same run and baseline give the same document, whenever it is made.
 
     Args:
         result: the run; files in its folder are read if they exist.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orun.core.run_record import StageResult
+from orun.core.serialization import foreign_json
 from orun.report.figures import quoted
 from orun.report.html.parts import Section, cell, code, row, table, terms
 from orun.report.html.source import Source
 from orun.report.html.stored import read_stored
 from orun.report.html.tags import Children, Markup, element, join
+from orun.stages.release._manifest import MANIFEST
 from orun.text.suggestions import near
 from orun.text.units import show
 
-MANIFEST = "manifest.json"
 TITLES = (("file", "left"), ("size", "right"), ("SHA-256", "left"))
 
 
@@ -31,7 +31,7 @@ def _bundle(source: Source, stage: StageResult) -> Iterator[Markup]:
     if content is None:
         return
     try:
-        manifest: Mapping[str, Any] = json.loads(content)
+        manifest: Mapping[str, Any] = foreign_json(content)
         rows = [
             row(
                 element("th", code(str(file["path"])), scope="row", role="rowheader"),

@@ -28,7 +28,7 @@ def read_stored(store: Path, stage: StageResult, name: str) -> bytes | None:
             tree = opened.tree(stage.tree)
             entry = next((entry for entry in tree.entries if entry.path == name), None) if tree else None
             return opened.read(entry.digest) if entry and entry.size <= RECORD_LIMIT else None
-    except OrunError:  # what it says, a run has said
+    except OrunError:  # the store is damaged or gone: the report does without the file
         return None
 
 
