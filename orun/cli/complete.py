@@ -92,7 +92,7 @@ def _paths(pipeline: Pipeline) -> Iterator[str]:
 
     from orun.pipeline.model import Gate
 
-    tree = yaml.load(pipeline.file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    tree = yaml.safe_load(pipeline.file.read_bytes())
     variables = tree.get("vars") if isinstance(tree, dict) else None
     yield from (f"vars.{name}" for name in variables or ())
     for stage in pipeline.stages:
