@@ -88,7 +88,7 @@ def _lines(stage: str, trial: Trial) -> list[str]:
     lines = [f"metric {name}: {show(metric.value, metric.unit)}" for name, metric in trial.result.metrics.items()]
     lines += [f"metric {name}: declared, and not returned" for name in trial.unmeasured]
     assert trial.rebuilt  # noqa: S101 - it did not fail
-    lines += [line.replace("stored", "first").replace("rebuilt", "second") for line in lines_of(trial.rebuilt)]
+    lines += lines_of(trial.rebuilt, ("first", "second"))
     if trial.is_good:
         return [*lines, f"{stage} works"]
     if trial.unmeasured:

@@ -125,30 +125,31 @@ def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: 
     return 0 if all(stage.good for stage in stages) else DAMAGED
 
 
-def lines_of(stage: Rebuilt) -> list[str]:
-    """What became of one stage, and below it each difference."""
+def lines_of(stage: Rebuilt, builds: tuple[str, str] = ("stored", "rebuilt")) -> list[str]:
+    """Return what became of one stage, and below it each difference between its two builds, which have these names."""
     verdict = f"{stage.stage}: {_word(stage)}"
     if why := stage.why or "; ".join(sentences(stage.reasons)):
         return [f"{verdict}: {why}"]
     if stage.verdict == "identical":
         return [f"{verdict}, {show(stage.size, 'B')}"]
+    first, second = builds
     metrics = [
-        f"  metric {name}: {_plain(old)} stored, {_plain(new)} rebuilt" for name, (old, new) in stage.metrics.items()
+        f"  metric {name}: {_plain(old)} {first}, {_plain(new)} {second}" for name, (old, new) in stage.metrics.items()
     ]
-    return [verdict, *map(_file_line, stage.files), *metrics]
+    return [verdict, *(_file_line(file, first, second) for file in stage.files), *metrics]
 
 
 def _word(stage: Rebuilt) -> str:
     return "differs, as its kind says it may" if stage.verdict == "differs" and stage.declared else stage.verdict
 
 
-def _file_line(file: Changed) -> str:
+def _file_line(file: Changed, first: str, second: str) -> str:
     if file.stored is None or file.rebuilt is None:
         size = file.stored if file.rebuilt is None else file.rebuilt
-        return f"  {file.path}: only {'stored' if file.rebuilt is None else 'rebuilt'}, {show(size or 0, 'B')}"
+        return f"  {file.path}: only {first if file.rebuilt is None else second}, {show(size or 0, 'B')}"
     if file.stored == file.rebuilt:
         return f"  {file.path}: other bytes, {show(file.stored, 'B')} each"
-    return f"  {file.path}: {show(file.stored, 'B')} stored, {show(file.rebuilt, 'B')} rebuilt"
+    return f"  {file.path}: {show(file.stored, 'B')} {first}, {show(file.rebuilt, 'B')} {second}"
 
 
 def _plain(value: float | None) -> str:

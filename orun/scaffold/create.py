@@ -204,7 +204,7 @@ def _require(file: Path, request: Request, stage: StageResult) -> None:
 
 
 def _require_search(request: Request, result: RunResult) -> None:
-    """Refuse a goal whose search was skipped for want of its provider."""
+    """Refuse a goal whose search was skipped because its provider is missing."""
     if any(stage.stage == "tune" and stage.outcome == "skipped" for stage in result.stages):
         target = request.target.name
         raise UsageError(

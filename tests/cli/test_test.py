@@ -105,6 +105,15 @@ def test_a_stage_that_breaks_its_declaration(orun: CommandLine) -> None:
     assert (document["good"], document["rebuilt"]["verdict"]) == (False, "differs")
 
 
+def test_names_of_files_are_shown_as_they_are(folder: Path, orun: CommandLine) -> None:
+    size = "'x' * int(time.time() * 100 % 100_000)"  # another one in each build
+    text = CODE.replace("time.txt", "stored.txt").replace("str(time.time_ns())", size)
+    (folder / "ops.py").write_text(text)
+    lines = orun("test", "./ops.py:clock").out.splitlines()
+    assert lines[0] == "clock: differs"
+    assert re.fullmatch(r"  stored\.txt: [\d.]+ k?B first, [\d.]+ k?B second", lines[1])
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("words", "message"),
