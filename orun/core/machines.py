@@ -1,0 +1,117 @@
+"""Machines that run stages for another: who they are, what they know of a stage, what they are ordered to do.
+
+Plain data: it crosses from the machine that plans (the driver) to the machines that run stages (agents) and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orun.core.key_component import Components
+from orun.core.reason import Reason
+from orun.core.serialization import Record, field
+
+
+class Machine(Record, frozen=True):
+    """Machine that can run stages.
+
+    Attributes:
+        id: its name, unique in the fleet.
+        labels: what its owner says of it, such as `accelerator: T4`; `architecture` and `system` are always there.
+        cores: cores that stages may use together.
+        memory: bytes that they may use together; None if it is not known.
+        gpus: GPUs that they may use together.
+        orun: digest of orun's code; machines of one run have the same.
+        python: its version, such as `3.11.9`.
+    """
+
+    id: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cores: int = 1
+    memory: int | None = None
+    gpus: int = 0
+    orun: str = ""
+    python: str = ""
+
+
+class Snapshot(Record, frozen=True):
+    """State of the user's project that a stage runs in.
+
+    Attributes:
+        tree: digest of its tree in the store, which is in the remote too.
+        file: path of the pipeline file in it.
+        overrides: the `--set` values of the run.
+    """
+
+    tree: str
+    file: str
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+class StageFacts(Record, frozen=True):
+    """What one machine knows of one stage.
+
+    Attributes:
+        components: part of its key that the machine decides: versions, target, device, variables.
+        host: what its measurements are bound to there.
+        missing: why it cannot run there; empty if it can.
+    """
+
+    components: Components = ()
+    host: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+
+class MachineFacts(Record, frozen=True):
+    """What one machine knows of the stages of a snapshot.
+
+    Attributes:
+        machine: its id.
+        stages: facts by stage.
+        packages: version of each distribution that is installed there.
+    """
+
+    machine: str
+    stages: Mapping[str, StageFacts] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+class Order(Record, frozen=True):
+    """Stage for an agent to run.
+
+    Attributes:
+        stage: its id.
+        key: the cache key that the driver expects; the agent refuses the order if its own differs.
+        snapshot: the project.
+        upstream: key of each stage before it, whose result is in the remote.
+        remote: URL of the remote that driver and agents share.
+    """
+
+    stage: str
+    key: str
+    snapshot: Snapshot
+    upstream: Mapping[str, str] = field(default_factory=dict)
+    remote: str = ""
+
+
+class Built(Record, frozen=True):
+    """An agent has stored the result of a stage and pushed it to the remote."""
+
+    stage: str
+    key: str
+
+
+class Refused(Record, frozen=True):
+    """An agent does not run an order, because its own key of the stage differs: facts have changed meanwhile."""
+
+    stage: str
+    machine: str
+    reasons: tuple[Reason, ...] = ()
+
+
+class Lost(Record, frozen=True):
+    """A machine that ran a stage cannot be reached any more."""
+
+    stage: str
+    machine: str
+    why: str
