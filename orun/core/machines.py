@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from orun.core.key_component import Components
 from orun.core.reason import Reason
+from orun.core.run_record import Failure
 from orun.core.serialization import Record, field
 
 
@@ -85,6 +86,9 @@ class Order(Record, frozen=True):
         snapshot: the project.
         upstream: key of each stage before it, whose result is in the remote.
         remote: URL of the remote that driver and agents share.
+        components: components of the key, from which the agent tells what differs if it refuses the order.
+        trees: digest of the tree of each result in `upstream`: a key may have several results.
+        again: run the stage even if the agent has a result of this key.
     """
 
     stage: str
@@ -92,6 +96,9 @@ class Order(Record, frozen=True):
     snapshot: Snapshot
     upstream: Mapping[str, str] = field(default_factory=dict)
     remote: str = ""
+    components: Components = ()
+    trees: Mapping[str, str] = field(default_factory=dict)
+    again: bool = False
 
 
 class Built(Record, frozen=True):
@@ -99,6 +106,21 @@ class Built(Record, frozen=True):
 
     stage: str
     key: str
+
+
+class Failed(Record, frozen=True):
+    """A stage failed on an agent; nothing of it was stored.
+
+    Attributes:
+        stage: its id.
+        machine: the agent's machine.
+        failure: the error. Paths of the project in its texts are relative to the project; `log` is the agent's path of
+            the log, which the texts may name too. The driver has the same lines in a log of its own.
+    """
+
+    stage: str
+    machine: str
+    failure: Failure
 
 
 class Refused(Record, frozen=True):
