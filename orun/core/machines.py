@@ -24,6 +24,10 @@ class Machine(Record, frozen=True):
         gpus: GPUs that they may use together.
         orun: digest of orun's code; machines of one run have the same.
         python: its version, such as `3.11.9`.
+        versions: version of each library of models that is installed there, such as `onnxruntime`.
+        load: load average of its last minute, when it said so.
+        free: bytes that are free on the disk of its store.
+        clock: its time when it said so, in seconds since 1970.
     """
 
     id: str
@@ -33,6 +37,10 @@ class Machine(Record, frozen=True):
     gpus: int = 0
     orun: str = ""
     python: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    load: float = 0.0
+    free: int | None = None
+    clock: float = 0.0
 
 
 class Snapshot(Record, frozen=True):
