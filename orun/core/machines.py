@@ -64,11 +64,13 @@ class StageFacts(Record, frozen=True):
         components: part of its key that the machine decides: versions, target, device, variables.
         host: what its measurements are bound to there.
         missing: why it cannot run there; empty if it can.
+        skipped: why it is skipped there: a provider of a target with `missing: skip` is not there.
     """
 
     components: Components = ()
     host: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    skipped: Reason | None = None
 
 
 class MachineFacts(Record, frozen=True):
@@ -77,12 +79,14 @@ class MachineFacts(Record, frozen=True):
     Attributes:
         machine: its id.
         stages: facts by stage.
-        packages: version of each distribution that is installed there.
+        packages: version of each distribution and module that is installed there.
+        variables: state of each environment variable that stages find there, as `Secrets.state` returns it.
     """
 
     machine: str
     stages: Mapping[str, StageFacts] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class Order(Record, frozen=True):
@@ -109,11 +113,27 @@ class Order(Record, frozen=True):
     again: bool = False
 
 
+class LogText(Record, frozen=True):
+    """Complete lines that a stage has printed, secrets masked."""
+
+    stage: str
+    text: str
+
+
 class Built(Record, frozen=True):
-    """An agent has stored the result of a stage and pushed it to the remote."""
+    """An agent has the result of a stage and has pushed it to the remote.
+
+    Attributes:
+        stage: its id.
+        key: its key.
+        tree: digest of the tree of the result, as a key may have several.
+        started_at: `started_at` of the result, which tells a new measurement from an earlier one.
+    """
 
     stage: str
     key: str
+    tree: str = ""
+    started_at: float = 0.0
 
 
 class Failed(Record, frozen=True):

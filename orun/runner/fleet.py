@@ -1,0 +1,40 @@
+"""Fleet protocol: machines that run stages for this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from orun.core.events import Notice, StageWaiting
+from orun.core.machines import Built, Failed, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
+from orun.executors import Progress
+
+FleetMessage: TypeAlias = Progress | LogText | StageWaiting | Notice | Built | Failed | Refused | Lost
+
+
+class Fleet(Protocol):
+    """Machines that run the orders of one run; used by one thread."""
+
+    def machines(self) -> tuple[Machine, ...]:
+        """Return the machines that are there now; look for those that joined or left."""
+
+    def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
+        """Return what the machines know of a snapshot, whose tree is in the remote of that URL; wait for all answers.
+
+        A machine that cannot tell is left out, and a notice of `wait` says why.
+        """
+
+    def start(self, order: Order, machine: str) -> None:
+        """Send an order to a machine; return at once. `Built`, `Failed`, `Refused` or `Lost` follows, exactly once."""
+
+    def wait(self, timeout: float) -> list[FleetMessage]:
+        """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
+
+    def cancel(self, stage: str) -> None:
+        """Stop a stage; its last message follows. Do nothing if it is not running."""
+
+    def close(self) -> None:
+        """Stop all stages and let go of the machines. May be called again."""
+
+
+Connect: TypeAlias = Callable[[str], Fleet]  # entry point of the group `orun.executors`: a fleet by its URL
