@@ -12,6 +12,7 @@ that is allowed.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,6 @@ from pathlib import Path
 from random import Random
 from typing import get_args
 
-from orun.fs import machine_locks
 from tests.faults import beside, commands, deaths, failures, integrity, limits, neighbours, races, several, weather
 from tests.faults.calls import Counts, Failing, Fault
 from tests.faults.folders import remove
@@ -237,7 +237,7 @@ def main() -> int:
     print(f"seed {choices.seed}", flush=True)
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="orun-faults-"))
-    machine_locks.MACHINE = folder
+    os.environ["ORUN_LOCKS"] = str(folder)
     try:
         with small_disk(folder) as disk, ExitStack() as stack:
             numbers = range(choices.first, choices.first + choices.n)

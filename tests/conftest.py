@@ -38,6 +38,17 @@ if sys.version_info >= (3, 14) and importlib.util.find_spec("tensorflow") is Non
     ]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def machine_lock_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give this worker, and every orun that its tests start, a lock of the machine of their own.
+
+    Tests of other workers that measure are not waited for.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORUN_LOCKS", str(tmp_path_factory.mktemp("machine")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def native_reads() -> None:
     """Leaves out a test where the kernel does not tell what native code and programs open, as in some containers.

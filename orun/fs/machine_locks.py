@@ -19,7 +19,8 @@ from orun.fs.locks import Lock
 
 CLAIM = "orun-machine-claim-"  # prefix of a claim file; then process id and a number
 LONGEST_CLAIM = 1 << 14  # bytes to read of a file that another user may have written
-MACHINE = Path("/tmp")  # noqa: S108 - the one folder that all users share, whatever their TMPDIR
+VARIABLE = "ORUN_LOCKS"  # names the folder of the lock
+DEFAULT = "/tmp"  # noqa: S108 - the one folder that all users share, whatever their TMPDIR
 
 _claims = itertools.count()
 
@@ -130,7 +131,7 @@ def machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineL
     Raises:
         StoreError: if there is no folder for its files.
     """
-    return MachineLock(exclusive=exclusive, folder=_machine_folder(), claim=claim if exclusive else None)
+    return MachineLock(exclusive=exclusive, folder=machine_folder(), claim=claim if exclusive else None)
 
 
 def _read_claim(path: Path) -> MachineClaim | None:
@@ -148,15 +149,15 @@ def _read_claim(path: Path) -> MachineClaim | None:
     return None
 
 
-def _machine_folder() -> Path:
-    """Return `MACHINE`, or the folder of `TMPDIR` if it cannot be written, as in a read-only container."""
-    if os.access(MACHINE, os.W_OK):
-        return MACHINE
-    chosen = os.environ.get("TMPDIR", "")
-    if not os.path.isabs(chosen):
-        raise StoreError(
-            "there is no folder for the lock that all orun processes of this machine share",
-            why=f"{MACHINE} cannot be written",
-            hint="Name one that can: export TMPDIR=FOLDER",
-        )
-    return Path(chosen)
+def machine_folder() -> Path:
+    """Return the folder `$ORUN_LOCKS`; without it `/tmp`, or the folder `$TMPDIR` where `/tmp` is read-only."""
+    chosen = os.environ.get(VARIABLE)
+    folders = [chosen] if chosen else [DEFAULT, os.environ.get("TMPDIR", "")]
+    for folder in folders:
+        if os.path.isabs(folder) and os.access(folder, os.W_OK):
+            return Path(folder)
+    raise StoreError(
+        "there is no folder for the lock that all orun processes of this machine share",
+        why=f"{folders[0]} {'cannot be written' if os.path.isabs(folders[0]) else 'is not an absolute path'}",
+        hint=f"Name a folder that can be written: export {VARIABLE}=FOLDER",
+    )

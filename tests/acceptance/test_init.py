@@ -15,7 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from orun import api
 from orun.cli.main import main
-from orun.fs import machine_locks
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +126,6 @@ def test_two_commands_lead_to_judged_gates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     make, words, uses = MODELS[kind]
     make()
     assert main(["init", *words, "-o", "release.yaml"]) == 0, capsys.readouterr().err
@@ -142,7 +140,6 @@ def test_two_commands_lead_to_judged_gates(
 
 def test_a_goal_that_two_searches_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     save_cnn()
     goal = "size<3kB, p50<1s, cosine>0.9"
     assert main(["init", "my cnn (v2) é.onnx", "-o", "goal.yaml", "--goal", goal]) == 0

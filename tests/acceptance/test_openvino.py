@@ -14,7 +14,6 @@ import orun
 from orun.core.run_record import RunResult
 from orun.environment import venvs
 from orun.errors import PipelineError
-from orun.fs import machine_locks
 from orun.pipeline import load
 from tests.acceptance.support import command, make_environments
 from tests.stages.models import convolution
@@ -97,9 +96,8 @@ g (float[4, 4] x) => (float y) { a = Relu(x) y = Det(a) }
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path) -> Path:
     """A folder with a model; skipped where the packages cannot be had."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)  # or whatever measures on this machine is waited for
     onnx.save(convolution(), tmp_path / "model.onnx")
     (tmp_path / "all.yaml").write_text(ENVIRONMENTS + USED, "utf-8")
     make_environments(tmp_path / "all.yaml")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import orun
 from orun.blame.blame import blame, find_requests
 from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Event, StageStarted
-from orun.fs import machine_locks
 from tests.diagnosis.planted import detour, layers
 
 PATIENT = 1e6  # seconds: the machine may be slow
@@ -95,7 +94,7 @@ class Planted:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     folder = tmp_path_factory.mktemp("planted")
     for part in PARTS.iterdir():
         shutil.copy(part, folder)
@@ -103,6 +102,4 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     onnx.save(detour()[0], folder / "plain.onnx")
     for name, text in PIPELINES.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine_locks, "MACHINE", folder)  # or a test that measures at the same time is waited for
-        yield Planted(folder)
+    return Planted(folder)

@@ -11,7 +11,6 @@ from orun.blame.bisect import Bisection, bisect
 from orun.core.events import Event, StageStarted
 from orun.core.run_record import RunResult
 from orun.errors import UsageError
-from orun.fs import machine_locks
 from orun.store import Store
 
 STAGES = """
@@ -78,8 +77,7 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 

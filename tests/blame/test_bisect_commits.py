@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from orun.cli.bisect import lines_of
-from orun.fs import machine_locks
 from orun.report.terminal import Terminal
 from tests.blame.test_bisect import Project
 from tests.git import commit, git
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+def project(tmp_path: Path) -> Project:
     made = Project(tmp_path)
     git(made.folder, "init", "-q")
     commit(made.folder, "first")

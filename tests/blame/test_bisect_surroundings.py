@@ -17,7 +17,6 @@ from orun.blame.advice import advise
 from orun.blame.bisect import bisect
 from orun.blame.changes import FixedDifference
 from orun.core.component_kinds import ComponentKind
-from orun.fs import machine_locks
 from orun.store import Store
 from tests.blame.test_bisect import Project
 from tests.diagnosis.planted import layers
@@ -28,7 +27,6 @@ NEVER = "nothing of it is told: s3cret"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose code adds what MORE says."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     for name in ("MORE", "ORUN_GOOD_MORE", "ORUN_BAD_MORE"):
         monkeypatch.delenv(name, raising=False)
     made = Project(tmp_path)
@@ -96,9 +94,8 @@ def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: p
     assert bisection.fixed == ("environment variable OTHER of score was changed (only one of the runs read it)",)
 
 
-def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_orun_itself(tmp_path: Path) -> None:
     """A good run by this orun, and a bad one by another of the same version that counts nodes wrongly."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     onnx.save(layers(), tmp_path / "layers.onnx")
     file, store = tmp_path / "weigh.yaml", tmp_path / "store"
     file.write_text(

@@ -11,7 +11,6 @@ import pytest
 
 from orun.core.run_record import RunResult
 from orun.environment import venvs
-from orun.fs import machine_locks
 from tests.blame.test_bisect import Project
 from tests.environment.wheels import use_index, wheel
 
@@ -27,7 +26,6 @@ def value(text):
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose helper is worse with version 2.0 of a package; `other` is upgraded as well and does nothing."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     use_index(tmp_path / "index", tmp_path / "environments", monkeypatch)
     for name in ("tiny", "other"):
         for version in ("1.0", "2.0"):

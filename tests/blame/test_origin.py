@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from orun.blame.origin import EarlierModel, find_earlier_model, import_model
 from orun.cli.main import main
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
-from orun.fs import machine_locks
 from orun.pipeline.model import conditions
 from orun.store import Store
 from tests.facts import sentences
@@ -79,11 +77,9 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine_locks, "MACHINE", folder)
-        yield Project(folder)
+    return Project(folder)
 
 
 def past_of(project: Project, question: BlameRequest) -> EarlierModel | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from orun.cli.main import main
-from orun.fs import machine_locks
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "words.py").write_text(CODE, encoding="utf-8")
     (tmp_path / "words.yaml").write_text(PIPELINE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)  # or a measurement of another test is waited for
     return tmp_path
 
 

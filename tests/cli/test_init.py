@@ -15,7 +15,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from orun import api
-from orun.fs import machine_locks
 
 from .conftest import CommandLine
 
@@ -24,7 +23,6 @@ from .conftest import CommandLine
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model of two matrix products in an empty folder, which is the working folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     random = np.random.default_rng(0)
     shapes = {"first": (64, 256), "second": (256, 64)}
     weights = [

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from orun.cli.main import main
-from orun.fs import machine_locks
 from tests.faults.projects import write_model
 
 from .conftest import CommandLine
@@ -81,7 +80,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "dice.py").write_text(CODE)
     (folder / "pipeline.yaml").write_text(PIPELINE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine_locks, "MACHINE", folder)
         patch.setenv("ORUN_STORE", str(folder / "store"))
         assert main(["run", str(folder / "pipeline.yaml"), "--quiet"]) == 0
     return folder
@@ -90,7 +88,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(orun: CommandLine, built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     del orun  # which forgets the variable
-    monkeypatch.setattr(machine_locks, "MACHINE", built)
     monkeypatch.setenv("ORUN_STORE", str(built / "store"))
     monkeypatch.chdir(built)
     return built

@@ -17,7 +17,6 @@ from orun.core.targets import Environment
 from orun.environment import providers, venv_builder, venvs
 from orun.errors import PipelineError
 from orun.eventlog import read_log
-from orun.fs import machine_locks
 from orun.report.console import Console
 from orun.report.terminal import Terminal
 from orun.store import Store
@@ -58,7 +57,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     for version in ("1.0", "2.0"):
         wheel(tmp_path / "index", "tiny", version)
     use_index(tmp_path / "index", tmp_path / "environments", monkeypatch)
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)  # or what measures on this machine is waited for, and told
     made = Project.make(tmp_path / "project", PIPELINE)
     made.write("where.py", WHERE)
     return made

@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 
 from tests.faults.folders import remove
-from tests.faults.rig import PATIENCE, Ended, Judgement, Rig, command, environment
+from tests.faults.rig import PATIENCE, Ended, Judgement, Rig, command
 
 
 def trial(rig: Rig, count: int, variants: int) -> Judgement:
@@ -16,9 +16,9 @@ def trial(rig: Rig, count: int, variants: int) -> Judgement:
     chosen = [names[number % len(names)] for number in range(count)]
     runs = [
         subprocess.Popen(
-            command(rig, rig.words(variant)),
+            command(rig.words(variant)),
             cwd=rig.project,
-            env=environment(),
+            env=rig.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

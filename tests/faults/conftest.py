@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orun.fs import machine_locks
 from tests.faults.projects import MODEL, TEXT
 from tests.faults.rig import Rig, inside, process
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A machine of our own: tests that measure are not waited for."""
+def _variables() -> Iterator[None]:
+    """Hide variables that change what a run prints or where its store is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine_locks, "MACHINE", tmp_path_factory.mktemp("machine"))
         for name in ("CI", "GITHUB_STEP_SUMMARY", "ORUN_STORE"):
             patch.delenv(name, raising=False)
         yield

@@ -16,7 +16,7 @@ from random import Random
 
 from tests.faults.folders import remove
 from tests.faults.projects import FIRST
-from tests.faults.rig import Judgement, Rig, command, environment
+from tests.faults.rig import Judgement, Rig, command
 
 MARK = "ORUN_FAULTS"  # a variable that every process of a run inherits
 PATIENCE = 15.0  # seconds within which orphans must be gone
@@ -104,9 +104,9 @@ def trial(rig: Rig, chance: Random, asked: str = "") -> tuple[Death, Judgement]:
 def start(rig: Rig, token: str, words: Sequence[str]) -> subprocess.Popen[str]:
     """Start a run in a group of its own, its processes marked with the token."""
     return subprocess.Popen(
-        command(rig, words),
+        command(words),
         cwd=rig.project,
-        env={**environment(), MARK: token},
+        env={**rig.environment(), MARK: token},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -117,9 +117,9 @@ def start(rig: Rig, token: str, words: Sequence[str]) -> subprocess.Popen[str]:
 def power_cut(rig: Rig, change: int) -> tuple[Death, Judgement]:
     """Let the power fail before a change to the store; what was said to be built by then must outlive it."""
     rig.store.mkdir()
-    words = [sys.executable, "-P", str(POWER), str(rig.folder / "machine"), str(rig.store), str(change)]
+    words = [sys.executable, "-P", str(POWER), str(rig.store), str(change)]
     cut = subprocess.run(
-        words, cwd=rig.project, env=environment(), capture_output=True, text=True, timeout=120, check=False
+        words, cwd=rig.project, env=rig.environment(), capture_output=True, text=True, timeout=120, check=False
     )
     built = {line for line in cut.stdout.splitlines() if not line.startswith("changes")}
     death = Death("power", len(built), cut.returncode)

@@ -1,4 +1,4 @@
-"""A run that loses power: `python power.py MACHINE STORE DEATH`, in the project's folder.
+"""A run that loses power: `python power.py STORE DEATH`, in the project's folder.
 
 Before its change number DEATH to the store the process dies, and what it had not flushed to the disk is lost with it.
 It prints each stage as soon as the run says that it is built: from then on its result has to outlive anything.
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import orun
 from orun.core.events import Event, StageFinished
-from orun.fs import machine_locks
 from tests.store.crash import Disk, say
 
 
@@ -22,7 +21,6 @@ def tell(event: Event) -> None:
 
 
 if __name__ == "__main__":
-    machine_locks.MACHINE = Path(sys.argv[1])
-    disk = Disk(Path(sys.argv[2]), int(sys.argv[3]), power=True)
-    orun.run("pipeline.yaml", store=sys.argv[2], on_event=tell)
+    disk = Disk(Path(sys.argv[1]), int(sys.argv[2]), power=True)
+    orun.run("pipeline.yaml", store=sys.argv[1], on_event=tell)
     say(f"changes {disk.count}")

@@ -118,6 +118,10 @@ class Rig:
         copy(rig.store, folder / "pristine")
         return rig
 
+    def environment(self) -> dict[str, str]:
+        """The environment of its processes, whose lock of the machine is in its folder."""
+        return {**environment(), "ORUN_LOCKS": str(self.folder / "machine"), **self.variables}
+
     def run(self, variant: str, *words: str) -> Ended:
         """Run the pipeline in one of its variants."""
         return self.start(self, self.words(variant, *words))
@@ -204,9 +208,9 @@ def process(rig: Rig, words: Sequence[str]) -> Ended:
 
     try:
         done = subprocess.run(
-            command(rig, words),
+            command(words),
             cwd=rig.project,
-            env={**environment(), **rig.variables},
+            env=rig.environment(),
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -218,9 +222,9 @@ def process(rig: Rig, words: Sequence[str]) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def command(rig: Rig, words: Sequence[str]) -> list[str]:
+def command(words: Sequence[str]) -> list[str]:
     """The command line that starts `orun` in a process of its own."""
-    return [sys.executable, "-P", str(PROGRAM), str(rig.folder / "machine"), *words]
+    return [sys.executable, "-P", str(PROGRAM), *words]
 
 
 def environment() -> dict[str, str]:

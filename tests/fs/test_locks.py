@@ -244,8 +244,9 @@ def test_two_that_want_it_alone_take_turns(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_the_machine_is_in_the_folder_of_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Path("/tmp") == machine_locks.MACHINE  # noqa: S108
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+    monkeypatch.delenv("ORUN_LOCKS")
+    assert machine_locks.machine_folder() == Path("/tmp")  # noqa: S108
+    monkeypatch.setenv("ORUN_LOCKS", str(tmp_path))
     with machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()
         assert not machine_lock(exclusive=False).try_acquire()
@@ -256,7 +257,8 @@ def test_where_that_folder_cannot_be_written_the_lock_is_in_that_of_temporary_fi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container whose root is read-only."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path / "nowhere")
+    monkeypatch.delenv("ORUN_LOCKS")
+    monkeypatch.setattr(machine_locks, "DEFAULT", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()
@@ -268,8 +270,15 @@ def test_where_that_folder_cannot_be_written_the_lock_is_in_that_of_temporary_fi
     assert str(caught.value) == (
         "there is no folder for the lock that all orun processes of this machine share\n"
         f"  {tmp_path / 'nowhere'} cannot be written\n"
-        "  hint: Name one that can: export TMPDIR=FOLDER"
+        "  hint: Name a folder that can be written: export ORUN_LOCKS=FOLDER"
     )
+
+
+def test_a_named_folder_of_the_lock_of_the_machine_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, why in (("/nowhere", "/nowhere cannot be written"), ("near", "near is not an absolute path")):
+        monkeypatch.setenv("ORUN_LOCKS", folder)
+        with pytest.raises(StoreError, match=why):
+            machine_lock(exclusive=True)
 
 
 @needs_root

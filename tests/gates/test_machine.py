@@ -9,7 +9,6 @@ import pytest
 
 import orun
 from orun.core.run_record import Verdict
-from orun.fs import machine_locks
 from orun.gates import baselines
 from orun.store import Store
 from tests.diagnosis.planted import layers
@@ -32,8 +31,7 @@ stages:
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+def file(tmp_path: Path) -> Path:
     (tmp_path / "stages.py").write_text(STAGES)
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     return tmp_path / "pipeline.yaml"

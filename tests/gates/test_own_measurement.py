@@ -13,7 +13,6 @@ from onnx import TensorProto, helper, numpy_helper
 import orun
 from orun.cli.main import main
 from orun.core.run_record import Verdict
-from orun.fs import machine_locks
 from orun.gates import baselines
 from tests.facts import why
 
@@ -47,7 +46,6 @@ stages:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(baselines, "_author", lambda _: "Ada")
     (tmp_path / "own.py").write_text(STAGES)

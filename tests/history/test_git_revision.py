@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from orun.eventlog import read_log
-from orun.fs import machine_locks
 from orun.history.git_revision import commit_of, edited
 from tests.git import commit, git
 from tests.project import Project
@@ -48,8 +47,7 @@ def test_none(repository: Path, tmp_path: Path) -> None:
     assert commit_of(repository / "deep") == ""
 
 
-def test_a_run_records_it_and_one_that_repeats_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+def test_a_run_records_it_and_one_that_repeats_it_does_not(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project")
     assert project.run().commit == ""
     git(project.folder, "init", "-q")
@@ -103,8 +101,7 @@ def test_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert edited(repository, commit_of(repository), {"deep/file": b"1"}) is None
 
 
-def test_a_run_records_what_was_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+def test_a_run_records_what_was_not_committed(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project")
     assert project.run().edited is None
     git(project.folder, "init", "-q")

@@ -14,7 +14,6 @@ from orun.core.events import Event, Notice, RunStarted, StageFinished
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.fs import machine_locks
 from orun.fs.signatures import CLOCK
 from orun.gates import baselines
 from orun.gates.baseline_file import write_file
@@ -37,9 +36,8 @@ WRITE = """(context.output / "text").write_text(text)
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path: Path) -> Project:
     """A project of which everything is built, and the last run was noted."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     project = Project.make(tmp_path / "project")
     project.run()
     assert project.run().repeats

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from threading import Event
 from time import monotonic
 
@@ -14,7 +13,6 @@ import pytest
 
 from orun.environment.env_vars import SHARED_KEY
 from orun.errors import UsageError
-from orun.fs import machine_locks
 from orun.remote.connection import Connection
 from orun.remote.settings import Settings
 from orun.remote.thread_pool import DaemonThreadPool
@@ -54,10 +52,7 @@ def test_a_key_that_is_not_usable(connection: Connection, monkeypatch: pytest.Mo
         connection.submit(LOOK_UP).result(60)
 
 
-def test_a_transfer_that_waits_for_a_measurement_ends_with_the_run(
-    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+def test_a_transfer_that_waits_for_a_measurement_ends_with_the_run(connection: Connection) -> None:
     waiting = Event()
 
     def wait_for_machine(transfers: Transfers) -> None:

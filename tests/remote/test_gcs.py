@@ -11,7 +11,6 @@ import pytest
 import orun
 from orun.environment.env_vars import SHARED_KEY
 from orun.errors import RemoteError
-from orun.fs import machine_locks
 from orun.fs.digests import digest_bytes
 from orun.remote.transfers import PART, Piece, Pushed, Transfers
 from orun.remote.trust import Keyring
@@ -26,10 +25,7 @@ pytestmark = NO_GCS
 KEY = "ab" * 32
 
 
-def test_large_objects_go_and_come_in_parts(
-    tmp_path: Path, gs: str, door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)  # nobody else's measurements are waited for
+def test_large_objects_go_and_come_in_parts(tmp_path: Path, gs: str, door: Door) -> None:
     data = bytes(range(251)) * (PART // 251) * 2 + bytes(600)
     file = tmp_path / "large"
     file.write_bytes(data)

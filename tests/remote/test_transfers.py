@@ -13,7 +13,6 @@ from time import sleep
 
 import pytest
 
-from orun.fs import machine_locks
 from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
@@ -28,12 +27,6 @@ from tests.remote.relay import Relay
 from tests.remote.support import contents, named, remove, write
 
 KEY = "ab" * 32
-
-
-@pytest.fixture(autouse=True)
-def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else's measurements are waited for."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
 
 
 @pytest.fixture

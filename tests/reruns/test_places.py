@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from orun.core.events import Notice
-from orun.fs import machine_locks
 from tests.facts import sentences
 from tests.project import Project, built
 
@@ -56,10 +55,9 @@ def names(context, *, folder: FilePath):
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no folder of the machine to write to")  # noqa: S108
-def test_a_project_below_a_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_below_a_folder_of_the_machine() -> None:
     """As /usr/src/app in an image: each stage, which names its code there, had found its own output."""
     with TemporaryDirectory(dir="/dev/shm") as folder:
-        monkeypatch.setattr(machine_locks, "MACHINE", Path(folder))
         project = Project.make(Path(folder, "project"))
         project.store = project.folder / "artifacts"
         assert built(project.run()) == ["make", "upper", "count"]
@@ -70,9 +68,8 @@ def test_a_project_below_a_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def folder(tmp_path: Path) -> Project:
     """A project with a stage that has a folder as a path and reads nothing of it."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     project = Project.make(tmp_path / "project", FOLDER)
     project.write("folder.py", NAMES)
     (project.folder / "data").mkdir()

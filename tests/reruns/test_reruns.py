@@ -13,7 +13,6 @@ import pytest
 
 import orun
 from orun.environment.processor import usable_cores
-from orun.fs import machine_locks
 from orun.noop.check import Request, find_record
 from orun.store import Store
 from tests.facts import sentences
@@ -341,9 +340,8 @@ def test_groups_of_gates_rerun_nothing_either(project: Project) -> None:
 
 
 @pytest.fixture
-def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def classes(tmp_path: Path) -> Iterator[Project]:
     """A stage of each class; the cores that may be used are what they were after each test."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     project = Project.make(tmp_path / "project", CLASSES)
     project.write("classes.py", CLASSES_CODE)
     assert built(project.run()) == ["anywhere", "bound", "measured"]

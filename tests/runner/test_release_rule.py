@@ -13,7 +13,6 @@ import pytest
 import orun
 from orun.cli.main import main
 from orun.core.run_record import RunResult
-from orun.fs import machine_locks
 from orun.report.console import result_lines
 from orun.report.document import dumps
 from orun.report.github import commands
@@ -79,7 +78,6 @@ NO_BASELINE = "no baseline yet for `time`; `orun baseline accept p.yaml`"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     monkeypatch.chdir(tmp_path)
     for name in ("GITHUB_WORKSPACE", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)

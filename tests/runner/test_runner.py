@@ -14,7 +14,6 @@ import orun
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.core.serialization import replace
 from orun.errors import PipelineError, UsageError
-from orun.fs import machine_locks
 from orun.runner.stage_locks import who_measures
 from orun.store import MachineClaim, Store, machine_lock
 from tests.facts import sentences
@@ -79,12 +78,6 @@ def edits(context, *, name: str):
     path.write_text(before + "\\n# edited\\n")
     (context.output / "text").write_text(before)
 """
-
-
-@pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that measures at the same time is not waited for, nor told of."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
 
 
 @pytest.fixture

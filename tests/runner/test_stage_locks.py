@@ -16,7 +16,6 @@ import orun
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.fs import machine_locks
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.runner import stage_locks
@@ -195,7 +194,7 @@ def test_a_claim_that_is_a_pipe_is_none(machine: Machine) -> None:
 
 def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of which nothing is known wait for its end."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
+    monkeypatch.setenv("ORUN_LOCKS", str(tmp_path))
     monkeypatch.setattr(stage_locks, "PATIENCE", 0.2)
     project = Project.make(tmp_path / "project")
     project.run()

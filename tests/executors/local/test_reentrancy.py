@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.fs import machine_locks
 from tests.faults.projects import write_model
 
 INNER = """
@@ -50,8 +49,7 @@ def examples():
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)  # or what measures on this machine is waited for
+def project(tmp_path: Path) -> Path:
     for name, text in (("inner.yaml", INNER), ("outer.yaml", OUTER), ("around.py", AROUND)):
         (tmp_path / name).write_text(text, encoding="utf-8")
     write_model(tmp_path)

@@ -19,7 +19,6 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import orun
 from orun.errors import OrunError
-from orun.fs import machine_locks
 from orun.store import Store
 from tests.stages.modules import small
 from tests.stages.support import StageRun, run_stage
@@ -197,11 +196,8 @@ stages:
 """
 
 
-def test_the_version_of_transformers_counts_without_code_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_of_transformers_counts_without_code_of_the_user(tmp_path: Path) -> None:
     """Its code is the model's: another version may make another graph, and what the one made had stayed up to date."""
-    monkeypatch.setattr(machine_locks, "MACHINE", tmp_path)
     config = BertConfig(
         vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3
     )
