@@ -1,4 +1,4 @@
-"""Cache that lives for one call of the API, because a notebook may install packages between two calls."""
+"""Cache for the length of one API call: a notebook may install packages between two calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linux control groups: the cores and memory that a container or batch system leaves to this process."""
+"""Linux control groups: limits of cores and memory by a container or batch system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST = 1 << 16  # bytes read from a file of the kernel
 
 
 def files(controller: str, *names: str) -> list[str]:
-    """Return where the files of this process's group and of its parent groups may be; all of these limit it.
+    """Return the possible paths of the files of this process's group and its parent groups, which all limit it.
 
     Version 2 has one tree of groups, version 1 a tree for each controller. In a container, the process's group may be
     the top of the visible tree.
@@ -64,8 +64,8 @@ def cores() -> list[int]:
     shares = []
     for path in files("cpu", "cpu.max", "cpu.cfs_quota_us"):
         if quota := text(path):
-            own = path.removesuffix("cfs_quota_us")  # of version 1, which has the period in a file of its own
+            own = path.removesuffix("cfs_quota_us")  # version 1 has the period in a separate file
             period = text(f"{own}cfs_period_us") if own != path else ""
             shares.append(f"{quota} {period}".split())
-    known = [share for share in shares if share and all(map(str.isdigit, share))]  # not "max", nor -1
+    known = [share for share in shares if share and all(map(str.isdigit, share))]  # "max" and -1 mean no limit
     return [-(-int(quota) // int(period)) for quota, period in known]

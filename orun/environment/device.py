@@ -1,4 +1,4 @@
-"""Fingerprint of this machine: what a result of each stage class is valid for."""
+"""Fingerprint of this machine: the facts that bind a result of each stage class."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fingerprint(
 def made_on(
     stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return where a result was made: the fingerprint, and the host for every class.
+    """Return the origin of a result: the fingerprint, and the host for every class.
 
     Arguments and errors are those of `fingerprint`.
     """
@@ -66,7 +66,7 @@ def made_on(
 
 @once
 def clocks() -> dict[str, str]:
-    """Return the host, its frequency governor and its highest clock: only measurements depend on them.
+    """Return the host, its frequency governor and its highest clock, on which only measurements depend.
 
     Ephemeral CI runners have a new name each time; `ORUN_HOST` gives identical runners one name.
     """
@@ -75,7 +75,7 @@ def clocks() -> dict[str, str]:
     for name, file in (("governor", "scaling_governor"), ("maximum clock", "cpuinfo_max_freq")):
         try:
             parts[name] = (folder / file).read_text(encoding="utf-8").strip()
-        except OSError:  # virtual machines do not say
+        except OSError:  # unknown in virtual machines
             parts[name] = "unknown"
     return parts
 
@@ -92,7 +92,7 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
 
 
 def settings() -> dict[str, str]:
-    """Return the environment variables that make runtimes choose other kernels; empty if none is set."""
+    """Return the set environment variables by which runtimes choose kernels."""
     named = ((name, value) for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS))
     assignments = (f"{name}={value}" for name, value in named if name not in Secrets())
     text = " ".join(assignment for assignment in assignments if not assignment.startswith(HARMLESS))
@@ -120,7 +120,7 @@ def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
 
     Args:
         index: the number that programs call it by, which `CUDA_VISIBLE_DEVICES` may shift.
-        query: the properties, by its names for them.
+        query: names of the properties, as `nvidia-smi` has them.
 
     Raises:
         DeviceUnknown: when it cannot be read.
@@ -143,7 +143,7 @@ def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
 
 
 def tensorrt(packages: Mapping[str, str]) -> str:
-    """Return the version of TensorRT: of its package, or of the library that the system's loader finds.
+    """Return the version of TensorRT, from its package or the library that the system's loader finds.
 
     Raises:
         DeviceUnknown: when there is neither.
@@ -163,12 +163,12 @@ def tensorrt(packages: Mapping[str, str]) -> str:
 
 
 def _loader_knows(library: str) -> list[Path]:
-    """Return where the system's loader finds libraries with this prefix."""
+    """Return the paths of the libraries with this prefix that the system's loader finds."""
     import subprocess
 
     try:
         done = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False, timeout=60)
-    except OSError:  # no glibc
+    except OSError:  # a system without glibc
         return []
     lines = (line.partition(" => ") for line in done.stdout.splitlines())
     return [Path(path) for name, _, path in lines if name.strip().startswith(library)]

@@ -11,9 +11,9 @@ from orun.environment.call_cache import once
 
 ABSENT = "not installed"  # version of a missing distribution
 PRESENT = "installed"  # version of a module without a distribution of its name
-PACKAGES = ("/site-packages", "/dist-packages")  # the ends of the folders that installers fill
-MODULES = (".py", ".so", ".pyc", ".pyd")  # the ends of a module's file
-# The extra of orun that brings a distribution, for the hint of a missing one.
+PACKAGES = ("/site-packages", "/dist-packages")  # suffixes of the folders that installers fill
+MODULES = (".py", ".so", ".pyc", ".pyd")  # suffixes of a module's file
+# Extra of orun that includes a distribution, for the hint about a missing one.
 EXTRAS: Mapping[str, str] = {
     "cryptography": "remote",
     "huggingface-hub": "hub",
@@ -42,8 +42,8 @@ EXTRAS: Mapping[str, str] = {
     "tf2onnx": "tensorflow",
     "torch": "torch",
 }
-APART = frozenset({"data", "hub", "mlflow", "oci", "remote"})  # extras that do not bring that of onnx
-METADATA = (".dist-info", ".egg-info")  # the latter where distributions of Linux install packages, and old tools
+WITHOUT_ONNX = frozenset({"data", "hub", "mlflow", "oci", "remote"})  # extras that do not include `onnx`
+METADATA = (".dist-info", ".egg-info")  # the latter from Linux distributions and old tools
 REQUIREMENT = re.compile(rb"^(?:Requires-Dist: *)([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 # Distributions that put an `onnxruntime` module on the path; they exclude one another.
 BUILDS = (
@@ -76,7 +76,7 @@ def exact() -> Mapping[str, str]:
 
 @once
 def modules() -> frozenset[str]:
-    """Return the top-level modules in the folders of installed packages, by normalised name."""
+    """Return the normalised names of the top-level modules in the folders of installed packages."""
     names = (name for folder in sys.path if holds_packages(folder) for name in _names(folder))
     tops = (name.partition(".")[0] for name in names if "." not in name or name.endswith(MODULES))
     names_of_modules = {*tops, *_developed_modules()}
@@ -84,24 +84,24 @@ def modules() -> frozenset[str]:
 
 
 def _developed_modules() -> list[str]:
-    """Top-level modules of what is installed in development and lies elsewhere, where its installer noted them."""
+    """Return the top-level modules of editable installs, as far as their installers recorded them."""
     metadata = [_placed()[name] for name in developed()]
     return [name for folder in metadata for name in _text(folder, "top_level.txt").decode().split()]
 
 
 def holds_packages(folder: str) -> bool:
-    """Return whether packages are installed in a folder, be it by `pip install --target`."""
+    """Return whether packages are installed in a folder; `pip install --target` may install into any."""
     return folder.rstrip("/").endswith(PACKAGES) or bool(installed_in([folder]))
 
 
 def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Find the distributions that have brought modules.
+    """Find the distributions that installed modules.
 
     Args:
         modules: absolute paths of files or folders of each module.
 
     Returns:
-        Their normalised names by module; a module that none has brought is left out.
+        Their normalised names by module; modules of no distribution are left out.
     """
     lines = {module: [line for path in paths if (line := _recorded(path))] for module, paths in modules.items()}
     owners_of: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
 
 
 def _recorded(path: str) -> bytes:
-    """Return the start of a path's line in a distribution's list of files; empty if the path is outside."""
+    """Return the start of a path's line in a distribution's list of files; empty for a path outside `sys.path`."""
     inside = max((folder for folder in sys.path if folder and path.startswith(f"{folder}/")), key=len, default="")
     if not inside:
         return b""
@@ -126,7 +126,7 @@ def _recorded(path: str) -> bytes:
 
 
 def requirements(distribution: str) -> frozenset[str]:
-    """Normalised names of all that an installed distribution may require, extras included."""
+    """Return the normalised names of everything that an installed distribution may require, extras included."""
     metadata = _placed()[distribution]
     text = _text(metadata, "METADATA") or re.sub(rb"(?m)^", b"Requires-Dist: ", _text(metadata, "requires.txt"))
     return frozenset(normalise(name.decode()) for name in REQUIREMENT.findall(text))
@@ -139,7 +139,7 @@ def _placed() -> Mapping[str, str]:
 
 
 def _text(metadata: str, name: str) -> bytes:
-    """Return a file among the metadata of a distribution; empty when it has none."""
+    """Return the content of a metadata file of a distribution; empty when it is missing."""
     try:
         with open(f"{metadata}/{name}", "rb") as file:  # noqa: PTH123 - nothing here imports pathlib
             return file.read()
@@ -148,12 +148,12 @@ def _text(metadata: str, name: str) -> bytes:
 
 
 def exact_now() -> Mapping[str, str]:
-    """`exact` as it would be now, though it was asked before: a run may take hours, in which packages are installed."""
+    """Return the current value of `exact`, uncached: packages may be installed during a run of hours."""
     if (now := _states()) != _looked_at():
         versions = _exact_here()
         if versions != exact():
             return versions
-        _looked_at().update(now)  # something else has changed in one of the folders
+        _looked_at().update(now)  # another change in one of the folders
     return exact()
 
 
@@ -163,7 +163,7 @@ def _exact_here() -> dict[str, str]:
 
 @once
 def developed() -> Mapping[str, str]:
-    """Return the folder of every distribution that is installed in development, by normalised name."""
+    """Return the source folder of every editable install, by normalised name."""
     noted = {name: metadata for name, (_, metadata) in _scan(sys.path).items() if _is_noted(metadata)}
     if not noted:
         return {}
@@ -174,12 +174,12 @@ def developed() -> Mapping[str, str]:
 
 @once
 def _looked_at() -> dict[str, tuple[int, int] | None]:
-    """`_states` when versions were read."""
+    """Return `_states` at the time when versions were read."""
     return _states()
 
 
 def _states() -> dict[str, tuple[int, int] | None]:
-    """By which it shows that something was put into a folder of the path, or taken from it: inode and time."""
+    """Return inode and time of each folder of the path: they change when an entry is added or removed."""
     return {folder: _state(folder or ".") for folder in sys.path}
 
 
@@ -192,22 +192,22 @@ def _state(folder: str) -> tuple[int, int] | None:
 
 
 def installed_in(folders: Iterable[str]) -> dict[str, str]:
-    """Version of every distribution in some folders, by normalised name; the first folder wins."""
+    """Return the version of every distribution in some folders, by normalised name; the first folder wins."""
     return {name: version for name, (version, _) in _scan(folders).items()}
 
 
 def exact_in(folders: Iterable[str]) -> dict[str, str]:
-    """Return the same, as `exact` has them, but for what is installed in development."""
+    """Return the same with build labels, as in `exact`; editable installs get none."""
     return {name: _exact(version, folder) for name, (version, folder) in _scan(folders).items()}
 
 
 def _scan(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Version and folder of metadata of every distribution."""
+    """Return the version and the metadata folder of every distribution, by normalised name."""
     distributions: dict[str, tuple[str, str]] = {}
     for folder in folders:
         for name in _metadata_folders(folder):
             distribution, _, version = name.rpartition(".")[0].partition("-")
-            if version:  # without one it is what was left where a project is developed
+            if version:  # else the `.egg-info` of a project's own folder
                 distributions.setdefault(
                     normalise(distribution), (version.partition("-py")[0], f"{folder or '.'}/{name}")
                 )
@@ -232,24 +232,24 @@ def _exact(version: str, metadata: str, *, development: bool = False) -> str:
     """Return a version, with a local label (PEP 440) if its content or folder is not fixed by the version."""
     if not _is_noted(metadata):
         return version
-    from orun.environment.package_origin import label  # not for most: what comes from an index
+    from orun.environment.package_origin import label  # lazy: most come from an index
 
     build = label(metadata, development=development)
     return f"{version}{'.' if '+' in version else '+'}{build}" if build else version
 
 
 def _is_noted(metadata: str) -> bool:
-    """Return whether its installer has noted where a distribution came from: another place than an index."""
-    return os.path.exists(f"{metadata}/direct_url.json")  # noqa: PTH110 - of every distribution, in every run
+    """Return whether a distribution's installer recorded another origin than an index."""
+    return os.path.exists(f"{metadata}/direct_url.json")  # noqa: PTH110 - for every distribution, in every run
 
 
 def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str] | None:
-    """Name and version of a tool, or None when it is not installed.
+    """Return the name and version of a tool, or None when it is not installed.
 
     Args:
         tool: a distribution, or alternatives that exclude one another, joined by `|`. Any build of ONNX Runtime stands
             for `onnxruntime`.
-        packages: those to look among, by normalised name; the installed ones when None.
+        packages: versions by normalised name; the installed ones when None.
     """
     packages = exact() if packages is None else packages
     names = tool.split("|")
@@ -266,10 +266,10 @@ def install_command(
 
     Args:
         missing: the tools, each as `find` takes it.
-        extra: the extra of orun that a kind asks for; it brings whatever of them no other does.
-        packages: what is there already, as `find` takes it. Where no ONNX Runtime is, the one for the CPU is wanted;
-            where one is, none, as the builds overwrite one another.
-        other_tools: tools that the extra need not bring.
+        extra: the extra of orun that a kind names; it includes the tools that no other extra has.
+        packages: installed packages, as for `find`. The command adds the CPU build of ONNX Runtime only if no build is
+            installed, because builds overwrite one another.
+        other_tools: tools that the extra need not include.
     """
     names, further = ([tool.partition("|")[0] for tool in some] for some in (missing, other_tools))
     extras = {EXTRAS[name] for name in (*names, *further) if name in EXTRAS} | ({extra} if extra and names else set())
@@ -277,15 +277,15 @@ def install_command(
         extras.add("cpu")
     elif "cpu" in extras and "onnxruntime" not in names:
         extras = extras - {"cpu"} | {"onnx"}
-    if extras - APART - {"onnx"}:
-        extras.discard("onnx")  # the others bring it
+    if extras - WITHOUT_ONNX - {"onnx"}:
+        extras.discard("onnx")  # the others include it
     wanted = [f'"orun[{",".join(sorted(extras))}]"'] if extras else []
     plain = [name for name in (*(() if extra else names), *further) if name not in EXTRAS]
     return " ".join([_installer(), *wanted, *plain])
 
 
 def _installer() -> str:
-    """Return the command that installs into orun's environment; `pip` alone does not reach those of pipx and uv."""
+    """Return the command that installs into orun's environment: `pip` alone does not reach pipx's and uv's."""
     if os.path.exists(f"{sys.prefix}/pipx_metadata.json"):  # noqa: PTH110 - nothing here imports pathlib
         return f"pipx runpip {os.path.basename(sys.prefix)} install"  # noqa: PTH119 - as above
     if os.path.exists(f"{sys.prefix}/uv-receipt.toml"):  # noqa: PTH110 - nothing here imports pathlib

@@ -1,4 +1,4 @@
-"""Environment variables: what stages are told of them, and others of this process that are set for a while."""
+"""Environment variables of stages, and variables of this process that are set temporarily."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # what results in a remote store are signed with
+SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # they sign results in a remote store
 SIGNING_KEYS = frozenset({SHARED_KEY, SIGNING_KEY})  # hidden from every stage
-OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
-HASH_SEED = "PYTHONHASHSEED"  # how sets iterate
-# Beginnings of variables that ONNX Runtime, oneDNN (in OpenVINO) and the libraries of CUDA look up, but for places.
+OPTIMIZE = "PYTHONOPTIMIZE"  # switches assertions off
+HASH_SEED = "PYTHONHASHSEED"  # fixes the order of sets
+# Prefixes of the variables that ONNX Runtime, oneDNN (in OpenVINO) and the CUDA libraries read, except folders.
 SETTINGS = (
     "ORT_", "ONEDNN_", "DNNL_", "OV_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE",
     "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
 )  # fmt: skip
-UNLESS_SET = {HASH_SEED: "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # sets iterate alike; TensorFlow keeps to warnings
-ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}  # ONNX Runtime keeps to itself
+UNLESS_SET = {HASH_SEED: "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # fixed order of sets; TensorFlow logs warnings only
+ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
 def reproducible_settings() -> list[str]:
-    """Return which signing keys are set: a key may let a run push results. Their values are never recorded."""
+    """Return the names of the signing keys that are set: with a key, a run may push. Values are never recorded."""
     return sorted(name for name in SIGNING_KEYS if os.environ.get(name))
 
 
 def stage_environment() -> dict[str, str]:
-    """Return the environment of every stage: this process's, but for signing keys and what is set for stages."""
+    """Return the environment of stages: this process's, without signing keys and with orun's settings."""
     variables = {name: value for name, value in os.environ.items() if name not in SIGNING_KEYS}
     return {**UNLESS_SET, **variables, **ALWAYS}
 
 
-def value_told(name: str) -> str | None:
-    """Return the value of a variable as stages find it; None when it is not set there."""
+def stage_value(name: str) -> str | None:
+    """Return the value of a variable in the environment of stages; None when it is not set there."""
     if name in SIGNING_KEYS:
         return None
     return ALWAYS.get(name) or os.environ.get(name, UNLESS_SET.get(name))
@@ -39,11 +39,11 @@ def value_told(name: str) -> str | None:
 
 @contextmanager
 def variable(name: str, value: str | None) -> Iterator[None]:
-    """Within it the variable has that value, here and in processes that start meanwhile; then what it had before.
+    """Set a variable within the block, for this process and those that it starts; restore it afterwards.
 
     Args:
-        name: of the variable.
-        value: what it is to be; None for not set.
+        name: name of the variable.
+        value: its value; None to unset it.
     """
     before = os.environ.get(name)
     _set(name, value)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 Host = Mapping[str, str]
 
-# Parts of a host's fingerprint that are the machine's; the others are versions of software, but for the GPU's.
+# Hardware facts of a fingerprint, besides those of the GPU. All other facts are versions of software.
 MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "maximum clock")
 HARDWARE = frozenset({*MACHINE, "system", "gpu name", "gpu compute_cap", "gpu memory.total", "gpu mig.mode.current"})
 
 
 def same_machine(first: Host, second: Host) -> bool:
-    """Return whether two fingerprints are of the same hardware, whatever software is on it."""
+    """Return whether two fingerprints are of the same hardware, whatever its software."""
     return _machine(first) == _machine(second)
 
 
@@ -27,7 +27,7 @@ def hardware(host: Host) -> dict[str, str]:
 
 
 def machine(host: Host) -> str:
-    """Return a machine for people: `forge, EPYC 9554P`."""
+    """Return the name and processor of a machine, for messages: `forge, EPYC 9554P`."""
     return ", ".join(host[name] for name in ("host", "cpu") if name in host) or "unknown"
 
 

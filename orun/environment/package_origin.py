@@ -8,31 +8,31 @@ from urllib.parse import unquote
 import msgspec
 from blake3 import blake3
 
-NOTE = "direct_url.json"  # among the metadata of what was installed from a URL, a file, a repository or a folder
+NOTE = "direct_url.json"  # metadata of a distribution installed from a URL, file, repository or folder
 SHOWN = 16  # hexadecimal digits of a digest
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """A commit that it was built from."""
+    """Commit that a distribution was built from."""
 
     commit_id: str = ""
 
 
 class Archive(msgspec.Struct, frozen=True):
-    """A file that it was installed from: its digests, `hash` in the old form `sha256=...`."""
+    """Digests of the file that a distribution was installed from; `hash` is the old form, `sha256=...`."""
 
     hash: str = ""
     hashes: dict[str, str] = {}
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """A folder that it was built from, or that it still is."""
+    """Folder that a distribution was built from; an editable install still runs from it."""
 
     editable: bool = False
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Origin of an installed package, as its installer noted it."""
+    """Origin of an installed distribution, as its installer recorded it."""
 
     url: str = ""
     vcs_info: Repository = Repository()
@@ -41,14 +41,14 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def label(metadata: str, *, development: bool = False) -> str:
-    """`commit.`, `sha256.` or `files.` with the beginning of a digest; empty where a version has one content.
+    """Return `commit.`, `sha256.` or `files.` with the beginning of a digest; empty if the version fixes the content.
 
     Args:
-        metadata: the folder with the metadata of the distribution, in which `NOTE` lies.
-        development: tell what is installed in development by its folder (`editable.`).
+        metadata: folder of the distribution's metadata, which holds `NOTE`.
+        development: whether to label an editable install by its folder (`editable.`).
     """
     origin = _origin(metadata)
-    if origin.dir_info.editable:  # its files are watched as the user's
+    if origin.dir_info.editable:  # its files are watched like the user's own
         return f"editable.{blake3(origin.url.encode()).hexdigest()[:SHOWN]}" if development else ""
     if origin.vcs_info.commit_id:
         return f"commit.{origin.vcs_info.commit_id[:SHOWN]}"
@@ -59,7 +59,7 @@ def label(metadata: str, *, development: bool = False) -> str:
 
 
 def development(metadata: str) -> str:
-    """Return the folder of a distribution in an editable install, else an empty text. Arguments as for `label`."""
+    """Return the source folder of an editable install, else an empty text. Arguments as for `label`."""
     origin = _origin(metadata)
     return unquote(origin.url.removeprefix("file://")) if origin.dir_info.editable else ""
 
@@ -72,7 +72,7 @@ def _origin(metadata: str) -> Origin:
 
 
 def _content(metadata: Path) -> str:
-    """Return a digest of the digests of its files; metadata and scripts tell where it came from, and where it is."""
+    """Return a digest of the digests of its files, without metadata and scripts, which depend on the folder."""
     try:
         lines = (metadata / "RECORD").read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Physical memory of this machine, and the kernel's rule when it runs out."""
+"""Physical memory of this machine, and the processes that the kernel killed for lack of it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from orun.environment import cgroups
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes the kernel has killed for lack of memory, in this control group or on this machine."""
+    """Return the number of processes killed for lack of memory in this control group, or on this machine."""
     path = _kill_counter(cgroups.PROC, cgroups.GROUPS)
     return _kills_in(path) or 0 if path else 0
 
 
-@functools.lru_cache(maxsize=1)  # asked before and after each stage; the group of a process stays
+@functools.lru_cache(maxsize=1)  # called before and after each stage; a process stays in its group
 def _kill_counter(proc: str, _groups: str) -> str | None:
     counters = (*cgroups.files("memory", "memory.events", "memory.oom_control"), f"{proc}/vmstat")
     return next((path for path in counters if _kills_in(path) is not None), None)
 
 
 def _kills_in(path: str) -> int | None:
-    """Return the count in a file of the kernel; None if it has none."""
+    """Return the count in a file of the kernel; None if the file has none."""
     _, separator, rest = f"\n{cgroups.text(path)}".partition("\noom_kill ")
     return int(rest.split(None, 1)[0]) if separator else None
 
 
 def memory_here() -> int:
-    """Return the bytes of memory of this machine, or of this process's control group if that has fewer."""
+    """Return the bytes of memory of this machine, or of this process's control group if that is less."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in cgroups.files("memory", "memory.max", "memory.limit_in_bytes"):
-        with contextlib.suppress(ValueError):  # not there, or "max"
+        with contextlib.suppress(ValueError):  # missing, or "max"
             limits.append(int(cgroups.text(path)))
     return min(limits)

@@ -1,4 +1,4 @@
-"""Systems that orun runs on: what other systems than Linux lack, and the refusal of Windows."""
+"""Support for operating systems: functions that only Linux has, and the refusal of Windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from orun.errors import UsageError
 
-# What silently does nothing on macOS and other Unix systems. `trace` of `orun doctor` tells of reads below Python.
+# Functions without effect on macOS and other Unix systems. `orun doctor` reports reads below Python as `trace`.
 LINUX_ONLY = (
     "`resources.memory` reserves memory for a stage, and does not stop a stage that takes more",
     "a process that a stage starts and leaves behind is ended only if it stayed in the stage's process group",
@@ -15,7 +15,7 @@ LINUX_ONLY = (
 
 
 def missing_here() -> tuple[str, ...]:
-    """Return what orun does on Linux alone, a clause each; nothing on Linux."""
+    """Return a clause for each function that this system lacks; nothing on Linux."""
     return () if sys.platform == "linux" else LINUX_ONLY
 
 
@@ -38,7 +38,7 @@ def require_posix(action: str) -> None:
 
 
 def name_here() -> str:
-    """Return the name of this system as people know it."""
+    """Return the name of this system, for people."""
     import platform
 
     return "macOS" if sys.platform == "darwin" else platform.system()

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PROC = Path("/proc")
-ENDED = (b"Z", b"X")  # states of processes that nobody has waited for yet
+ENDED = (b"Z", b"X")  # states of ended processes that nobody has waited for yet
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-WAITS_TWICE = hasattr(os, "waitid")  # whether a child can be waited for without giving up its id
-KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: the largest blocks that are kept, and how much free memory may be
+WAITS_TWICE = hasattr(os, "waitid")  # whether the system can wait for a child without releasing its id
+KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: largest block to keep, and most free memory to keep
 
 
 @functools.cache
 def libc() -> ctypes.CDLL:
-    """Return the C library, with the functions that forked processes need already looked up."""
+    """Return the C library; the functions that forked processes need are already looked up."""
     library = ctypes.CDLL(None, use_errno=True)
     for name in ("prctl", "syscall", "mallopt", "fflush"):
         getattr(library, name, None)
@@ -34,14 +34,14 @@ def libc() -> ctypes.CDLL:
 
 
 def die_with(parent: int, number: signal.Signals) -> None:
-    """Have the kernel signal this process when its parent, of that process id, ends."""
+    """Let the kernel signal this process when its parent, of this id, ends."""
     _prctl(PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:  # it ended before it could be asked
+    if os.getppid() != parent:  # the parent ended before the call
         os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant that loses its own, so that none escapes."""
+    """Become the parent of every descendant that loses its own parent, so that none escapes."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -53,8 +53,8 @@ def _prctl(option: int, value: int) -> None:
 def keep_freed_memory() -> None:
     """Make glibc reuse large freed blocks.
 
-    By default it returns each to the kernel, which clears every page again: half of the system time of stages that read
-    and write a model of 90 MB several times.
+    By default it returns each block to the kernel, which clears every page again. That is half of the system time of
+    stages that read and write a model of 90 MB several times.
     """
     if sys.platform == "linux" and hasattr(libc(), "mallopt"):
         libc().mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
@@ -62,7 +62,7 @@ def keep_freed_memory() -> None:
 
 
 def flush_native_output() -> None:
-    """Flush what native code has printed into the C library's buffers."""
+    """Flush the C library's buffers, which hold what native code has printed."""
     libc().fflush(None)
 
 
@@ -71,7 +71,7 @@ def children(process: int) -> list[int]:
     if not lists_children():
         return [child for child, parent in _parents() if parent == process]
     ids: list[int] = []
-    with contextlib.suppress(OSError):  # it ended, or this system does not tell
+    with contextlib.suppress(OSError):  # the process ended, or this system has no such list
         for thread in os.listdir(f"{PROC}/{process}/task"):  # noqa: PTH208 - names alone
             with open(f"{PROC}/{process}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123 - often
                 ids += map(int, file.readall().split())
@@ -86,11 +86,11 @@ def lists_children() -> bool:
 
 def _parents() -> Iterator[tuple[int, int]]:
     """Yield every visible process and its parent."""
-    with contextlib.suppress(OSError):  # there is no such folder
+    with contextlib.suppress(OSError):  # a system without this folder
         for name in filter(str.isdigit, os.listdir(PROC)):  # noqa: PTH208 - names alone
             with contextlib.suppress(OSError):  # it ended meanwhile
                 stat = (PROC / name / "stat").read_bytes()
-                yield int(name), int(stat.rpartition(b")")[2].split()[1])  # the name before may hold anything
+                yield int(name), int(stat.rpartition(b")")[2].split()[1])  # the name before it may hold any character
 
 
 def held_memory(process: int) -> int:
@@ -108,16 +108,16 @@ def descendants(process: int) -> Iterator[int]:
 
 
 def signal_group(process: int, number: signal.Signals, spared: Collection[int | None] = ()) -> None:
-    """Signal the process group of a child, or the child alone where its group is this process's or a spared one.
+    """Signal the process group of a child, or only the child if its group is this process's or spared.
 
     Args:
-        process: id of the child. It must not have been waited for: until then its id, and that of its group, cannot
-            have become another's.
+        process: id of the child, which must not have been waited for: until then the kernel reuses neither its id nor
+            that of its group.
         number: the signal.
-        spared: groups that go on.
+        spared: groups that continue.
 
     Raises:
-        ChildProcessError: it was waited for, or is no child of this process.
+        ChildProcessError: when it was waited for, or is no child of this process.
     """
     if WAITS_TWICE:
         os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -125,18 +125,18 @@ def signal_group(process: int, number: signal.Signals, spared: Collection[int | 
 
 
 def wait_for_child(end: Callable[[int], None], *, block: bool) -> tuple[int, int, struct_rusage] | None:
-    """Wait for a child that ends, whichever it is.
+    """Wait for any child to end.
 
     Args:
-        end: called with the id of the child before that is given up, to signal its group. Not called where a child
-            cannot be waited for twice: on macOS before Python 3.13.
-        block: whether to wait until one ends.
+        end: called with the id of the child before the id is released, to signal its group. Not called on macOS before
+            Python 3.13, where a child cannot be waited for twice.
+        block: whether to wait until a child ends.
 
     Returns:
-        Its id, status and resources as `wait4` has them; None when none has ended.
+        Id, status and resources of the child as `wait4` returns them; None when no child has ended.
 
     Raises:
-        ChildProcessError: there is no child.
+        ChildProcessError: when there is no child.
     """
     if not WAITS_TWICE:
         waited = os.wait4(-1, 0 if block else os.WNOHANG)
@@ -169,7 +169,7 @@ def end_tree(leader: int, patience: float) -> None:
 
     Args:
         leader: its id; it must not have been waited for.
-        patience: for how many seconds its children are waited for that the kernel has not ended yet.
+        patience: seconds to wait for children that the kernel has not ended yet.
     """
     until = time.monotonic() + patience
     os.kill(leader, signal.SIGSTOP)
@@ -177,9 +177,9 @@ def end_tree(leader: int, patience: float) -> None:
         os.waitid(os.P_PID, leader, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     while time.monotonic() < until:
         below = children(leader)
-        if not any(map(_runs, below)) and below == children(leader):  # else some came when others of them ended
+        if not any(map(_runs, below)) and below == children(leader):  # else new children have appeared
             break
-        for process in below:  # those that have ended, too: of their group, others may run
+        for process in below:  # ended children too: others of their group may still run
             _signal_group(process, signal.SIGKILL, (leader,))
     signal_group(leader, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""The processor of this machine: model, features, usable cores."""
+"""Processor of this machine: model, features, usable cores."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orun.environment.call_cache import once
 
 VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 CPUINFO = Path("/proc/cpuinfo")
-CORE = 1 << 13  # bytes; more than Linux tells of one core
+CORE = 1 << 13  # bytes; more than the entry of a core
 
 
 @once
 def cpu() -> dict[str, str]:
-    """Model, feature flags (as a digest) and usable cores of the processor."""
+    """Return the model, feature flags (as a digest) and usable cores of the processor."""
     fields = _cpuinfo()
     return {
         "cpu": fields.get("model name") or _numbered(fields) or platform.processor() or platform.machine(),
@@ -29,7 +29,7 @@ def cpu() -> dict[str, str]:
 
 
 def saturates() -> bool:
-    """Return whether sums of 8-bit products are cut off here where all 8 bits of weights are used: AVX2 without VNNI.
+    """Return whether this processor saturates sums of 8-bit products (AVX2 without VNNI), so that weights need 7 bits.
 
     See "reduce_range" in https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html.
     """
@@ -42,7 +42,7 @@ def _flags(fields: Mapping[str, str]) -> list[str]:
 
 
 def _cpuinfo() -> dict[str, str]:
-    """Return what Linux says about the first core; reading hundreds of cores takes long."""
+    """Return the entry of the first core in `/proc/cpuinfo`: reading hundreds of cores takes long."""
     first = b""
     try:
         with CPUINFO.open("rb", buffering=0) as file:
@@ -55,12 +55,12 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _numbered(fields: Mapping[str, str]) -> str:
-    """Return the model of an Arm processor, which Linux gives in numbers; else an empty text."""
+    """Return the model of an Arm processor, which Linux reports as numbers; empty for other processors."""
     numbers = [fields.get(f"CPU {name}", "") for name in ("implementer", "part", "variant", "revision")]
     return f"{platform.machine()} {' '.join(numbers)}" if all(numbers) else ""
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, or as many as its control group may keep busy if those are fewer."""
+    """Return the number of cores that this process may use, by its affinity and its control group."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min([cores, *cgroups.cores()])

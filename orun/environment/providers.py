@@ -1,8 +1,8 @@
-"""Execution providers that really load, found out by creating a session.
+"""Probe of execution providers: whether a session with them can be created.
 
-`onnxruntime.get_available_providers()` lists what was compiled in. A provider whose libraries are missing, a misspelt
-option or a device that is not there end in a message on stderr and a session on the CPU, so a probe runs each provider
-of a target on a one-node model in a process of its own and looks at what the session says.
+`onnxruntime.get_available_providers()` lists what was compiled in. With a missing library, a misspelt option or a
+missing device, ONNX Runtime prints a message and creates a session on the CPU. So a probe opens a one-node model with
+each provider of a target, in a separate process, and asks the session for its providers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ except OrunError as error:
 print()
 print(sys.argv[3] + json.dumps(session.get_providers()), flush=True)
 """
-FOUND = "orun found "  # begins the line of the answer: libraries print, too
+FOUND = "orun found "  # prefix of the line with the answer: libraries print too
 TRACEBACK = "Traceback (most recent call last):"
 UNLOADED = r"(Failed to load library .*? with error: )?"
 NOISE = rf"^.*\[ONNXRuntimeError\] : \d+ : \w+ : {UNLOADED}|^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "
@@ -45,14 +45,14 @@ PROBE_SECONDS = 120  # TensorRT's first start takes tens of seconds
 
 
 class Loaded(Record, frozen=True):
-    """Result of a probe: the providers that a session really has, and the runtime's messages about the others."""
+    """Result of a probe: the session's providers, and the runtime's messages about the missing ones."""
 
     providers: tuple[str, ...]
     messages: str
 
 
 def compiled_in() -> tuple[str, ...]:
-    """Names of the providers that the installed ONNX Runtime was built with; none when it is not installed."""
+    """Return the providers that the installed ONNX Runtime was built with; none when it is not installed."""
     command = [sys.executable, "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
     return tuple(done.stdout.split()) if done.returncode == 0 else ()
@@ -80,7 +80,7 @@ def missing(target: Target, environment: Environment | None = None) -> str:
 
 @once
 def probe(provider: str, options: str, environment: Environment | None = None) -> Loaded:
-    """Create a session with that provider alone (and the CPU behind it) and ask it what it has.
+    """Create a session with a provider, and the CPU as its fallback; return the providers of the session.
 
     Args:
         provider: its full name.
@@ -111,10 +111,10 @@ def probe(provider: str, options: str, environment: Environment | None = None) -
 
 def first_reason(messages: str) -> str:
     """Return the runtime's first message without colours, times and source locations, or Python's exception."""
-    _, _, raised = messages.rpartition(TRACEBACK)  # all of it where there is none
+    _, _, raised = messages.rpartition(TRACEBACK)  # without a traceback, the whole text
     for line in raised.splitlines():
         if raised is not messages and line.startswith(" "):
-            continue  # a frame
+            continue  # a frame of the traceback
         text = re.sub(r"\x1b\[[0-9;]*m", "", line)
         text = re.sub(NOISE, "", text).strip()
         if text:

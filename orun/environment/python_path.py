@@ -11,24 +11,24 @@ from orun.fs.observed_state import portable_name
 
 VARIABLE = "PYTHONPATH"
 PACKAGE = Path(__file__).parents[1]  # orun itself
-CHECKOUT = str(PACKAGE.parent)  # on the path where orun itself is developed
-STARTUP = ("sitecustomize", "usercustomize")  # what Python imports at its start
-INJECTED = frozenset({*STARTUP, "__pycache__"})  # by debuggers and tracers, which watch
+CHECKOUT = str(PACKAGE.parent)  # on the path when orun itself is developed
+STARTUP = ("sitecustomize", "usercustomize")  # modules that Python imports when it starts
+INJECTED = frozenset({*STARTUP, "__pycache__"})  # content of the folders that debuggers and tracers add
 
 
 def on_path(text: str) -> list[str]:
-    """Return the folders that a value of `PYTHONPATH` names, but for orun's own."""
+    """Return the folders in a value of `PYTHONPATH`, without orun's own."""
     folders = map(os.path.abspath, filter(None, text.split(os.pathsep)))
     return [folder for folder in folders if folder != CHECKOUT]
 
 
 def module_folders(root: Path, project: Path, excluded: Collection[Path]) -> str:
-    """Those folders in their order, by names that hold wherever the project is; empty when there are none.
+    """Return the folders of `PYTHONPATH` in order, by names that do not depend on where the project lies.
 
     Args:
         root: the pipeline's folder.
-        project: the top of the project around it.
-        excluded: the folders that are before them anyway, so that naming them again changes nothing.
+        project: the top folder of the project.
+        excluded: folders that Python searches earlier anyway.
     """
     folders = [Path(folder) for folder in on_path(os.environ.get(VARIABLE, "")) if not _only_watches(folder)]
     return os.pathsep.join(portable_name(folder, root, project) for folder in folders if folder not in excluded)
@@ -36,9 +36,9 @@ def module_folders(root: Path, project: Path, excluded: Collection[Path]) -> str
 
 @once
 def _only_watches(folder: str) -> bool:
-    """Return whether there is nothing in it but what Python runs at its start."""
+    """Return whether a folder holds only modules that Python imports when it starts."""
     try:
-        names = {name.partition(".")[0] for name in os.listdir(folder)}  # noqa: PTH208 - names alone are wanted
+        names = {name.partition(".")[0] for name in os.listdir(folder)}  # noqa: PTH208 - only names
     except OSError:
         return False
     return bool(names) and names <= INJECTED

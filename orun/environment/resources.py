@@ -14,7 +14,7 @@ NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
 
 
 class Resources(Record, frozen=True):
-    """Cores, bytes of memory (None if it need not be known) and GPUs."""
+    """Cores, bytes of memory (None if nobody needs it) and GPUs."""
 
     cores: int
     memory: int | None = None
@@ -22,7 +22,7 @@ class Resources(Record, frozen=True):
 
 
 def available_resources(jobs: int | None = None, gpus: int | None = None, *, memory: bool = False) -> Resources:
-    """Return what a run may use of this machine.
+    """Return the resources that a run may use.
 
     Args:
         jobs: cores to keep busy; all that this process may use when None.
@@ -30,7 +30,7 @@ def available_resources(jobs: int | None = None, gpus: int | None = None, *, mem
         memory: whether to read the size of the memory.
     """
     size = None
-    if memory and hasattr(os, "sysconf"):  # which Windows lacks
+    if memory and hasattr(os, "sysconf"):  # Windows lacks it
         from orun.environment.physical_memory import memory_here
 
         size = memory_here()
@@ -42,14 +42,14 @@ def visible_gpus() -> int:
     """Return the number of NVIDIA GPUs that this process may use; `CUDA_VISIBLE_DEVICES` may hide some."""
     try:
         there = len(os.listdir(NVIDIA))  # noqa: PTH208 - names alone
-    except OSError:  # no such driver
+    except OSError:  # no NVIDIA driver
         return 0
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     return there if chosen is None else min(there, _chosen(chosen.split(",")))
 
 
 def _chosen(names: Sequence[str]) -> int:
-    """Return how many devices a list names; CUDA ignores everything from the first invalid name on."""
+    """Return the number of devices in a list; CUDA ignores everything from the first invalid name on."""
     kept = [name.strip() for name in names]
     ends = next((place for place, name in enumerate(kept) if not name or name.startswith("-")), len(kept))
     return len(set(kept[:ends]))

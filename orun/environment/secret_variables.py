@@ -1,11 +1,11 @@
-"""Secrets among the environment variables: which they are, and what records hold in place of their values."""
+"""Secrets among the environment variables, and the text that records hold instead of their values."""
 
 from __future__ import annotations
 
 import re
 
 from orun.core.serialization import Record
-from orun.environment.env_vars import SIGNING_KEYS, value_told
+from orun.environment.env_vars import SIGNING_KEYS, stage_value
 from orun.fs.observed_state import value_digest
 
 CREDENTIALS = frozenset(
@@ -18,19 +18,19 @@ CREDENTIALS = frozenset(
         "AZURE_STORAGE_ACCOUNT_KEY",
         "AZURE_STORAGE_SAS_TOKEN",
     }
-)  # of a remote store
+)  # credentials of remote stores
 LOOKS_SECRET = re.compile(
     r"(.*_)?(TOKEN|KEY|SECRET|APIKEY|CREDENTIALS?|PASSPHRASE|PASSWD)|.*PASSWORD.*|.*_ACCESS_KEY_ID", re.IGNORECASE
 )
-SECRET = "secret"  # noqa: S105 - stands in records where the digest of another variable's value does
+SECRET = "secret"  # noqa: S105 - replaces the digest of a value in records
 
 
 class Secrets(Record, frozen=True):
-    """Environment variables whose values no key, record, log or report holds.
+    """Environment variables whose values stay out of keys, records, logs and reports.
 
     Attributes:
         declared: names that the pipeline file lists under `secrets`.
-        settings: names that a stage lists under `env`: no secrets, whatever they look like.
+        settings: names that a stage lists under `env`: no secrets, even if they look like secrets.
     """
 
     declared: frozenset[str] = frozenset()
@@ -45,9 +45,9 @@ class Secrets(Record, frozen=True):
         return name not in known and LOOKS_SECRET.fullmatch(name) is not None
 
     def state(self, name: str, value: str | None) -> str:
-        """Return what a record holds of a variable: `SECRET`, or else the digest of its value, or `ABSENT`."""
+        """Return a variable's state for records: `SECRET`, the digest of its value, or `ABSENT`."""
         return SECRET if name in self else value_digest(name, value)
 
     def state_now(self, name: str) -> str:
-        """Return the state of a variable as stages find it."""
-        return self.state(name, value_told(name))
+        """Return the state of a variable in the environment of stages."""
+        return self.state(name, stage_value(name))

@@ -1,6 +1,6 @@
-"""Code that Python runs when it starts, in every process of a stage: `sitecustomize`, `usercustomize`, `.pth` files."""
+"""Code that Python runs when it starts, in every stage process: `sitecustomize`, `usercustomize`, `.pth` files."""
 
-# ruff: noqa: PTH118, PTH120, PTH123, PTH208  (strings: looked at in every run)
+# ruff: noqa: PTH118, PTH120, PTH123, PTH208  (strings: every run reads these files)
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from blake3 import blake3
 from orun.environment.call_cache import once
 from orun.environment.python_path import STARTUP, VARIABLE, on_path
 
-ENDS = ("/__init__.py", ".py", ".pyc")  # of a module, in the order in which Python looks for them
-IMPORTS = ("import ", "import\t")  # how a line begins that is code, and not a folder
+ENDS = ("/__init__.py", ".py", ".pyc")  # suffixes of a module, in Python's order
+IMPORTS = ("import ", "import\t")  # prefixes of code lines; other lines are folders
 SHOWN = 16  # hexadecimal digits of a digest
-# Modules with which installers make others importable: that alone says nothing of a stage.
+# Modules with which installers make other modules importable; a stage does not depend on them.
 HOOKS = re.compile(r"\b(__editable__|_editable_impl_|_distutils_hack\b|_virtualenv\b)|_editable(_loader)?\b")
-NAMESPACES = "-nspkg.pth"  # the end of those that setuptools once made for packages without a file
+NAMESPACES = "-nspkg.pth"  # suffix of old setuptools' files for namespace packages
 
 
 @once
 def startup_code(*, isolated: bool = False) -> tuple[tuple[str, str], ...]:
-    """Return the files with such code, in the order in which it runs, each with a digest of the code.
+    """Return the files with startup code, in the order in which Python runs it, each with a digest of the code.
 
     Args:
-        isolated: whether of an isolated environment: what is installed there is known otherwise.
+        isolated: whether for an isolated environment, whose packages have their own record.
     """
     library = os.path.dirname(os.__file__)
     if isolated:
@@ -76,7 +76,7 @@ def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError:  # Python passes over what it cannot read, too
+    except OSError:  # Python skips unreadable files too
         return b""
 
 

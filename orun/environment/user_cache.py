@@ -9,10 +9,10 @@ from orun.errors import UsageError
 
 
 def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/orun`, else `~/.cache/orun`.
+    """Return `$XDG_CACHE_HOME/orun`, else `~/.cache/orun`.
 
     Raises:
-        UsageError: when there is neither, as in a container whose user is a number alone.
+        UsageError: when the user has neither, as in a container whose user is only a number.
     """
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     if Path(chosen).is_absolute():

@@ -1,4 +1,4 @@
-"""Builder of isolated environments: a virtual environment of orun's own Python, filled by pip."""
+"""Builder of isolated environments: virtual environments of orun's own Python, filled by pip."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ OUTSIDE = (
 UNREACHABLE = ("connection broken", "Max retries exceeded", "Could not fetch URL", "Temporary failure in name")
 URL = "://"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?![^\s\[<>=!~@])")
-LONGEST = 300  # characters of a line of pip's that are shown
+LONGEST = 300  # most characters of a pip line in a message
 
 Tell = Callable[[str], None]
 
 
 def make(environment: Environment, tell: Tell = lambda _: None) -> None:
-    """Make an environment, unless it is there as its record says.
+    """Make an environment, unless it exists and matches its record.
 
-    Several processes may ask for the same one at once: the first makes it and the others wait. One that is killed
-    meanwhile leaves no record, and the next begins anew.
+    If several processes want the same environment, the first makes it and the others wait. A killed process leaves no
+    record, and the next one starts again.
 
     Args:
-        environment: what is wanted.
-        tell: takes a sentence before something that lasts.
+        environment: the environment.
+        tell: called with a message before each slow step.
 
     Raises:
-        EnvironmentFailed: when it cannot be made, with pip's own last words.
+        EnvironmentFailed: when it cannot be made, with pip's last lines.
         StoreError: when its folder cannot be written.
     """
     folder = venvs.folder_of(environment)
@@ -98,7 +98,7 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
 
 
 def _record(environment: Environment, contents: venvs.Made) -> None:
-    """Write what the request resolved to; the environment counts as complete from then on."""
+    """Write the resolved versions; from then on the environment counts as complete."""
     text = json.dumps(encode(contents), indent=1, sort_keys=True) + "\n"
     record = venvs.record_of(environment)
     replace_file(str(record), text.encode(), str(record.with_name(f".packages-{os.urandom(6).hex()}")))
@@ -130,7 +130,7 @@ def _create(environment: Environment, folder: Path) -> list[str]:
 
 
 def _lines(environment: Environment) -> Sequence[str]:
-    """Return what pip is to install: the request, or the exact versions that it resolved to before."""
+    """Return pip's input: the request, or the exact versions that it resolved to before."""
     previous = venvs.read(venvs.record_of(environment))
     requested = environment.requirements
     if previous is None or any("--hash" in line for line in requested):
@@ -152,14 +152,13 @@ def _packages(environment: Environment) -> list[str]:
 
 
 def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
-    """Run pip to its end, which comes with an interruption of this process at the latest.
+    """Run pip to its end; an interruption of this process ends it.
 
     Args:
         command: its command line.
         folder: its working folder.
-        output: descriptor of the file that takes what it says.
-        lock: descriptor of the lock, which it holds too: should this process be killed, nobody else begins before pip
-            has ended.
+        output: descriptor of the file for its output.
+        lock: descriptor of the lock, which pip inherits: if this process is killed, no other starts before pip ends.
     """
     variables = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
     process = subprocess.Popen(

@@ -12,12 +12,12 @@ from blake3 import blake3
 from orun.fs.durable import replace_file
 
 LIST = "contents.json"  # size, time of the last change in ns and digest by path
-COMPILED = "__pycache__"  # Python rewrites it at any time
+COMPILED = "__pycache__"  # Python may rewrite it at any time
 CHUNK = 1 << 20
 
 
 def note(folder: Path, top: Path) -> None:
-    """Write a list of what lies below `top` into `folder`."""
+    """Write a list of the files below `top` into `folder`."""
     states: dict[str, tuple[int, int, str]] = {}
     for path in _files(str(top)):
         state = os.stat(path)  # noqa: PTH116 - a Path for each of ten thousand files costs more
@@ -29,8 +29,8 @@ def note(folder: Path, top: Path) -> None:
 def difference(folder: Path, top: Path) -> str:
     """Return how files below `top` differ from the list in `folder`, as a clause; empty if they do not.
 
-    New files are ignored: libraries keep caches next to their code. A file of the same size and another time, as in a
-    copy, is read.
+    New files are ignored: libraries keep caches next to their code. A file of the same size with another time, such as
+    a copy, is read.
     """
     try:
         listed = json.loads((folder / LIST).read_text("utf-8"))

@@ -1,9 +1,9 @@
 """Isolated environments for packages that conflict with orun's own.
 
-Each lies in a folder named by the digest of what was asked for, of the interpreter and of the platform, so that every
-pipeline and store of a user shares it. `packages.json` there says what the request came to. It is written last, stays
-when the rest is removed, and then names the very versions to install again; `contents.json` lists the files, so that
-one that was changed is noticed. Any of these folders may be removed.
+The folder of an environment is named by a digest of its request, interpreter and platform, so all pipelines and stores
+of a user share it. `packages.json` holds the resolved versions. It is written last. If the rest is removed, it names
+the versions to install again. `contents.json` lists the files, so that changes are noticed. Any of these folders may be
+removed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from orun.errors import UsageError
 from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 
 PACKAGE = Path(__file__).parent.parent
-# What a stage's process imports to run orun's code. It is linked, not installed, so that it decides nothing about the
-# versions of the environment; the interpreter is the same, and with it what compiled modules must fit.
+# Packages that a stage's process imports to run orun's code. They are linked, not installed, so that they do not
+# constrain the environment's versions. Compiled modules fit, because the interpreter is the same.
 LINKED = {"orun": PACKAGE} | {library.__name__: Path(str(library.__file__)).parent for library in (blake3, msgspec)}
 RECORD = "packages.json"
-BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may be there only to install the others
+BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may only serve to install the others
 
 
 class Made(Record, frozen=True):
     """Contents of an environment: a request and what it resolved to.
 
     Attributes:
-        requirements: the lines that asked for it.
-        packages: version of every distribution that is there, by normalised name.
-        exact: versions with a build label, of distributions that no index served.
+        requirements: lines of the request.
+        packages: version of every installed distribution, by normalised name.
+        exact: versions with a build label, for distributions that no index served.
     """
 
     requirements: tuple[str, ...]
@@ -81,7 +81,7 @@ def all_made() -> dict[Path, Made]:
     """Return every complete environment on this machine, by its folder."""
     try:
         records = sorted(root().glob(f"*/{RECORD}"))
-    except UsageError:  # there is nowhere to make one
+    except UsageError:  # no folder to make environments in
         return {}
     return {record.parent: contents for record in records if (contents := read(record))}
 
@@ -145,12 +145,12 @@ def damage(folder: Path) -> str:
 
 
 def packages_in(folder: Path) -> dict[str, str]:
-    """Return the versions of what is installed in an environment now."""
+    """Return the versions of the distributions that are installed in an environment now."""
     return dict(sorted(distributions.installed_in(_site_packages(folder)).items()))
 
 
 def exact_in(folder: Path) -> dict[str, str]:
-    """Return versions with a build label, of what no index served, as `distributions.exact` does."""
+    """Return the versions with a build label, as `distributions.exact` does, of distributions that no index served."""
     there, versions = packages_in(folder), distributions.exact_in(_site_packages(folder))
     return {name: version for name, version in versions.items() if version != there[name]}
 
@@ -160,7 +160,7 @@ def _site_packages(folder: Path) -> list[str]:
 
 
 def interpreter(environment: Environment | None) -> Interpreter:
-    """Return the Python of an environment, orun's own for None, and how it finds orun's code."""
+    """Return the Python of an environment, or orun's own for None, and its `PYTHONPATH` for orun's code."""
     if environment is None:
         return Interpreter(sys.executable, os.environ.get("PYTHONPATH"))
     return Interpreter(str(python(folder_of(environment))), str(_links()))

@@ -17,7 +17,7 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
 from orun.environment import distributions, venvs
-from orun.environment.env_vars import reproducible_settings, value_told
+from orun.environment.env_vars import reproducible_settings, stage_value
 from orun.environment.secret_variables import SECRET
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
@@ -178,10 +178,10 @@ def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
     """Return the environment variables that stages, keys and the remote depend on, without secrets."""
-    digests = {name: value_digest(name, value_told(name)) for name in VARIABLES}
+    digests = {name: value_digest(name, stage_value(name)) for name in VARIABLES}
     for item in done.values():
         digests |= {name: state for name, state in item.action.implicit_deps.environment.items() if state != SECRET}
-        digests |= {name: value_digest(name, value_told(name)) for name in cache_key.variables(item.step.stage)}
+        digests |= {name: value_digest(name, stage_value(name)) for name in cache_key.variables(item.step.stage)}
     return digests
 
 

@@ -20,7 +20,7 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
 from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, distributions, python_path, venvs
-from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, value_told
+from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, stage_value
 from orun.environment.startup import startup_code
 from orun.fs.observed_state import portable_name, value_digest
 from orun.pipeline.model import Pipeline, Reference, Stage
@@ -105,7 +105,7 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
     """Yield versions, the target, the device and the seed."""
     use, python = pipeline.kinds[stage.uses], tuple(_python(pipeline, stage))
     yield from python
-    if (python or use.origin == "plug-in") and value_told(HASH_SEED) != UNLESS_SET[HASH_SEED]:
+    if (python or use.origin == "plug-in") and stage_value(HASH_SEED) != UNLESS_SET[HASH_SEED]:
         yield _variable(HASH_SEED)  # no result of orun's own kinds depends on it
     code = startup_code(isolated=stage.environment is not None)
     if started := [f"{_startup_name(pipeline, Path(path))} {digest}" for path, digest in code]:

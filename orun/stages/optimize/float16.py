@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from orun.stages._graph.sessions import Feed, Model
 
 
-QUANTIZING = ("QuantizeLinear", "DequantizeLinear")  # they stay float32, as scales need its digits
+QUANTIZING = ("QuantizeLinear", "DequantizeLinear")  # they stay float32: scales need the precision
 
 
 @dataclass(frozen=True)
@@ -117,19 +117,19 @@ def _compare(context: Context, params: Params) -> Metric:
 
 
 def _rounding(context: Context) -> Path:
-    """Return the result as the CPU can run it: in float32, each value rounded to what bfloat16 has."""
+    """Write a copy of the result that the CPU can run: in float32, with each value rounded to bfloat16."""
     from orun.stages._graph.bfloat16 import emulate
     from orun.stages._graph.io import load, save
 
     model = load(context.result)
     emulate(model)
-    path = Path("rounded.onnx")  # in the working folder, which is scratch
+    path = Path("rounded.onnx")  # in the temporary working folder
     save(model, path)
     return path
 
 
 def _kept(context: Context, params: Params) -> list[str]:
-    """What the nodes yield that must stay float32 for the result to be near enough; leaves the output folder empty."""
+    """Search for the nodes that must stay float32 to meet the tolerance; return the values that they yield."""
     from orun.errors import OrunError
     from orun.stages._graph.io import load_graph, save
     from orun.stages._graph.plain import inline
@@ -138,7 +138,7 @@ def _kept(context: Context, params: Params) -> list[str]:
     blocked = {*_blocked_types(params), "Constant"}
     free = [_mark(node) for node in inline(load_graph(context.model())).graph.node if node.op_type not in blocked]
 
-    tried = replace(context, notes=[])  # what is said of a try is not said of the result
+    tried = replace(context, notes=[])  # notes on a trial do not hold for the result
 
     def good(kept: Collection[str]) -> bool:
         try:
@@ -158,7 +158,7 @@ def _kept(context: Context, params: Params) -> list[str]:
 
 
 def _mark(node: NodeProto) -> str:
-    """What tells a node from all others, with a name or without: the first value that it yields."""
+    """Return the first value that a node yields: it identifies nodes without names too."""
     name: str = next(name for name in node.output if name)
     return name
 
@@ -202,7 +202,7 @@ def _half_weights(model: ModelProto, to: str) -> int:
 
 
 def _in_float32(context: Context, model: Model) -> Model:
-    """Return the result with float32 for those of its inputs and outputs that became float16."""
+    """Adapt the result: float32 for the inputs and outputs that became float16."""
     import numpy as np
     from onnx import TensorProto
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from orun.stages._graph.sessions import Feed, Model
 
 IMAGES = 4  # axes of a batch of images
-LEAST = 3  # axes of anything that has a batch, channels and places
+LEAST = 3  # axes of a value with a batch, channels and places
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     for value in (*model.graph.input, *model.graph.output):
         if value.name in ranks:
             _transpose(model, value, to_last=params.to == "nhwc", is_input=value in model.graph.input)
-    turned = Path("turned.onnx")  # in the working folder, which is scratch
+    turned = Path("turned.onnx")  # in the temporary working folder
     save(model, turned, external=True)
     result = optimize(turned, "basic", IN_THE_WAY)
     transposes = _transposes(result)
@@ -124,7 +124,7 @@ def permutation(rank: int, *, to_last: bool) -> list[int]:
 
 
 def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_input: bool) -> None:
-    """Turn an input or an output; all that stood for it within the model gets another name."""
+    """Transpose an input or output; inside the model, the value before or after the Transpose gets another name."""
     from onnx import helper
 
     graph = model.graph
@@ -142,7 +142,7 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
 
 
 def _rename(model: ModelProto, name: str) -> str:
-    """Give a value of the main graph a new name wherever a node yields or reads it; what that is."""
+    """Rename a value of the main graph wherever a node yields or reads it; return the new name."""
     from onnx import GraphProto
 
     from orun.stages._graph.io import graphs
@@ -166,7 +166,7 @@ def _transposes(model: ModelProto) -> int:
 
 
 def _as_before(ranks: Mapping[str, int], outputs: Collection[str], to: str, model: Model) -> Model:
-    """Return the result with its values as the model before it has them."""
+    """Adapt the result: inputs and outputs in the layout of the model before it."""
     to_last = to == "nhwc"
 
     def run(feed: Feed) -> Sequence[NDArray[Any]]:

@@ -99,19 +99,19 @@ def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
         else:
             axis.ClearField(
                 "dim_param"
-            )  # the axis of an output with a name of its own follows from those that are fixed
-    del model.graph.value_info[:]  # they are for the axes as they were
+            )  # named axes of outputs follow from the fixed axes
+    del model.graph.value_info[:]  # they hold the former axes
 
 
 def _infer(context: Context, model: ModelProto) -> ModelProto:
-    """The model with its shapes, by ONNX Runtime's inference; by ONNX's own where that cannot follow the model."""
+    """Return the model with its shapes, by ONNX Runtime's inference or, if that fails, by ONNX's own."""
     from onnx import shape_inference
 
     from orun.stages._graph.symbolic import infer
 
     try:
         return infer(model)
-    except Exception as error:  # noqa: BLE001 - it raises whatever it runs into
+    except Exception as error:  # noqa: BLE001 - it raises errors of any type
         context.log.warning(
             "ONNX Runtime's inference cannot follow the model, ONNX's own is used: %s", describe_error(error)
         )

@@ -40,7 +40,7 @@ Pattern = Literal[
     "FusionConvAdd", "FusionConvBN", "FusionConvMul", "FusionConvTransposeAdd", "FusionConvTransposeBN",
     "FusionConvTransposeMul", "FusionGemm", "FusionGemmAdd", "FusionGemmMul", "FusionPadConv", "FusionReduce",
 ]  # fmt: skip
-SLIM_FROM = 7  # the first operator set that onnxslim takes; of those before it, it makes nothing, and fails on that
+SLIM_FROM = 7  # first operator set that onnxslim supports: it fails on older ones
 OTHERWISE = "leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead"
 # Turns MatMul and Add into what `optimize/transformer` cannot read.
 UNREADABLE: Pass = "fuse_matmul_add_bias_into_gemm_batched"
@@ -70,13 +70,13 @@ SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to simplify.")},
     tools=("onnxsim", "onnx", "onnxruntime|onnxruntime-gpu"),
     extra="cpu",
-    preload=("onnx", "onnxruntime", "torch", "onnxsim"),  # onnxsim imports torch where it is there: most of its import
+    preload=("onnx", "onnxruntime", "torch", "onnxsim"),  # onnxsim imports torch if it is installed
     metrics=("size", "nodes", "nodes_before", "max_abs_error"),
 )
 
 
 def packages(params: Params, _root: Path) -> Mapping[str, str]:
-    """What a parameter asks for."""
+    """Return the packages that a parameter needs."""
     return {"onnxslim": "`tool: onnxslim`"} if params.tool == "onnxslim" else {}
 
 
@@ -89,7 +89,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     _require_own(context, params)
     model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
-    kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # its report on itself
+    kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # of its own report
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
     if again := tie(model, find_tied(load_graph(context.model()))):
@@ -107,7 +107,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_own(context: Context, params: Params) -> None:
-    """Refuse a pass that the tool does not have: it would ignore it."""
+    """Refuse a pass that the tool does not have: the tool would ignore it."""
     own = get_args(Pass if params.tool == "onnxsim" else Pattern)
     for name in params.skip or []:
         if name not in own:
@@ -155,6 +155,6 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
         )
     with failing(context, "onnxslim cannot simplify the model", OTHERWISE):
         simplified: ModelProto = onnxslim.slim(model, skip_fusion_patterns=params.skip)
-    del simplified.graph.input[:]  # it leaves out those that no node reads
+    del simplified.graph.input[:]  # it drops inputs that no node reads
     simplified.graph.input.extend(value for value in inputs if value.name not in stored)
     return simplified

@@ -58,7 +58,7 @@ from orun.stages.params import Doc, Range
 if TYPE_CHECKING:
     from orun.stages.optimize._fusion.methods import FusedModel
 
-MEMORY_FACTOR = 3.0  # peak memory over the weights that fusions read and make
+MEMORY_FACTOR = 3.0  # peak memory as a multiple of the weights that fusions read and make
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""GELU in its forms, with the bias before it."""
+"""Fusion of a GELU, exact or approximated by tanh, with the bias before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orun.stages.optimize._fusion.graph import MICROSOFT, Rewriter, both_orders,
 
 
 def fuse_bias_gelu(edit: Rewriter) -> None:
-    """A bias and the GELU after it, exact or by tanh, as one node."""
+    """Fuse each GELU with the bias that is added before it."""
     for gelu in edit.nodes("Gelu") + edit.nodes("Gelu", "FastGelu", domain=MICROSOFT):
         attribute = gelu.attributes.get("approximate")
         fast = gelu.op_type == "FastGelu" or (attribute is not None and attribute.as_string() == "tanh")

@@ -1,8 +1,8 @@
-"""Each attention to one operator of ONNX Runtime: MultiHeadAttention or GroupQueryAttention.
+"""Fusion of each attention to one operator of ONNX Runtime: MultiHeadAttention or GroupQueryAttention.
 
-GroupQueryAttention takes fewer heads of keys and values than of queries, and a soft cap; so MultiHeadAttention is for
-all others. Its attention bias holds the mask of the model, whatever that hides, and it is told that each token may see
-all others (`causal: 0`).
+GroupQueryAttention is used for a soft cap and for fewer heads of keys and values than of queries, MultiHeadAttention
+for everything else. The operator's attention bias holds the model's mask, whatever it hides. GroupQueryAttention gets
+`causal: 0`, so that it hides nothing by itself.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from orun.stages.optimize._fusion.heads import SPLIT, Heads, heads_of, joined, s
 TURNED = (0, 1, 3, 2)
 SPLIT_AND_TURNED = (0, 2, 3, 1)
 GROUPED = "grouped_query_attention"  # its name in `disable`
-MULTIPLE = 8  # of which the size of a head must be one in GroupQueryAttention
+MULTIPLE = 8  # GroupQueryAttention takes head sizes that are multiples of it
 
 
 @dataclass(frozen=True)
 class Operands:
-    """Queries, keys and values of an attention, each with the shape that it has in heads."""
+    """Queries, keys and values of an attention, each with its shape in heads."""
 
     query: tuple[ir.Value, Heads]
     key: tuple[ir.Value, Heads]
@@ -37,7 +37,7 @@ class Operands:
 
 
 def fuse_attention(edit: Rewriter) -> None:
-    """Put one operator in the place of every attention that is understood, and keep why others are left."""
+    """Replace each attention by one operator; note in `edit.left` why an attention stays in pieces."""
     pieces = dict.fromkeys(product for _, product in census.attentions(edit.graph))
     for node in [*pieces, *edit.nodes("Attention")]:
         try:
@@ -76,7 +76,7 @@ def _fuse(edit: Rewriter, core: Core) -> None:
 
 
 def _scaled(edit: Rewriter, core: Core) -> Core:
-    """Return the same with queries that are multiplied by the factor of their head."""
+    """Return the attention with the factor of each head multiplied into the queries."""
     if core.factor is None:
         return core
     name, shape = f"{core.query.name}_scaled", dims(core.query)
@@ -84,10 +84,10 @@ def _scaled(edit: Rewriter, core: Core) -> Core:
 
 
 def _operands(core: Core) -> Operands:
-    """Queries, keys and values with as many heads each as MultiHeadAttention takes.
+    """Return queries, keys and values with their heads.
 
     Raises:
-        InPieces: if they have not.
+        InPieces: when the heads are not known, or only some operands differ within the batch.
     """
     query, key, value = heads_of(core.query), heads_of(core.key), heads_of(core.value)
     if query is None or key is None or value is None:
@@ -99,7 +99,7 @@ def _operands(core: Core) -> Operands:
 
 
 def _shared(core: Core, operands: Operands) -> Operands | None:
-    """Return the same before keys and values are repeated; None when each head of queries has its own."""
+    """Return the operands before keys and values are repeated; None when each head of queries has its own."""
     sources = [(source, heads_of(source)) for source in map(unrepeated, (core.key, core.value))]
     (key, key_heads), (value, value_heads) = sources
     count = operands.query[1].count
@@ -110,7 +110,7 @@ def _shared(core: Core, operands: Operands) -> Operands | None:
 
 
 def _obstacle(edit: Rewriter, operands: Operands) -> str:
-    """Return why GroupQueryAttention does not take them; empty when it does."""
+    """Return why GroupQueryAttention does not take the operands, or an empty text."""
     query, key, value = operands.query[1], operands.key[1], operands.value[1]
     if GROUPED in edit.disabled:
         return f"`disable` leaves {GROUPED} out"
@@ -127,7 +127,7 @@ def _obstacle(edit: Rewriter, operands: Operands) -> str:
 
 @functools.cache
 def takes_any_mask() -> bool:
-    """Return whether the GroupQueryAttention of this ONNX Runtime can be told not to hide tokens by itself."""
+    """Return whether this ONNX Runtime's GroupQueryAttention has the attribute `causal`."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     schemas = (schema for schema in state.get_all_operator_schema() if schema.name == "GroupQueryAttention")
@@ -154,7 +154,7 @@ def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, 
 
 
 def _rows(edit: Rewriter, core: Core, operands: Operands) -> tuple[list[ir.Value | None], dict[str, int | float]]:
-    """Return rows of queries, keys and values, and the attributes of heads and scale."""
+    """Return the rows of queries, keys and values, and the attributes for heads and scale."""
     query, key, value = (
         joined(edit, core.last, *operand) for operand in (operands.query, operands.key, operands.value)
     )
@@ -183,7 +183,7 @@ def _put(
 
 
 def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]:
-    """Return the number of tokens of each text, less one, and of the longest; the mask hides padding."""
+    """Return the length of each text, less one, and the length of the longest. All are full: the mask hides padding."""
     shape = dims(query) or (None,)
     key = ("lengths", shape[0], shape[2]) if alike(shape, shape) else ("lengths", query)
     if key not in edit.cache:
@@ -199,7 +199,7 @@ def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]
 
 
 def _folded(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
-    """Return the result as the model has it, where that has its heads folded into the batch."""
+    """Return the output in the model's shape, which may have the heads folded into the batch."""
     shape = dims(core.output)
     if shape is None or len(shape) != FOLDED:
         return output
@@ -210,7 +210,7 @@ def _folded(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
 
 
 def _upright(edit: Rewriter, core: Core) -> Core:
-    """Return the same with its key and value as `[batch, heads, length, size]`."""
+    """Return the attention with key and value as `[batch, heads, length, size]`."""
     key = _turned_back(edit, core, core.key) if core.turned else core.key
     value = _turned_back(edit, core, core.value) if core.mirrored else core.value
     return replace(core, key=key, value=value, turned=False)
@@ -233,7 +233,7 @@ def _turned_back(edit: Rewriter, core: Core, value: ir.Value) -> ir.Value:
 
 
 def _unflattened(key: ir.Value, upright: tuple[Dim, ...]) -> ir.Value | None:
-    """What a key was that an exporter turned with batch and heads in one axis: Reshape, Transpose, Reshape."""
+    """Return the key before Reshape, Transpose, Reshape: some exporters transpose it with heads in the batch axis."""
     reshape = made_by(key, "Reshape")
     transpose = made_by(reshape.inputs[0], "Transpose") if reshape is not None else None
     flatten = made_by(transpose.inputs[0], "Reshape") if transpose is not None else None

@@ -12,8 +12,8 @@ from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, lowes
 from orun.stages.optimize._fusion.heads import separate_heads, unrotated
 
 WINDOWED = 5  # axes of scores whose batch is split into images and windows
-AXES_ARE_INPUT = 18  # the operator set from which ReduceMax takes its axes as an input
-HUGE = 0.25  # of the largest number: two biases from here on may add up to infinity
+AXES_ARE_INPUT = 18  # operator set from which ReduceMax takes its axes as an input
+HUGE = 0.25  # share of the largest number; the sum of two larger biases may be infinite
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Bias:
 
     Attributes:
         value: `[1 or batch, 1 or heads, length, seen]`.
-        sees: whether a row sees anything, `[1 or batch, 1 or heads, length, 1]`; None when that makes no difference.
+        sees: whether a row sees anything, `[1 or batch, 1 or heads, length, 1]`; None when no guard is needed.
         same: whether `sees` is the same for all heads.
     """
 
@@ -32,10 +32,10 @@ class Bias:
 
 
 def biased(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> Bias | None:
-    """Return all biases of an attention in one, made once for all layers that have the same.
+    """Return the sum of all biases of an attention; layers with equal biases share it.
 
-    An attention that is guarded yields zeros for a row that sees nothing, where ONNX Runtime's yields NaN: the bias is
-    made finite, and the guard put behind the attention, unless no row can come to that.
+    For a row that sees nothing, a guarded attention yields zeros, and ONNX Runtime's operator NaN. So the bias is made
+    finite and the guard moves behind the operator, unless every row sees something.
     """
     total = _total(edit, core)
     if total is None:
@@ -51,7 +51,7 @@ def biased(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> Bias | None:
 
 
 def guarded_rows(edit: Rewriter, before: ir.Node, rows: ir.Value, bias: Bias) -> ir.Value:
-    """Return zeros for rows `[batch, length, heads * size]` that see nothing in any head."""
+    """Replace rows `[batch, length, heads * size]` that see nothing in any head by zeros."""
     if bias.sees is None or not bias.same:
         return rows
     key = ("rows", bias.sees)
@@ -63,7 +63,7 @@ def guarded_rows(edit: Rewriter, before: ir.Node, rows: ir.Value, bias: Bias) ->
 
 
 def guarded_heads(edit: Rewriter, before: ir.Node, heads: ir.Value, bias: Bias) -> ir.Value:
-    """Return zeros for rows of `[batch, heads, length, size]` that see nothing, where that differs between heads."""
+    """Replace rows of `[batch, heads, length, size]` that see nothing by zeros, if the heads see different keys."""
     return heads if bias.sees is None or bias.same else _zeroed(edit, before, bias.sees, heads)
 
 
@@ -73,7 +73,7 @@ def _zeroed(edit: Rewriter, before: ir.Node, kept: ir.Value, value: ir.Value) ->
 
 
 def _total(edit: Rewriter, core: Core) -> ir.Value | None:
-    """Return all biases in one of four axes, in the order in which the model applies them."""
+    """Return the sum of all biases with four axes, applied in the model's order."""
     total: ir.Value | None = None
     for place, bias in reversed(list(enumerate(core.biases))):
         if isinstance(bias, Added):
@@ -104,15 +104,15 @@ def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> i
 
 
 def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
-    """Return a bias that hides what a mask does not show.
+    """Return a bias that hides the keys that a mask does not show.
 
     Args:
         edit: of the graph.
         core: the attention.
         bias: the mask.
         total: the biases that it is applied to.
-        alone: nothing is added after it. Then what is hidden gets the lowest number, so that a row that sees nothing
-            sees all alike, as where the mask replaces its scores.
+        alone: whether nothing is added after it. Then hidden keys get the lowest number, and a row that sees nothing
+            weighs all keys equally, as in the model, where the mask replaces the scores.
     """
     mask = _unfolded(edit, core, bias)
     hidden = lowest(core.query) if alone and np.isfinite(bias.hidden) else bias.hidden
@@ -136,7 +136,7 @@ def _floored(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
 
 
 def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
-    """Return a bias as scores `[batch, heads, length, seen]` take it, whatever shape they have where it is added."""
+    """Return a bias in a shape that broadcasts with scores `[batch, heads, length, seen]`."""
     shape, rank = dims(bias.value), len(bias.view)
     if shape is None:
         raise InPieces("the shape of what is added to its scores is not known")
@@ -151,7 +151,7 @@ def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
 
 
 def _windowed(edit: Rewriter, core: Core, bias: ir.Value) -> ir.Value:
-    """A bias `[images, windows, heads, length, seen]` with images and windows in one axis; each of them may be 1."""
+    """Join images and windows of a bias `[images, windows, heads, length, seen]` to one axis; each of them may be 1."""
     key = ("windows", bias, (dims(core.query) or (None,))[0])
     if key in edit.cache:
         return edit.cache[key]
@@ -206,7 +206,7 @@ def _broadcast(first: tuple[Dim, ...] | None, second: tuple[Dim, ...] | None) ->
 
 
 def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]) -> ir.Value:
-    """Return a bias that is not known to have a row for each query, or a column for each key, with all of them."""
+    """Expand a bias to a row for each query and a column for each key, unless it is known to have them."""
     lengths = [edit.size(core.last, unrotated(value), 2) for value in (core.query, core.key)]
     target = edit.put(
         core.last, "Concat", [edit.ints(1, 1), *lengths], f"{bias.name}_size", (4,), attributes={"axis": 0}
@@ -216,13 +216,16 @@ def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]
 
 
 def _finite(biases: tuple[Step, ...]) -> bool:
-    """Return whether the sum of the biases is finite whatever they are made from."""
+    """Return whether the sum of the biases is finite for every input."""
     largest = [_largest(bias) for bias in biases if not isinstance(bias, Floor)]
     return all(np.isfinite(largest)) and sum(share > HUGE for share in largest) <= 1
 
 
 def _largest(bias: Added | Chosen) -> float:
-    """Largest absolute value of a choice between two numbers as a share of the largest number; infinite for others."""
+    """Return the largest absolute value of a choice between two numbers, as a share of the largest number.
+
+    It is infinite for any other bias.
+    """
     if isinstance(bias, Chosen):
         return 1.0 if np.isfinite(bias.hidden) else np.inf
     chosen = made_by(bias.value, "Where")

@@ -1,7 +1,7 @@
-"""Attentions of a graph, counted by what it computes.
+"""Attentions of a graph, found by what the graph computes.
 
-An attention is a softmax over scores, which are made from a product of queries and keys, and whose result is multiplied
-by values. What stands between the two products does not matter: scales, biases, masks, a soft cap, reshapes.
+An attention is a softmax over scores. The scores come from a product of queries and keys, and the weights of the
+softmax are multiplied by values. Scales, biases, masks, a soft cap and reshapes may stand between the two products.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import onnx_ir as ir
 from orun.stages.optimize._fusion.graph import constant
 
 PRODUCTS = frozenset({"MatMul", "Einsum", "FusedMatMul", "Gemm", "TransposeMatMul"})
-# Operators of one main input that move or round elements.
+# Operators that move or round the elements of their first input.
 MOVES = frozenset(
     {
         "Cast", "DequantizeLinear", "Dropout", "Expand", "Flatten", "Identity", "Neg", "Pad", "QuantizeLinear",
@@ -38,7 +38,7 @@ def attentions(nodes: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
 
 
 def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
-    """Yield products of the result of a softmax with other values that are computed."""
+    """Yield the products of a softmax's result with other computed values."""
     waiting, seen = [softmax.outputs[0]], set[ir.Node]()
     while waiting:
         value = waiting.pop()
@@ -54,7 +54,7 @@ def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
 
 
 def _scores(softmax: ir.Node) -> bool:
-    """Return whether what a softmax reads is made from a product of queries and keys."""
+    """Return whether the input of a softmax comes from a product of queries and keys."""
     waiting, seen = [softmax.inputs[0]], set[ir.Node]()
     while waiting:
         value = waiting.pop()
@@ -73,7 +73,7 @@ def _scores(softmax: ir.Node) -> bool:
 
 
 def _multiplies_keys(product: ir.Node) -> bool:
-    """Return whether both sides of a product are computed; queries may be learned, as those of a pool are."""
+    """Return whether a product multiplies computed keys; the queries may be learned, as in attention pooling."""
     query, key = product.inputs[:2]
     if _fixed(key):
         return False
@@ -82,7 +82,7 @@ def _multiplies_keys(product: ir.Node) -> bool:
 
 
 def _fixed(value: ir.Value | None) -> bool:
-    """Return whether a value is the same for all inputs of the model: a weight, maybe stored in another form."""
+    """Return whether a value is the same for all inputs of the model: a weight, perhaps moved or rounded."""
     while value is not None and constant(value) is None:
         node = value.producer()
         if node is None or node.op_type not in MOVES | {"Constant"}:

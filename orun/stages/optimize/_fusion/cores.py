@@ -1,8 +1,8 @@
-"""Scaled dot product attention, however it was written.
+"""Scaled dot product attention in any form that exporters write.
 
-An attention is followed from the product of its weights with the values back to the product of queries and keys,
-through what exporters put between: a guard against rows that see nothing, masks and biases, a soft cap, factors on
-either side of the product, heads that are folded into the batch, and any order of transpositions.
+The search goes from the product of weights and values back to the product of queries and keys. Between them may stand
+a guard against rows that see nothing, masks and biases, a soft cap, factors on either side of the product, heads that
+are folded into the batch, and transpositions in any order.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from orun.stages.optimize._fusion.graph import (
 )
 from orun.stages.optimize._fusion.heads import heads_of, separate_heads, unscaled
 
-LAST = -1  # the axis of a softmax over what is attended to
+LAST = -1  # axis of the softmax over keys
 FOLDED, SEPARATE = 3, 4  # axes of scores whose heads are folded into the batch, and of others
-HIDDEN = -1e3  # a score from here down has a weight of zero beside any other
-TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, None)  # that ONNX Runtime's operators take
-BETWEEN = ("Add", "Clip", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where")  # what may stand before a softmax
-AXIS_FREE = 13  # the operator set from which a softmax is over one axis
+HIDDEN = -1e3  # scores from here down get a weight of zero
+TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, None)  # element types of ONNX Runtime's operators
+BETWEEN = ("Add", "Clip", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where")  # may stand before a softmax
+AXIS_FREE = 13  # operator set from which a softmax is over one axis
 
 
 class InPieces(Exception):
-    """Why an attention is left as it is."""
+    """Reason why an attention stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Added:
 
     Attributes:
         value: of the bias.
-        factor: that it is multiplied by.
-        view: the shape that the scores have there.
+        factor: multiplier of the bias.
+        view: shape of the scores at that place.
     """
 
     value: ir.Value
@@ -57,13 +57,13 @@ class Added:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Scores that a mask replaces by a number.
+    """A mask that replaces scores by a number.
 
     Attributes:
         value: of the mask.
-        shown: what the mask holds where the scores stay.
-        hidden: the number.
-        view: the shape that the scores have there.
+        shown: value of the mask where the scores stay.
+        hidden: number that replaces the other scores.
+        view: shape of the scores at that place.
     """
 
     value: ir.Value
@@ -74,7 +74,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Floor:
-    """Scores that are raised to a number that hides them, so that none is infinite."""
+    """A lower bound of the scores that still hides them, so that no score is infinite."""
 
 
 Step = Added | Chosen | Floor
@@ -85,14 +85,14 @@ class Core:
     """Computation of an attention: `softmax(biases(cap(scale * query @ key))) @ value`.
 
     Attributes:
-        query, key, value: split into heads, `[batch, heads, length, size]`; the key may be turned, see `turned`.
-        turned: the key is `[batch, heads, size, length]`.
-        mirrored: the values stand before the weights, so that value and output are `[batch, heads, size, length]`.
-        scale: of the scores.
-        factor: that queries are multiplied by before that, `[heads, 1, 1]` or the like; None for most.
-        cap: scores are `cap * tanh(scores / cap)`; 0 when they are not.
-        biases: what is done to the scores after that, the last first.
-        guarded: rows that see nothing yield zeros.
+        query, key, value: split into heads, `[batch, heads, length, size]`, unless `turned` or `mirrored`.
+        turned: whether the key is `[batch, heads, size, length]`.
+        mirrored: whether the product is `value @ weights`; value and output are then `[batch, heads, size, length]`.
+        scale: multiplier of the scores.
+        factor: multiplier of the queries by head, such as `[heads, 1, 1]`; None for most models.
+        cap: scores become `cap * tanh(scores / cap)`; 0 for no cap.
+        biases: later steps on the scores, the last first.
+        guarded: whether rows that see nothing yield zeros.
         output: `[batch, heads, length, size]`, or `[batch * heads, length, size]`.
     """
 
@@ -110,9 +110,9 @@ class Core:
 
     @property
     def last(self) -> ir.Node:
-        """The node that makes the output."""
+        """Node that yields the output."""
         node = self.output.producer()
-        assert node is not None  # noqa: S101 - it was found at that node
+        assert node is not None  # noqa: S101 - `find` started at that node
         return node
 
 
@@ -121,11 +121,11 @@ class _Scores:
     """Scores of an attention, followed back from its softmax to the product of queries and keys.
 
     Attributes:
-        value: the scores as far as they are followed.
-        factor: what is done after that multiplies them by it.
-        by_head: and by this.
-        cap: of the scores, after which `factor` is counted anew; 0 when there is none.
-        biases: as those of a `Core`.
+        value: the scores at the current place of the search.
+        factor: number by which later nodes multiply them.
+        by_head: value by which later nodes multiply them, different for each head.
+        cap: soft cap; `factor` then counts from before the cap. 0 for no cap.
+        biases: as in `Core`.
     """
 
     value: ir.Value
@@ -139,7 +139,7 @@ def find(edit: Rewriter, node: ir.Node) -> Core:
     """Return the attention that ends in a node.
 
     Raises:
-        InPieces: if not everything about it is known.
+        InPieces: when a part of it is unknown or unsupported.
     """
     if node.op_type == "Attention":
         return _native(node)
@@ -171,14 +171,14 @@ def find(edit: Rewriter, node: ir.Node) -> Core:
 
 
 def swaps_last(transpose: ir.Node) -> bool:
-    """Return whether a transposition turns matrices, and leaves the axes before theirs."""
+    """Return whether a transposition swaps the last two axes only."""
     order = integers(transpose, "perm") or ()
     axes = len(order)
     return axes >= FOLDED and order == (*range(axes - 2), axes - 1, axes - 2)
 
 
 def _leads_to_softmax(weights: ir.Value) -> bool:
-    """Return whether weights come from a softmax, guarded or in another view."""
+    """Return whether weights come from a softmax, directly or through a guard or reshape."""
     while (node := made_by(weights, "Softmax", "Reshape", "Where")) is not None:
         if node.op_type == "Softmax":
             return True
@@ -187,7 +187,7 @@ def _leads_to_softmax(weights: ir.Value) -> bool:
 
 
 def _softmax(edit: Rewriter, weights: ir.Value) -> tuple[ir.Node, bool]:
-    """Return the softmax that yields the weights, and whether rows that see nothing are guarded."""
+    """Return the softmax that yields the weights, and whether there is a guard for rows that see nothing."""
     source, guarded = weights, False
     while (node := source.producer()) is not None and not node.domain and node.op_type != "Softmax":
         guard = node if node.op_type == "Where" else None
@@ -206,7 +206,7 @@ def _softmax(edit: Rewriter, weights: ir.Value) -> tuple[ir.Node, bool]:
 
 
 def _scores(softmax: ir.Node) -> _Scores:
-    """What is done to a product of queries and keys before a softmax."""
+    """Follow the scores from a softmax back to the product of queries and keys."""
     scores = _Scores(required(softmax, 0))
     while (node := scores.value.producer()) is not None and not node.domain and node.op_type != "MatMul":
         view = dims(scores.value)
@@ -219,7 +219,7 @@ def _scores(softmax: ir.Node) -> _Scores:
 
 
 def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
-    """Return scores as they are before a node, of which those after it are known."""
+    """Return the scores one node earlier."""
     inner, factor = unscaled(after.value)
     if inner is not after.value:
         return replace(after, value=inner, factor=after.factor * factor)
@@ -241,7 +241,7 @@ def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
 
 
 def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, ir.Value] | None:
-    """Return scores and what they are multiplied by, where that is the same for all scores of a head."""
+    """Return the scores and their multiplier, if it is the same for all scores of a head."""
     for scores, factor in both_orders(node):
         shape = dims(factor)
         if shape is not None and shape[-2:] == (1, 1) and len(shape) <= len(view) == SEPARATE and dims(scores) == view:
@@ -250,7 +250,7 @@ def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, i
 
 
 def _raised(node: ir.Node, factor: float) -> ir.Value | None:
-    """Return the scores before those that are hidden are raised to a number."""
+    """Return the scores before a lower bound is applied."""
     if node.op_type == "Max" and len(node.inputs) == len(("scores", "number")):
         pairs = [(value, number(least)) for value, least in both_orders(node)]
     elif node.op_type == "Clip" and present(node, 2) is None:
@@ -261,7 +261,7 @@ def _raised(node: ir.Node, factor: float) -> ir.Value | None:
 
 
 def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value, Step]:
-    """Return the scores before a bias or mask, and what it does to them."""
+    """Return the scores before a bias or mask, with the step that it is."""
     if node.op_type == "Where":
         places = [place for place in (2, 1) if number(required(node, place)) is not None]
         if not places:
@@ -298,7 +298,7 @@ def _leads_to_product(value: ir.Value) -> bool:
 
 
 def _same_matrices(first: ir.Value, second: ir.Value) -> bool:
-    """Return whether a reshape leaves the last two axes as they are."""
+    """Return whether a reshape keeps the last two axes."""
     before, after = dims(first), dims(second)
     if before is None or after is None or min(len(before), len(after)) < FOLDED:
         return False
@@ -306,7 +306,7 @@ def _same_matrices(first: ir.Value, second: ir.Value) -> bool:
 
 
 def _unfolded(edit: Rewriter, core: Core) -> Core:
-    """Return the same with heads that have an axis of their own."""
+    """Return the attention with a separate axis for heads."""
     count = _folded_heads(core)
     query, value = (separate_heads(edit, core.last, part, count) for part in (core.query, core.value))
     transpose = made_by(core.key, "Transpose")
@@ -318,7 +318,7 @@ def _unfolded(edit: Rewriter, core: Core) -> Core:
 
 
 def _folded_heads(core: Core) -> int:
-    """How many heads are folded into the batch: as they are apart where a mask is added, or before they are folded."""
+    """Return the number of heads folded into the batch; their axis is known at a mask or before the folding."""
     views = [bias.view for bias in core.biases if not isinstance(bias, Floor)]
     reshape = made_by(core.query, "Reshape")
     if reshape is not None and _same_matrices(required(reshape, 0), core.query):
@@ -330,7 +330,7 @@ def _folded_heads(core: Core) -> int:
 
 
 def _native(node: ir.Node) -> Core:
-    """Return an Attention of opset 23 of plain form: heads apart, no past, no cap on its scores."""
+    """Return an Attention of opset 23 in plain form: a separate axis for heads, no past, no cap."""
     query, key, value, mask = (present(node, place) for place in range(4))
     plain = (
         len([output for output in node.outputs if output.name]) == 1

@@ -1,4 +1,4 @@
-"""Embeddings of tokens, positions and segments, and the layer normalisation of their sum, as one node."""
+"""Fusion of token, position and segment embeddings with the layer normalisation of their sum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lookup:
 
 
 def fuse_embedding(edit: Rewriter) -> None:
-    """The sum of two or three lookups and the normalisation after it as one EmbedLayerNormalization."""
+    """Fuse the sum of two or three lookups and its normalisation to one EmbedLayerNormalization."""
     _measure_ids(edit)
     for norm in edit.nodes("LayerNormalization"):
         lookups = _lookups(required(norm, 0))
@@ -32,7 +32,7 @@ def fuse_embedding(edit: Rewriter) -> None:
 
 
 def _measure_ids(edit: Rewriter) -> None:
-    """Take the number of texts and tokens from the ids and not from what was looked up by them."""
+    """Let nodes read the number of texts and tokens from the ids instead of from the looked-up rows."""
     for node in edit.nodes("Shape"):
         gather = made_by(node.inputs[0], "Gather")
         table = constant(gather.inputs[0]) if gather is not None else None
@@ -54,7 +54,7 @@ def _measure_ids(edit: Rewriter) -> None:
 
 
 def _lookups(value: ir.Value) -> list[Lookup] | None:
-    """Return the lookups whose sum a value is, which nothing else reads."""
+    """Return the lookups that a value is the sum of, if nothing else reads them."""
     if len(value.uses()) != 1 or value.is_graph_output():
         return None
     add = made_by(value, "Add")
@@ -71,9 +71,9 @@ def _lookups(value: ir.Value) -> list[Lookup] | None:
 
 
 def _roles(lookups: list[Lookup], norm: ir.Node) -> tuple[Lookup, Lookup, Lookup | None] | None:
-    """Return which lookup is by tokens, which by positions, and which, if any, by segments.
+    """Return the lookups by tokens, by positions and, if any, by segments.
 
-    They only have to be told apart by shape: positions may be the same for all texts.
+    Their shapes distinguish them: positions may be the same for all texts.
     """
     shape = dims(norm.outputs[0])
     if shape is None or len(shape) != IDS + 1 or len(lookups) not in (2, 3):
@@ -113,12 +113,12 @@ def _fuse(edit: Rewriter, norm: ir.Node, tokens: Lookup, positions: Lookup, segm
         domain=MICROSOFT,
         attributes={"epsilon": setting(norm, "epsilon", 1e-5)},
     )
-    edit.name_output(fused, 1, f"{norm.outputs[0].name}_mask")  # the operator insists on it
+    edit.name_output(fused, 1, f"{norm.outputs[0].name}_mask")  # the operator requires it
     edit.replace(norm.outputs[0], fused)
 
 
 def _narrow(edit: Rewriter, before: ir.Node, ids: ir.Value) -> ir.Value:
-    """Ids in 32 bits, as the operator takes them."""
+    """Cast ids to 32 bits, the type that the operator takes."""
     key = ("narrow", ids)
     if key not in edit.cache:
         kind = ir.DataType.INT32

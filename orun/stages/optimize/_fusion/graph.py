@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from orun.stages._graph.names import make_unique
 
-MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
+MICROSOFT = "com.microsoft"  # domain of ONNX Runtime's own operators
 
 Array = NDArray[Any]
-Dim = int | str | None  # a size, the name of one, or nothing known
-SHAPE_OF_SOME = 15  # the operator set from which Shape can be asked for some axes
+Dim = int | str | None  # a size, the name of a dynamic axis, or None when unknown
+SHAPE_OF_SOME = 15  # operator set from which Shape has `start` and `end`
 
 
 def dims(value: ir.Value) -> tuple[Dim, ...] | None:
-    """Return the sizes of the axes as shape inference left them; None if even their number is unknown."""
+    """Return the sizes of the axes that shape inference found; None if their number is unknown."""
     if value.shape is None:
         return None
     return tuple(axis if isinstance(axis, int) else axis.value for axis in value.shape)
@@ -33,7 +33,7 @@ def alike(first: Sequence[Dim] | None, second: Sequence[Dim] | None) -> bool:
 
 
 def made_by(value: ir.Value | None, *operators: str, domain: str = "") -> ir.Node | None:
-    """Return the producer of a value if it is one of these operators."""
+    """Return the producer of a value if it is of these operators."""
     node = value.producer() if value is not None else None
     return node if node is not None and node.domain == domain and node.op_type in operators else None
 
@@ -102,10 +102,10 @@ class Rewriter:
     """Writer of nodes into a graph.
 
     Attributes:
-        model: that is rewritten, in place.
+        model: the model, which is rewritten in place.
         disabled: names of fusions to leave out.
-        cache: values that serve several layers, by what they are.
-        left: why an attention was left in pieces, by the name of its result.
+        cache: values that several layers share, by a key of the rule.
+        left: reason why an attention stays in pieces, by the name of its result.
     """
 
     model: ir.Model
@@ -120,12 +120,12 @@ class Rewriter:
 
     @property
     def opset(self) -> int:
-        """The version of ONNX's own operators."""
+        """Version of the standard operator set."""
         return self.graph.opset_imports.get("", 1)
 
     @property
     def graph(self) -> ir.Graph:
-        """The main graph, the only one that is rewritten."""
+        """Main graph; nested graphs are not rewritten."""
         return self.model.graph
 
     def nodes(self, *operators: str, domain: str = "") -> list[ir.Node]:
@@ -147,14 +147,14 @@ class Rewriter:
         """Insert a node and return its only output.
 
         Args:
-            before: the node that it stands in front of.
-            operator: of the node.
-            inputs: of the node.
-            name: of the output, made unique.
-            shape: of the output, None when unknown.
+            before: node in front of which it is inserted.
+            operator: its operator.
+            inputs: its inputs.
+            name: name of the output, made unique.
+            shape: shape of the output; None when unknown.
             like: a value of the same element type; the first input when None.
-            domain: of the operator.
-            attributes: of the node.
+            domain: domain of the operator.
+            attributes: its attributes.
         """
         node = ir.Node(
             domain, operator, list(inputs), ir.convenience.convert_attributes(attributes or {}), num_outputs=1

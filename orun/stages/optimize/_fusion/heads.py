@@ -1,4 +1,4 @@
-"""Tensors that are split into attention heads, `[batch, heads, length, size]`, and the rows they were split from."""
+"""Conversion between attention heads, `[batch, heads, length, size]`, and rows, `[batch, length, heads * size]`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from orun.stages.optimize._fusion.graph import (
     setting,
 )
 
-SPLIT = (0, 2, 1, 3)  # heads before length, and back
-REPEATED = 2  # the axis along which heads of keys and values are repeated, behind that of the heads
+SPLIT = (0, 2, 1, 3)  # permutation that swaps heads and length
+REPEATED = 2  # axis, after that of the heads, along which heads of keys and values are repeated
 
 
 @dataclass(frozen=True)
 class Heads:
-    """The shape of a tensor that is split into heads, with the number and size of them known."""
+    """Shape of a tensor that is split into a known number of heads of known size."""
 
     batch: Dim
     count: int
@@ -34,12 +34,12 @@ class Heads:
 
     @property
     def rows(self) -> tuple[Dim, ...]:
-        """The shape before the split: `[batch, length, heads * size]`."""
+        """Shape before the split: `[batch, length, heads * size]`."""
         return (self.batch, self.length, self.count * self.size)
 
     @property
     def by_position(self) -> tuple[Dim, ...]:
-        """The shape between the split and the transposition: `[batch, length, heads, size]`."""
+        """Shape between the split and the transposition: `[batch, length, heads, size]`."""
         return (self.batch, self.length, self.count, self.size)
 
 
@@ -53,7 +53,7 @@ def heads_of(value: ir.Value) -> Heads | None:
 
 
 def joined(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir.Value:
-    """Rows `[batch, length, heads * size]` of a value `[batch, heads, length, size]`; those that it was split from."""
+    """Return the rows of a value `[batch, heads, length, size]`: those that it was split from, or new ones."""
     single = made_by(value, "Unsqueeze")
     if single is not None and heads.count == 1 and number(required(single, 1)) == 1:
         return required(single, 0)
@@ -75,7 +75,7 @@ def joined(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir
 
 
 def unrotated(value: ir.Value) -> ir.Value:
-    """Return a value of the same shape, from before a rotation: what asks for its size does not keep the rotation."""
+    """Return the value before a rotation. It has the same shape, and a Shape of it does not keep the rotation alive."""
     rotary = _rotary(value)
     return value if rotary is None else required(rotary, 0)
 
@@ -85,7 +85,7 @@ def _rotary(value: ir.Value) -> ir.Node | None:
 
 
 def _rotated(edit: Rewriter, before: ir.Node, rotary: ir.Node, heads: Heads) -> ir.Value:
-    """Return the same rotation of rows."""
+    """Return a rotation of heads as the same rotation of rows."""
     rows = joined(edit, before, required(rotary, 0), heads)
     attributes = {name: int(setting(rotary, name, 0)) for name in ("interleaved", "rotary_embedding_dim")}
     return edit.put(
@@ -100,7 +100,7 @@ def _rotated(edit: Rewriter, before: ir.Node, rotary: ir.Node, heads: Heads) -> 
 
 
 def split(edit: Rewriter, before: ir.Node, rows: ir.Value, heads: Heads, name: str) -> ir.Value:
-    """Return a value `[batch, heads, length, size]` of rows `[batch, length, heads * size]`."""
+    """Split rows `[batch, length, heads * size]` to a value `[batch, heads, length, size]`."""
     shape = edit.ints(0, 0, heads.count, heads.size)
     by_position = edit.put(before, "Reshape", [rows, shape], f"{name}_apart", heads.by_position)
     turned = (heads.batch, heads.count, heads.length, heads.size)
@@ -108,13 +108,13 @@ def split(edit: Rewriter, before: ir.Node, rows: ir.Value, heads: Heads, name: s
 
 
 def separate_heads(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -> ir.Value:
-    """Return a value `[batch * heads, ...]` as `[batch, heads, ...]`; the one that was folded, where that is there.
+    """Return a value `[batch * heads, ...]` as `[batch, heads, ...]`: the value before folding, or a new reshape.
 
     Args:
         edit: of the graph.
-        before: the node that new nodes stand in front of.
-        value: of three axes.
-        count: of the heads.
+        before: node in front of which new nodes are inserted.
+        value: value with three axes.
+        count: number of heads.
     """
     key = ("apart", value, count)
     if key not in edit.cache:
@@ -123,7 +123,7 @@ def separate_heads(edit: Rewriter, before: ir.Node, value: ir.Value, count: int)
 
 
 def _unfolded(value: ir.Value, count: int) -> ir.Value | None:
-    """What a reshape folded the heads of into the batch."""
+    """Return the value whose heads a reshape folded into the batch."""
     reshape = made_by(value, "Reshape")
     source, folded = dims(reshape.inputs[0]) if reshape is not None and reshape.inputs[0] else None, dims(value)
     if reshape is None or source is None or folded is None or len(source) != len(SPLIT):
@@ -143,7 +143,7 @@ def _split_batch(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -
 
 
 def unrepeated(value: ir.Value) -> ir.Value:
-    """The keys or values of fewer heads `[batch, heads, length, size]` that a value repeats for several heads each."""
+    """Return keys or values `[batch, heads, length, size]` before each of their heads is repeated."""
     reshape = made_by(value, "Reshape")
     expand = made_by(reshape.inputs[0], "Expand") if reshape is not None else None
     axis = made_by(expand.inputs[0], "Unsqueeze") if expand is not None else None
@@ -158,7 +158,7 @@ def unrepeated(value: ir.Value) -> ir.Value:
 
 
 def unscaled(value: ir.Value) -> tuple[ir.Value, float]:
-    """What a value is a multiple of, and how many times it."""
+    """Return a value without its constant factor, and the factor."""
     scale = 1.0
     while (node := made_by(value, "Mul", "Div")) is not None:
         factor = number(required(node, 1))

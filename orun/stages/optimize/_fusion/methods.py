@@ -20,7 +20,7 @@ from orun.stages.optimize._fusion.optimizer import apply_optimizer
 from orun.stages.optimize._fusion.report import find_unfused
 from orun.stages.optimize._fusion.rules import apply_rules
 
-LAYER_NORMALIZATION = 17  # the operator set from which ONNX has it
+LAYER_NORMALIZATION = 17  # operator set from which ONNX has LayerNormalization
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class FusedModel:
     """Fused model.
 
     Attributes:
-        method: that fused it.
-        model: whose weights may still lie in files of the working folder.
-        unfused: reason of each attention still in pieces, by the value that it yields.
+        method: name of the method that fused it.
+        model: the model; its weights may still lie in files of the working folder.
+        unfused: reason for each attention still in pieces, by the value that it yields.
     """
 
     method: str
@@ -46,9 +46,9 @@ class FusedModel:
 
 
 def candidates(context: Context, settings: Settings) -> Iterator[FusedModel]:
-    """Yield the fused model; with `auto` by each method, the best first.
+    """Yield the fused model; with `auto` one for each method, the best first.
 
-    Models without attentions in pieces come first. Of two that are equal, that of ONNX Runtime's optimizer comes first.
+    Models without attentions in pieces come first. Between equals, the model of ONNX Runtime's optimizer comes first.
 
     Raises:
         StageFailed: when the method fails; with `auto`, when each fails.
@@ -77,7 +77,7 @@ def candidates(context: Context, settings: Settings) -> Iterator[FusedModel]:
 
 
 def _reader(context: Context, settings: Settings) -> Callable[[], ModelProto]:
-    """Return a function that reads the model anew; weights that no fusion reads stay on the disk."""
+    """Return a function that loads a fresh copy of the model; weights that no fusion reads stay on disk."""
     if settings.level == "disable":
         return lambda: load(context.model())
     path = write_optimized(context.model(), settings.level, IN_THE_WAY)

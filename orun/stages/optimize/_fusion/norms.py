@@ -1,4 +1,4 @@
-"""Layer and RMS normalisations, and the residual sums before them."""
+"""Fusion of layer and RMS normalisations with the residual sums before them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from orun.stages.optimize._fusion.graph import (
     setting,
 )
 
-ROWS = 3  # axes of what a residual sum adds: batch, length, width
+ROWS = 3  # axes of a residual sum: batch, length, width
 SKIPPED = {
     "LayerNormalization": "SkipLayerNormalization",
     "SimplifiedLayerNormalization": "SkipSimplifiedLayerNormalization",
     "RMSNormalization": "SkipSimplifiedLayerNormalization",
 }
-BIAS = {"SkipLayerNormalization": 4, "SkipSimplifiedLayerNormalization": 3}  # its place among the inputs
-SUM = 3  # the output of a skip normalisation that is the sum
+BIAS = {"SkipLayerNormalization": 4, "SkipSimplifiedLayerNormalization": 3}  # index of the bias among the inputs
+SUM = 3  # index of the sum among the outputs of a skip normalisation
 
 
 def fuse_rms_normalization(edit: Rewriter) -> None:
-    """`weight * x / sqrt(mean(x ** 2) + epsilon)` as one SimplifiedLayerNormalization."""
+    """Fuse `weight * x / sqrt(mean(x ** 2) + epsilon)` to one SimplifiedLayerNormalization."""
     for scaled in edit.nodes("Mul"):
         for weight, normal in both_orders(scaled):
             match = _root_mean_square(normal) if _is_vector(weight) else None
@@ -48,7 +48,7 @@ def fuse_rms_normalization(edit: Rewriter) -> None:
 
 
 def _root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
-    """What a value is the normalised form of, and its epsilon."""
+    """Return the value before its RMS normalisation, and the epsilon."""
     node = made_by(normal, "Div", "Mul")
     for source, divisor in both_orders(node) if node is not None else ():
         root = divisor
@@ -82,7 +82,7 @@ def _epsilon(source: ir.Value, root: ir.Value) -> float | None:
 
 
 def fuse_skip(edit: Rewriter) -> None:
-    """A sum of two values of the same shape together with the normalisation after it."""
+    """Fuse a sum of two values of the same shape with the normalisation after it."""
     for norm in edit.nodes(*SKIPPED):
         total = made_by(norm.inputs[0], "Add")
         if total is None or not _skips(norm, total):
@@ -107,7 +107,7 @@ def _skips(norm: ir.Node, total: ir.Node) -> bool:
 
 
 def fuse_bias_skip(edit: Rewriter) -> None:
-    """A bias of what is added, together with the sum and the normalisation after it."""
+    """Fuse the bias of a summand into the skip normalisation that adds it."""
     for node in edit.nodes(*BIAS, domain=MICROSOFT):
         place = BIAS[node.op_type]
         if present(node, place) is not None:
@@ -122,7 +122,7 @@ def fuse_bias_skip(edit: Rewriter) -> None:
 
 
 def _biased(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
-    """Return a value and the vector that is added to it, when nothing else reads their sum."""
+    """Return a value and the vector that is added to it, if nothing else reads their sum."""
     add = made_by(value, "Add")
     if add is None or len(value.uses()) != 1 or value.is_graph_output():
         return None

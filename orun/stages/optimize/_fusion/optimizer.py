@@ -21,8 +21,8 @@ def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> 
 
     Args:
         context: of the stage.
-        model: as ONNX Runtime's own optimizations leave it.
-        settings: of the fusion.
+        model: the model after ONNX Runtime's own optimizations.
+        settings: settings of the fusion.
 
     Raises:
         StageFailed: when it cannot handle the model, or heads and hidden size do not fit.

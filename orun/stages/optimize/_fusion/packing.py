@@ -1,4 +1,4 @@
-"""A MultiHeadAttention together with the projections before it, to one Attention of ONNX Runtime."""
+"""Fusion of a MultiHeadAttention and the projections before it to one Attention of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from orun.stages.optimize._fusion.graph import (
     required,
 )
 
-INPUTS = 3  # query, key and value
-BIAS = 5  # the place of the attention bias, in MultiHeadAttention and in Attention
+INPUTS = 3  # projections: query, key and value
+BIAS = 5  # index of the attention bias among the inputs of MultiHeadAttention and Attention
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Projection:
 
 
 def pack(edit: Rewriter) -> None:
-    """Join the projections of self-attention whose weights are constant."""
+    """Join the projections of each self-attention, if their weights are constant, with the attention."""
     for node in edit.nodes("MultiHeadAttention", domain=MICROSOFT):
         parts = _projections(node)
         if parts is None or any(part.source is not parts[0].source for part in parts):
@@ -56,7 +56,7 @@ def pack(edit: Rewriter) -> None:
 
 
 def _projections(node: ir.Node) -> list[Projection] | None:
-    """Return the projections of queries, keys and values, three of their own or one that is split."""
+    """Return the projections of queries, keys and values: three linear layers, or one that is split."""
     values = [required(node, place) for place in range(INPUTS)]
     makers = {value.producer() for value in values}
     if len(makers) == 1 and (cut := made_by(values[0], "Split")) is not None:
@@ -73,7 +73,7 @@ def _projections(node: ir.Node) -> list[Projection] | None:
 
 
 def _projection(value: ir.Value) -> Projection | None:
-    """Return a linear layer of constant weight, with its bias or zeros."""
+    """Return a linear layer of constant weight, with its bias or with zeros."""
     add = made_by(value, "Add")
     if add is None:
         return _product(value, None)

@@ -21,7 +21,7 @@ def count_operators(model: ModelProto) -> Counter[str]:
 
 
 def describe_layers(model: ModelProto) -> Iterator[str]:
-    """Yield a line per fused operator: its type, its first output, and the first weight that it reads."""
+    """Yield a line for each fused operator: its type, first output and first weight."""
     stored = {tensor.name for tensor in model.graph.initializer}
     for node in nodes(model):
         if node.op_type in COUNTED:
@@ -30,7 +30,7 @@ def describe_layers(model: ModelProto) -> Iterator[str]:
 
 
 def find_unfused(model: ModelProto) -> list[str]:
-    """Return the results of attentions that are still in pieces, in branches and loops too; see `census`."""
+    """Return the results of attentions still in pieces, including those in branches and loops; see `census`."""
     graph = ir.from_proto(model)
     common.InlinePass()(graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)

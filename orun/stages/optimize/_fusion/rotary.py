@@ -1,4 +1,4 @@
-"""Rotary position embeddings to one RotaryEmbedding of ONNX Runtime."""
+"""Fusion of a rotary position embedding to one RotaryEmbedding of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from orun.stages.optimize._fusion.graph import (
 )
 from orun.stages.optimize._fusion.heads import Heads, heads_of
 
-ROWS = 3  # axes of cosines and sines before they get one for the heads: batch, length, size
+ROWS = 3  # axes of cosines and sines without an axis for heads: batch, length, size
 
 
 def fuse_rotary(edit: Rewriter) -> None:
-    """`x * cos + rotated(x) * sin`, where the halves of `cos` and of `sin` are the same, as one node."""
+    """Fuse `x * cos + rotated(x) * sin` to one node, if both halves of `cos` are equal, and both of `sin`."""
     for add in edit.nodes("Add"):
         for source, cos, sin in _parts(add):
             heads = heads_of(source)
@@ -35,7 +35,7 @@ def fuse_rotary(edit: Rewriter) -> None:
 
 
 def _parts(add: ir.Node) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
-    """What is rotated, and the cosines and sines it is rotated by."""
+    """Yield candidates for the rotated value, its cosines and its sines."""
     for straight, across in both_orders(add):
         left, right = made_by(straight, "Mul"), made_by(across, "Mul")
         if left is None or right is None:
@@ -47,7 +47,7 @@ def _parts(add: ir.Node) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
 
 
 def _rotated(value: ir.Value) -> ir.Value | None:
-    """What `Concat(-second half, first half)` is made of."""
+    """Return the `x` of `Concat(-second half of x, first half of x)`."""
     concat = made_by(value, "Concat")
     negative = made_by(concat.inputs[0], "Neg") if concat is not None else None
     second = made_by(negative.inputs[0], "Slice") if negative is not None else None
@@ -61,7 +61,7 @@ def _rotated(value: ir.Value) -> ir.Value | None:
 
 
 def _is_half(node: ir.Node, heads: Heads, *, last: bool) -> bool:
-    """Return whether a slice is the first or the last half of each head, whichever way its bounds are computed."""
+    """Return whether a slice is the first or the last half of each head; its bounds may be computed."""
     axis, step, shape = number(required(node, 3)), present(node, 4), dims(node.outputs[0])
     halved = shape is not None and shape[-1] == heads.size // 2 and not heads.size % 2
     if axis not in (3, -1) or not halved or (step is not None and number(step) != 1):
@@ -84,7 +84,7 @@ def _fuse(edit: Rewriter, add: ir.Node, heads: Heads, source: ir.Value, factors:
 
 
 def _kept_half(edit: Rewriter, before: ir.Node, factor: ir.Value) -> ir.Value | None:
-    """The first half of cosines or sines `[batch, 1, length, size]`, without the axis for heads; one for all layers."""
+    """Return the first half of cosines or sines `[batch, 1, length, size]` without the axis for heads, one for all layers."""
     unsqueeze = made_by(factor, "Unsqueeze")
     if unsqueeze is None or number(required(unsqueeze, 1)) != 1 or len(dims(required(unsqueeze, 0)) or ()) != ROWS:
         return None
@@ -98,7 +98,7 @@ def _kept_half(edit: Rewriter, before: ir.Node, factor: ir.Value) -> ir.Value | 
 
 
 def _half(edit: Rewriter, before: ir.Node, value: ir.Value) -> ir.Value | None:
-    """Return the first half along the last axis, where the second is known to be the same."""
+    """Return the first half along the last axis, if the second half is known to be equal."""
     node = made_by(value, "Concat", "Cos", "Sin", "Cast", "Mul")
     if node is None or (node.op_type == "Mul" and number(required(node, 1)) is None):
         return None
@@ -114,7 +114,7 @@ def _half(edit: Rewriter, before: ir.Node, value: ir.Value) -> ir.Value | None:
 
 
 def _table(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
-    """Return cosines or sines of every position of every text, in rows."""
+    """Return a table of cosines or sines: a row for each position, of each text if they differ."""
     key, shape = ("table", half), dims(half) or (None,)
     if key not in edit.cache:
         inputs = [half, edit.ints(-1, int(shape[-1] or 0))]
@@ -124,7 +124,7 @@ def _table(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
 
 
 def _positions(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
-    """Return rows of the tables: the first and those after it for every text, or rows of its own for each text."""
+    """Return the indices of table rows: 0 when all texts start at the first row, otherwise an index for each token."""
     shape = dims(half) or (None,)
     if shape[0] == 1:
         return edit.ints(0)

@@ -1,7 +1,7 @@
-"""Fusion rules of orun, in the order in which they build on one another.
+"""Fusion rules of orun, in their order: later rules build on earlier ones.
 
-They match what a graph computes and the sizes that shape inference proves, not the nodes of a certain exporter. A rule
-finds an attention from its softmax, whichever nodes make its shapes, masks and transpositions.
+They match what a graph computes and the sizes that shape inference proves, not the nodes of a certain exporter. An
+attention is found from its softmax, whatever nodes compute its shapes, masks and transpositions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RULES = (
     Rule(separate_linear),
     Rule(fuse_rotary, ("rotary_embeddings",)),
     Rule(fuse_attention, ("attention",)),
-    Rule(separate_linear),  # layers flattened behind an attention
+    Rule(separate_linear),  # again, for layers that an attention kept flattened
     Rule(pack, ("attention", "packing")),
     Rule(fuse_rms_normalization, ("layer_norm",)),
     Rule(fuse_embedding, ("embed_layer_norm",)),
@@ -50,7 +50,7 @@ RULES = (
     Rule(fuse_bias_skip, ("skip_layer_norm", "bias_skip_layer_norm")),
     Rule(fuse_bias_gelu, ("bias_gelu",)),
 )
-# Fusions of ONNX Runtime for operators that older operator sets write as several nodes.
+# ONNX Runtime's fusions for operators that older operator sets express as several nodes.
 PRIMITIVES = (
     (FusionGelu, "gelu"),
     (FusionFastGelu, "gelu"),
@@ -60,14 +60,14 @@ PRIMITIVES = (
 
 
 def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
-    """Fuse all layers that match; return the model, and for each unfused attention the reason by its result's name.
+    """Fuse all layers that match; return the model and the reason for each unfused attention, by its result's name.
 
     Args:
-        model: as ONNX Runtime's basic optimizations leave it; it is changed.
+        model: the model after ONNX Runtime's basic optimizations; it is changed.
         disabled: names of fusions to leave out.
 
     Raises:
-        Exception: of any kind, when shape inference cannot follow the model.
+        Exception: of any type, when shape inference fails.
     """
     patch_quadratic_scan()
     primitive = OnnxModel(model)
@@ -87,7 +87,7 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProt
             common.RemoveUnusedNodesPass()(edit.model)
     edit.graph.sort()
     fused = ir.to_proto(edit.model)
-    # The inference assumes sizes to be equal that it cannot compare, and ONNX Runtime would rely on that.
+    # The inference takes sizes that it cannot compare for equal, and ONNX Runtime would rely on them.
     kept = [known[value.name] for value in fused.graph.value_info if value.name in known]
     del fused.graph.value_info[:]
     fused.graph.value_info.extend(kept)

@@ -1,4 +1,4 @@
-"""Transpositions and reshapes that fusions leave without a purpose."""
+"""Removal of transpositions and reshapes that fusions made superfluous."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orun.stages.optimize._fusion.graph import (
 
 
 def tidy(edit: Rewriter) -> None:
-    """Take out transpositions that undo one another, reshapes that change nothing, and what nothing reads."""
+    """Remove transpositions that cancel out and reshapes that change nothing."""
     for node in edit.nodes("Transpose", "Reshape"):
         source = _untransposed(node) if node.op_type == "Transpose" else _unreshaped(node)
         if source is not None:
@@ -27,7 +27,7 @@ def tidy(edit: Rewriter) -> None:
 
 
 def _untransposed(node: ir.Node) -> ir.Value | None:
-    """Return the value that a row of transpositions gives back."""
+    """Return the value that a chain of transpositions restores."""
     transpose, axes = node, integers(node, "perm") or ()
     while (inner := made_by(transpose.inputs[0], "Transpose")) is not None:
         order = integers(inner, "perm")
@@ -40,7 +40,7 @@ def _untransposed(node: ir.Node) -> ir.Value | None:
 
 
 def _unreshaped(node: ir.Node) -> ir.Value | None:
-    """Return a value that is reshaped, at the end of a row of reshapes, to what it was."""
+    """Return the earliest value of a chain of reshapes that has the shape of the last."""
     shape, reshape = dims(node.outputs[0]), node
     original = None
     while True:
@@ -54,12 +54,12 @@ def _unreshaped(node: ir.Node) -> ir.Value | None:
 
 
 def _guessed(shape: tuple[Dim, ...] | None) -> bool:
-    """Whether sizes may be alike by a guess, which inference makes where it cannot compare them after a division."""
+    """Return whether equal sizes may be a guess of the inference, which cannot compare the results of divisions."""
     return shape is not None and any("floor" in axis for axis in shape if isinstance(axis, str))
 
 
 def separate_linear(edit: Rewriter) -> None:
-    """Rows that are flattened for a Gemm and back to a MatMul and an Add, which need no flattening."""
+    """Replace a Gemm on flattened rows by MatMul and Add, which need no flattening."""
     for gemm in edit.nodes("Gemm"):
         plain = setting(gemm, "alpha", 1) == setting(gemm, "beta", 1) == 1 and not setting(gemm, "transA", 0)
         weight = constant(gemm.inputs[1])
@@ -74,7 +74,7 @@ def separate_linear(edit: Rewriter) -> None:
 
 
 def _unflattened(gemm: ir.Node, shape: tuple[Dim, ...]) -> ir.Value | None:
-    """Return the rows of this shape that were flattened, once or more, for a Gemm."""
+    """Return the value of this shape from which the rows of a Gemm were flattened, in one step or more."""
     reshape = made_by(gemm.inputs[0], "Reshape")
     while reshape is not None:
         if alike(dims(required(reshape, 0)), shape):

@@ -1,4 +1,4 @@
-"""Channels of a model that can go: which weights follow when a layer loses some of what it yields."""
+"""Channels that a model can lose, with all weights that depend on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-# What computes each value from the values in the same place alone.
+# Elementwise operators.
 ELEMENTWISE = frozenset({
     "Abs", "Add", "Cast", "Ceil", "Celu", "Clip", "Div", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid",
     "HardSwish", "Identity", "LeakyRelu", "Max", "Min", "Mish", "Mul", "Neg", "PRelu", "Pow", "Relu", "Selu", "Sigmoid",
@@ -26,7 +26,7 @@ POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMa
 
 
 class Stuck(Exception):
-    """Why a layer's channels cannot go."""
+    """Reason why a layer keeps its channels."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Place:
     """Position of the channels in a value.
 
     Attributes:
-        back: their axis, counted from the last, which is 1.
-        repeat: how many neighbours each has become; 0 when it is not known yet.
-        second: whether that axis is the second, too, which is the one that normalisations and pools go by.
+        back: their axis, counted from the last axis, which is 1.
+        repeat: number of neighbouring values for each channel; 0 when not known yet.
+        second: whether it is also the second axis, where normalisations and pools expect channels.
     """
 
     back: int
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Cut:
-    """A stored tensor that loses entries along an axis, `repeat` neighbours for each channel."""
+    """Removal from a stored tensor along an axis: `repeat` neighbouring entries for each channel."""
 
     name: str
     axis: int
@@ -55,15 +55,15 @@ class Cut:
 
 @dataclass
 class Layer:
-    """A layer whose output channels can go, with all that follows.
+    """A layer that can lose output channels.
 
     Attributes:
-        node: of the layer.
+        node: its node.
         weight: name of its weights.
-        axis: of its weights along which the channels lie.
-        channels: how many it has.
-        cuts: every stored tensor that loses entries with them.
-        depthwise: convolutions between, which have a group for each channel.
+        axis: axis of the channels in its weights.
+        channels: number of its channels.
+        cuts: every stored tensor that loses entries with the channels.
+        depthwise: later convolutions with a group for each channel.
     """
 
     node: NodeProto
@@ -76,12 +76,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Stored:
-    """The tensors that a model stores.
+    """Stored tensors of a model.
 
     Attributes:
-        arrays: by name.
-        uses: how often a name is read by the main graph, or anywhere below it.
-        fixed: names that must stay as they are: outputs of the model, and what graphs inside of nodes read.
+        arrays: the tensors by name.
+        uses: number of reads of each name in the main graph.
+        fixed: names that must stay: inputs and outputs of the model, and values that nested graphs read.
     """
 
     arrays: Mapping[str, Array]
@@ -90,7 +90,7 @@ class Stored:
 
 
 class Arrays(Mapping[str, "Array"]):
-    """Tensors as arrays by name, each read anew when it is asked for: all at once would be a second model."""
+    """Tensors as arrays, converted on access: all at once would take the memory of a second model."""
 
     def __init__(self, tensors: Iterable[TensorProto]) -> None:
         self._tensors = {tensor.name: tensor for tensor in tensors}
@@ -106,7 +106,7 @@ class Arrays(Mapping[str, "Array"]):
 
 
 def stored(model: ModelProto) -> Stored:
-    """What a model stores, and who reads it."""
+    """Return the stored tensors of a model, and the number of their readers."""
     from orun.stages._graph.io import graphs
 
     uses: dict[str, int] = {}
@@ -125,7 +125,7 @@ def attribute(node: NodeProto, name: str, default: Any) -> Any:
 
 
 def weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, int]]:
-    """Every Conv, Gemm and MatMul with stored weights: its node, their name, and the axis of its output channels."""
+    """Yield every Conv, Gemm and MatMul with stored weights: node, name of the weights, axis of the output channels."""
     for node in model.graph.node:
         if node.domain in STANDARD and node.op_type in ("Conv", "Gemm", "MatMul"):
             array = kept.arrays.get(node.input[1])
@@ -138,17 +138,17 @@ def weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, i
 
 
 def follow(model: ModelProto, kept: Stored, node: NodeProto, weight: str, axis: int) -> Layer:
-    """What goes with the output channels of a layer, up to the next layers.
+    """Follow the output channels of a layer up to the next layers; return all that they take with them.
 
     Args:
-        model: whose nodes are sorted.
-        kept: what it stores.
-        node: of the layer, as `weights` yields it.
+        model: the model, with sorted nodes.
+        kept: its stored tensors.
+        node: node of the layer, as `weights` yields it.
         weight: name of its weights.
-        axis: of its output channels in them.
+        axis: axis of the output channels in the weights.
 
     Raises:
-        Stuck: when the channels reach what cannot lose them.
+        Stuck: when the channels reach a node or tensor that cannot lose them.
     """
     array = kept.arrays[weight]
     layer = Layer(node, weight, axis, array.shape[axis])
@@ -184,7 +184,7 @@ def _cut(layer: Layer, kept: Stored, name: str, axis: int, repeat: int = 1) -> N
 
 
 def _cut_constant(layer: Layer, kept: Stored, name: str, place: Place) -> None:
-    """A stored operand of an elementwise operator, which is broadcast."""
+    """Cut the stored operand of an elementwise operator, unless it is broadcast along the channels."""
     array = kept.arrays.get(name)
     if array is None:
         raise Stuck(f"{name!r} is neither stored nor of the same channels")
@@ -199,7 +199,7 @@ def _cut_constant(layer: Layer, kept: Stored, name: str, place: Place) -> None:
 
 
 def _pass(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place | None:
-    """Where the channels are after a node; None when it is a layer that takes them in."""
+    """Return the place of the channels after a node; None when the node is a layer that consumes them."""
     handle = _HANDLERS.get(node.op_type) if node.domain in STANDARD else None
     if node.domain in STANDARD and node.op_type in ELEMENTWISE:
         handle = _elementwise
@@ -244,7 +244,7 @@ def _normalize(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str,
 
 
 def _flatten(_layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
-    """Return places in which each channel spans several neighbours, as many as the reader's weights say."""
+    """Return the place after a Flatten. Each channel spans several neighbours; the reader's weights say how many."""
     place = _only_first(node, places)
     readers = kept.uses.get(node.output[0], 0)
     if attribute(node, "axis", 1) != 1 or not place.second or place.repeat != 1 or not readers:
@@ -263,7 +263,7 @@ def _matmul(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Pl
 
 
 def _take(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place], axis: int) -> None:
-    """The rows of a matrix that the channels are multiplied with."""
+    """Cut the rows of a matrix that the channels are multiplied by."""
     place = _only_first(node, places)
     array = kept.arrays.get(node.input[1])
     if array is None or array.ndim != 2 or place.back != 1:  # noqa: PLR2004 - a matrix

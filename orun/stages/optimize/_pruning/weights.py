@@ -1,4 +1,4 @@
-"""Weights that count least, taken out of a model: zeros in their places, or whole channels gone."""
+"""Removal of the weights of smallest magnitude: as zeros, or as whole channels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """Weights that may be removed, and their share.
+    """Choice of the weights to remove.
 
     Attributes:
-        share: of the weights or channels.
-        together: whether layers are ranked together; each by itself otherwise.
-        op_types: of the layers that may lose any.
-        exclude: names of layers that stay as they are.
+        share: share of the weights or channels.
+        together: whether all layers are ranked together, or each by itself.
+        op_types: operators of the layers that may lose weights.
+        exclude: names of nodes that keep their weights.
     """
 
     share: float
@@ -35,7 +35,7 @@ class Choice:
     exclude: Collection[str]
 
     def layers(self, model: ModelProto, kept: Stored) -> Iterator[tuple[Any, str, int]]:
-        """Yield the layers that may lose any: their node, the name of their weights, and the axis of their channels."""
+        """Yield the layers that may lose weights: node, name of the weights, axis of the channels."""
         spared = {name for node, name, _ in weights(model, kept) if node.name in self.exclude}
         for node, name, axis in weights(model, kept):
             if name not in spared and node.op_type in self.op_types:
@@ -43,9 +43,9 @@ class Choice:
 
 
 def zero(model: ModelProto, choice: Choice) -> int:
-    """Set the weights of least magnitude to zero, in place; how many layers' weights there were to choose from.
+    """Set the weights of least magnitude to zero, in place; return the number of tensors to choose from.
 
-    Of equal magnitudes the first goes first.
+    Among equal magnitudes, the first is removed first.
     """
     kept = stored(model)
     weight_names = dict.fromkeys(name for _, name, _ in choice.layers(model, kept))
@@ -60,14 +60,14 @@ def zero(model: ModelProto, choice: Choice) -> int:
 
 
 def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> list[Layer]:
-    """Take out the channels whose weights have the least mean magnitude, with all that follows from them, in place.
+    """Remove the channels whose weights have the least mean magnitude, and all that depends on them, in place.
 
-    A layer's order is that of L1 norms, as in Li et al., "Pruning Filters for Efficient ConvNets", 2017.
+    The order is that of L1 norms: Li et al., "Pruning Filters for Efficient ConvNets", 2017.
 
     Args:
-        model: whose nodes are sorted.
-        choice: what may go.
-        tell: hears which layers keep theirs, and why.
+        model: the model, with sorted nodes.
+        choice: what to remove.
+        tell: called with a message for each layer that keeps its channels.
 
     Returns:
         The layers that lost channels.
@@ -88,7 +88,7 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
             changed.append(layer)
     _store(model, arrays)
     if changed:
-        del model.graph.value_info[:]  # it tells shapes that no longer are
+        del model.graph.value_info[:]  # it holds the former shapes
     return changed
 
 
@@ -99,7 +99,7 @@ def _channel_means(array: Array, axis: int) -> Array:
 
 
 def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[Array]:
-    """Of each array the places of what is least, but for `spare` at least."""
+    """Yield the indices of the least values of each array, so that at least `spare` values are left."""
     if choice.together:
         ranks = list(ranks)
         counts = list(_shared(ranks, choice.share))
@@ -109,7 +109,7 @@ def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[A
 
 
 def _shared(ranks: Sequence[Array], share: float) -> Iterator[int]:
-    """Yield how many of each array are among the least of all; of equals the first."""
+    """Yield how many values of each array are among the least of all arrays; among equals, the first count."""
     every = np.concatenate(ranks) if ranks else np.zeros(0)
     left = int(share * every.size)
     if not left:
@@ -126,7 +126,7 @@ def _shared(ranks: Sequence[Array], share: float) -> Iterator[int]:
 
 
 def _places(rank: Array, count: int) -> Array:
-    """Return the places of the `count` least values, in order; of equals the first."""
+    """Return the indices of the `count` least values, in order; among equals, the first."""
     if count <= 0:
         return np.zeros(0, np.int64)
     bound = np.partition(rank, count - 1)[count - 1]
