@@ -97,9 +97,7 @@ def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
         elif axis.dim_param in inputs:
             axis.dim_param = left
         else:
-            axis.ClearField(
-                "dim_param"
-            )  # named axes of outputs follow from the fixed axes
+            axis.ClearField("dim_param")  # named axes of outputs follow from the fixed axes
     del model.graph.value_info[:]  # they hold the former axes
 
 

@@ -84,7 +84,7 @@ def _fuse(edit: Rewriter, add: ir.Node, heads: Heads, source: ir.Value, factors:
 
 
 def _kept_half(edit: Rewriter, before: ir.Node, factor: ir.Value) -> ir.Value | None:
-    """Return the first half of cosines or sines `[batch, 1, length, size]` without the axis for heads, one for all layers."""
+    """Return the first half of cosines or sines without the axis for heads; layers share it."""
     unsqueeze = made_by(factor, "Unsqueeze")
     if unsqueeze is None or number(required(unsqueeze, 1)) != 1 or len(dims(required(unsqueeze, 0)) or ()) != ROWS:
         return None
