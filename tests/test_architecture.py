@@ -16,12 +16,12 @@ import orun
 PACKAGE = Path(orun.__file__).parent
 ROOT = {"__init__.py", "__main__.py", "api.py", "errors.py", "py.typed"}
 LIBRARIES = {
-    "click", "jsonschema", "keras", "msgspec", "networkx", "numpy", "onnx", "onnxruntime", "onnxsim", "optuna", "rich",
-    "sklearn", "tensorflow", "tf2onnx", "torch", "transformers", "yaml",
+    "click", "jsonschema", "keras", "msgspec", "networkx", "numpy", "onnx", "onnxruntime", "onnxsim", "optuna", "ray",
+    "rich", "sklearn", "tensorflow", "tf2onnx", "torch", "transformers", "yaml",
 }  # fmt: skip
 # From the top of the imports to the bottom: each file imports from its own room and from those after it.
 ROOMS = (
-    "cli", "scaffold", "report", "blame", "api", "noop", "runner", "remote", "planning", "gates", "history",
+    "cli", "scaffold", "report", "blame", "api", "noop", "cluster", "runner", "remote", "planning", "gates", "history",
     "executors", "pipeline", "stages", "diagnosis", "eventlog", "measure", "store", "environment", "fs", "text",
     "errors", "core", "providers",
 )  # fmt: skip

@@ -45,6 +45,7 @@ VERBS = {
     "verify": "Check a bundle, or build stages again and compare.",
     "store": "Show, check, pin and clean up what is stored.",
     "completion": "Print or install the completion script of a shell.",
+    "head": "Let the machines of a fleet meet here (needs Ray).",
     "doctor": "Show what this machine has and what stages would lack.",
 }
 EXAMPLES = (

@@ -1,0 +1,100 @@
+"""Connection of this process to a Ray cluster. Only programs of their own import this module: it imports Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil  # part of Ray
+import ray
+
+from orun.cluster import raylet
+from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head
+
+JOIN_PATIENCE = 40.0  # seconds for Ray on this machine to join the cluster
+LOOK = 0.2  # seconds between two looks
+
+
+def connect(address: str, log: Path) -> subprocess.Popen[bytes] | None:
+    """Connect this process to a cluster; return Ray's process if this machine had to join the cluster first.
+
+    Args:
+        address: of the head.
+        log: where Ray's process on this machine prints.
+
+    Raises:
+        HeadError: if there is no head, or it refuses this machine.
+    """
+    check_head(address)
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), CONNECT_PATIENCE) as connection:
+        own, head = connection.getsockname()[0], connection.getpeername()[0]
+    if ipaddress.ip_address(head).is_loopback:
+        _connect(address, None)
+        return None
+    process = None
+    if own != head and not _is_member(f"{head}:{port}", own):
+        process = raylet.start_member(address, own, log)
+        _wait_for_member(address, f"{head}:{port}", own, process, log)
+    try:
+        _connect(address, own)
+    except HeadError:
+        if process:
+            raylet.stop(process)
+        raise
+    return process
+
+
+def _is_member(head: str, own: str) -> bool:
+    """Return whether Ray runs on this machine as a member of the cluster."""
+    options = {f"--gcs-address={head}", f"--node_ip_address={own}"}
+    for process in psutil.process_iter(["cmdline"]):
+        program, *arguments = process.info["cmdline"] or [""]
+        if program.endswith("/raylet") and options <= set(arguments):
+            return True
+    return False
+
+
+def _wait_for_member(address: str, head: str, own: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until Ray on this machine has joined; HeadError if it does not."""
+    until = time.monotonic() + JOIN_PATIENCE
+    while not _is_member(head, own):
+        if process.poll() is not None or time.monotonic() > until:
+            raylet.stop(process)
+            raise head_error(address, log.read_text(encoding="utf-8", errors="replace"))
+        time.sleep(LOOK)
+
+
+def _connect(address: str, own: str | None) -> None:
+    try:
+        ray.init(
+            address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, _node_ip_address=own
+        )
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            ray.shutdown()
+        raise head_error(address, f"{type(error).__name__}: {error}") from error
+
+
+def head_error(address: str, text: str) -> HeadError:
+    """Return the error that says why Ray does not connect to a head.
+
+    Args:
+        address: of the head.
+        text: what Ray said.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "ersion mismatch" in text:
+        start = next(number for number, line in enumerate(lines) if "ersion mismatch" in line)
+        versions = [line.split("Ray:", 1)[1].strip() for line in lines[start:] if "Ray:" in line]
+        hint = f"Install the head's versions here: pip install ray=={versions[0] if versions else ray.__version__}"
+        why = "\n".join(lines[start : start + 7])
+        return HeadError(f"Ray or Python differs from those of the head at {address}", why=why, hint=hint)
+    if "uthentication" in text or "uthenticated" in text:
+        hint = "Copy the head's token: ~/.ray/auth_token on its machine, or RAY_AUTH_TOKEN"
+        return HeadError(f"the head at {address} refuses this machine's token", hint=hint)
+    return HeadError(f"no connection to the head at {address}", why="\n".join(lines[-3:]))

@@ -1,0 +1,176 @@
+"""Relay of a run: a local Unix socket for each agent of a Ray cluster.
+
+`python -m orun.cluster.relay HEAD FOLDER` makes the sockets in the folder. A connection to a socket is carried to the
+agent by its actor (`actor.py`), as bytes. Each line on standard input asks for the machines; the answer and the
+losses are messages on standard output. The relay ends with its standard input.
+
+A machine that has not answered for 15 s is lost: its socket closes, and it is not connected to again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import ray
+from ray.exceptions import ActorDiedError, RayError
+
+from orun.cluster import raylet
+from orun.cluster.actor import CHUNK, PATIENCE, POLL
+from orun.cluster.connection import connect
+from orun.cluster.messages import Message, Output
+from orun.cluster.settings import ACTOR, NAMESPACE, HeadError, unreachable
+from orun.environment import processes
+
+END_PATIENCE = 2.0  # seconds for the agents to take the news that the run is over
+Answer = TypeVar("Answer")
+
+
+class Relay:
+    """The sockets of a run's machines.
+
+    Args:
+        address: of the head.
+        folder: where the sockets are made.
+        output: takes the messages for the run.
+    """
+
+    def __init__(self, address: str, folder: Path, output: Output) -> None:
+        self._address = address
+        self._folder = folder
+        self._output = output
+        self._sockets: dict[str, str] = {}
+        self._lost: set[str] = set()
+        self._tunnels: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Carry bytes until standard input or the head ends."""
+        watch = asyncio.create_task(self._watch_head())
+        serve = asyncio.create_task(self._answer_questions())
+        await asyncio.wait((watch, serve), return_when=asyncio.FIRST_COMPLETED)
+        for task in self._tunnels:
+            task.cancel()
+        if self._tunnels:
+            await asyncio.wait(self._tunnels, timeout=END_PATIENCE)
+
+    async def _answer_questions(self) -> None:
+        """Answer each line of standard input with the machines that are there."""
+        questions = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(questions)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+        while await questions.readline():
+            await self._find_machines()
+            self._output.send(Message(sockets=dict(self._sockets)))
+
+    async def _find_machines(self) -> None:
+        """Make a socket for each agent that has joined since the last question."""
+        actors = await asyncio.wait_for(asyncio.to_thread(ray.util.list_named_actors, all_namespaces=True), PATIENCE)
+        names = [actor["name"] for actor in actors if actor["namespace"] == NAMESPACE]
+        for machine in sorted(name.removeprefix(ACTOR) for name in names if name.startswith(ACTOR)):
+            if machine in self._sockets or machine in self._lost:
+                continue
+            with contextlib.suppress(ValueError):  # it ended meanwhile
+                actor = await asyncio.to_thread(ray.get_actor, ACTOR + machine, NAMESPACE)
+                path = str(self._folder / f"{len(self._sockets) + len(self._lost)}.sock")
+                await asyncio.start_unix_server(partial(self._serve, machine, actor), path)
+                self._sockets[machine] = path
+
+    async def _serve(
+        self, machine: str, actor: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Carry the bytes of a connection until it ends."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())  # a server calls this in a task
+        self._tunnels.add(task)
+        try:
+            await self._carry(actor, reader, writer)
+        except TimeoutError:
+            self._lose(machine, f"it has not answered for {PATIENCE:.0f} s")
+        except ActorDiedError:
+            self._lose(machine, "its agent has ended")
+        except RayError as error:
+            self._lose(machine, str(error).strip().partition("\n")[0])
+        finally:
+            self._tunnels.discard(task)
+            writer.close()
+
+    async def _carry(self, actor: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = await _answered(actor.connect.remote())
+        directions = [
+            asyncio.create_task(_send(actor, number, reader)),
+            asyncio.create_task(_receive(actor, number, writer)),
+        ]
+        try:
+            done, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in directions:
+                task.cancel()
+            with contextlib.suppress(Exception):  # it is lost, and has been told of already
+                await asyncio.wait_for(actor.close.remote(number), END_PATIENCE)
+
+    def _lose(self, machine: str, why: str) -> None:
+        if machine not in self._lost:
+            self._lost.add(machine)
+            self._sockets.pop(machine, None)
+            self._output.send(Message(lost=machine, why=why))
+
+    async def _watch_head(self) -> None:
+        """Return when the head has refused connections for some time: without it the agents end soon."""
+        failures = 0
+        while failures * POLL < PATIENCE:
+            await asyncio.sleep(POLL)
+            why = await asyncio.to_thread(unreachable, self._address)
+            failures = failures + 1 if why else 0
+        hint = "Start it again, and the agents after it: orun head"
+        self._output.send(Message(failed=f"the head at {self._address} has ended", why=why, hint=hint))
+
+
+async def _send(actor: Any, number: int, reader: asyncio.StreamReader) -> None:
+    """Carry bytes of the run to the agent."""
+    while data := await reader.read(CHUNK):
+        if not await _answered(actor.send.remote(number, data)):
+            return
+
+
+async def _receive(actor: Any, number: int, writer: asyncio.StreamWriter) -> None:
+    """Carry bytes of the agent to the run."""
+    while (data := await _answered(actor.receive.remote(number))) is not None:
+        if data:
+            writer.write(data)
+            await writer.drain()
+
+
+async def _answered(call: Awaitable[Answer]) -> Answer:
+    """Return an actor's answer; TimeoutError if there is none in time."""
+    return await asyncio.wait_for(call, PATIENCE)
+
+
+def main() -> None:
+    """Be the relay of the process that started this one."""
+    output = Output()
+    address, folder = sys.argv[1], Path(sys.argv[2])
+    processes.die_with(os.getppid(), signal.SIGTERM)
+    own = None
+    try:
+        own = connect(address, folder / "ray.log")
+        output.send(Message())
+        asyncio.run(Relay(address, folder, output).run())
+    except HeadError as error:
+        output.send(Message(failed=error.what, why=error.why, hint=error.hint))
+    finally:
+        if own:
+            raylet.stop(own)
+        sys.stderr.flush()
+        os._exit(0)  # Ray's own end would wait for machines that are gone
+
+
+if __name__ == "__main__":
+    main()

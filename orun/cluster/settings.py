@@ -1,0 +1,113 @@
+"""Settings of the Ray processes: address, token, environment variables."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from orun.errors import StoreError, UsageError
+
+PORT = 6379
+SCHEME = "ray://"
+NAMESPACE = "orun"  # of Ray's named actors
+ACTOR = "agent-"  # first part of an actor's name; the machine's id is the second
+TOKEN_FILE = ".ray/auth_token"  # noqa: S105 - its place below the home folder, where Ray looks
+CONNECT_PATIENCE = 5.0  # seconds for the head to accept a connection
+
+# Ray takes 7 minutes to notice a cut link by default; with these it takes 10 seconds.
+VARIABLES = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a call after the end would start a cluster on this machine
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_grpc_client_keepalive_time_ms": "5000",
+    "RAY_grpc_client_keepalive_timeout_ms": "5000",
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "3",
+}
+
+
+class HeadError(StoreError):
+    """The head of a cluster cannot be used."""
+
+
+def ray_environment() -> Mapping[str, str]:
+    """Return the environment of processes that import Ray; `RAY_ADDRESS` would replace the address that they name."""
+    return {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | VARIABLES
+
+
+def address_of(url: str) -> str:
+    """Return `HOST:PORT` of a head from `ray://HOST:PORT`, `HOST:PORT` or `HOST`.
+
+    Raises:
+        UsageError: if it is none of these.
+    """
+    host, _, port = url.removeprefix(SCHEME).rstrip("/").rpartition(":")
+    if not host and port and not port.isdecimal():
+        host, port = port, str(PORT)
+    if not host or not port.isdecimal() or "/" in host:
+        raise UsageError(f"'{url}' is no address of a head", hint=f"write HOST:PORT, as in head:{PORT}")
+    return f"{host.strip('[]')}:{int(port)}"
+
+
+def check_ray() -> None:
+    """Raise UsageError if Ray is not installed here."""
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("Ray is not installed here", hint="pip install 'orun[ray]'")
+
+
+def check_head(address: str) -> None:
+    """Raise HeadError if nothing listens at the address of the head."""
+    if why := unreachable(address):
+        host, _, port = address.rpartition(":")
+        hint = f"Start one on {host}: orun head" + (f" --port {port}" if int(port) != PORT else "")
+        raise HeadError(f"no head answers at {address}", why=why, hint=hint)
+
+
+def unreachable(address: str) -> str:
+    """Return why nothing can be connected to at an address; empty if something listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_PATIENCE).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def has_token() -> bool:
+    """Return whether Ray would find a token here."""
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return True
+    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or token_file()).is_file()
+
+
+def token_file() -> Path:
+    """Return the file in which Ray looks for the token by default."""
+    return Path.home() / TOKEN_FILE
+
+
+def check_token(address: str) -> None:
+    """Raise UsageError if there is no token to show to the head."""
+    if not has_token():
+        host, _, _ = address.rpartition(":")
+        hint = f"Copy the head's: scp {host}:{TOKEN_FILE} ~/{TOKEN_FILE}\nor set RAY_AUTH_TOKEN"
+        raise UsageError(f"no token for the head at {address}", why=f"{token_file()} does not exist", hint=hint)
+
+
+def make_token() -> bool:
+    """Write a token for a new cluster if there is none; return whether there was none."""
+    if has_token():
+        return False
+    file = token_file()
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(secrets.token_hex(32))
+    return True

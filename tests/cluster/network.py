@@ -1,0 +1,77 @@
+"""Machines of a test: network namespaces on a bridge, with links that can be cut."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+
+def ip(*words: str) -> None:
+    """Run `ip`."""
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+
+
+def why_no_network() -> str:
+    """Return why there can be no namespaces here; empty if there can."""
+    if not shutil.which("ip"):
+        return "the program `ip` is not installed"
+    name = f"orun-{os.getpid()}-try"
+    try:
+        ip("netns", "add", name)
+        ip("-n", name, "link", "add", "bridge", "type", "bridge")
+    except subprocess.CalledProcessError as error:
+        return f"no network namespaces here: {error.stderr.decode().strip()}"
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True, timeout=30)
+    return ""
+
+
+class Network:
+    """Machines by name, each in a network namespace of its own.
+
+    Args:
+        names: the machines; the first has the address 10.99.0.1.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._prefix = f"orun-{os.getpid()}-"
+        self._numbers = {name: number for number, name in enumerate(names, 1)}
+        ip("netns", "add", self._hub)
+        ip("-n", self._hub, "link", "add", "bridge", "type", "bridge")
+        ip("-n", self._hub, "link", "set", "bridge", "up")
+        for name, number in self._numbers.items():
+            namespace, link = self._prefix + name, f"link{number}"
+            ip("netns", "add", namespace)
+            ip("-n", self._hub, "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+            ip("-n", self._hub, "link", "set", link, "master", "bridge", "up")
+            ip("-n", namespace, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
+            ip("-n", namespace, "link", "set", "eth0", "up")
+            ip("-n", namespace, "link", "set", "lo", "up")
+            ip("-n", namespace, "route", "add", "default", "via", self.address(name))
+
+    @property
+    def _hub(self) -> str:
+        return self._prefix + "hub"
+
+    def address(self, name: str) -> str:
+        """Return the address of a machine."""
+        return f"10.99.0.{self._numbers[name]}"
+
+    def command(self, name: str, *words: str) -> list[str]:
+        """Return a command line that runs on a machine; the process that it starts becomes the program."""
+        return ["ip", "netns", "exec", self._prefix + name, *words]
+
+    def cut(self, name: str) -> None:
+        """Cut a machine's link."""
+        ip("-n", self._hub, "link", "set", f"link{self._numbers[name]}", "down")
+
+    def mend(self, name: str) -> None:
+        """Mend a machine's link."""
+        ip("-n", self._hub, "link", "set", f"link{self._numbers[name]}", "up")
+
+    def close(self) -> None:
+        """Remove the machines."""
+        for name in [*self._numbers, "hub"]:
+            ip("netns", "del", self._prefix + name)
