@@ -1,0 +1,41 @@
+"""Fleets by their URLs: those of orun, and those that packages offer under the entry point group `orun.executors`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from orun.errors import UsageError
+from orun.runner.fleet import Connect, Fleet
+
+GROUP = "orun.executors"
+BUILTIN: Mapping[str, str] = {  # by scheme; imported when a URL has it
+    "ray": "orun.cluster.fleet:RayFleet",
+    "tcp": "orun.agent.client:connect",
+    "unix": "orun.agent.client:connect",
+}
+EXAMPLE = "ray://head:6379"
+
+
+def open_fleet(url: str) -> Fleet:
+    """Return the fleet at a URL.
+
+    Raises:
+        UsageError: if nothing is known of its scheme, or the fleet cannot be used.
+        StoreError: if the fleet cannot be reached.
+    """
+    from importlib.metadata import entry_points
+
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise UsageError(f"'{url}' is no address of a fleet", hint=f"--on {EXAMPLE}")
+    if scheme in BUILTIN:
+        module, _, name = BUILTIN[scheme].partition(":")
+        connect: Connect = getattr(importlib.import_module(module), name)
+        return connect(url)
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if scheme not in points:
+        known = ", ".join(sorted({*BUILTIN, *points}))
+        raise UsageError(f"no fleet has addresses like '{url}'", why=f"known: {known}", hint=f"--on {EXAMPLE}")
+    connect = points[scheme].load()
+    return connect(url)

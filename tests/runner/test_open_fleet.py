@@ -1,0 +1,42 @@
+"""The fleet that a URL names."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
+
+import pytest
+
+from orun.errors import UsageError
+from orun.runner.open_fleet import GROUP, open_fleet
+
+
+class Plugin:
+    """A fleet of a package."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
+def test_a_package_may_offer_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("lab", "some.package:Plugin", GROUP)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: EntryPoints([point]))
+    monkeypatch.setattr(EntryPoint, "load", lambda _: Plugin)
+    fleet: Any = open_fleet("lab://bench/3")
+    assert fleet.url == "lab://bench/3"
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("head:6379", "'head:6379' is no address of a fleet\n  hint: --on ray://head:6379"),
+        (
+            "dask://head:8786",
+            "no fleet has addresses like 'dask://head:8786'\n  known: ray, tcp, unix\n  hint: --on ray://head:6379",
+        ),
+    ],
+)
+def test_a_wrong_url_is_refused(url: str, text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        open_fleet(url)
+    assert str(refused.value) == text
