@@ -14,11 +14,11 @@ bert: $(VENV)/ready
 	$(BIN)/orun pipelines/bert.yaml
 
 test: $(VENV)/ready lint
-	$(BIN)/python -m pytest -n 2 -m "not slow and not table"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not table"
 
 # Whole pipelines on real models, and campaigns: CI runs them after `make test`.
 test-slow: $(VENV)/ready
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 # One row an architecture, as in docs/benchmarks.md: before a release, and after a change to fusion or the checks.
 test-tables: $(VENV)/ready

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import shutil
 import struct
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -85,6 +88,18 @@ class Fault:
         return cls(kind, who, chance.randint(1, counts[kind, who]), error, how)
 
 
+@cache
+def _library() -> Path:
+    """Compile the library, once a process; return its path."""
+    compiler = shutil.which("cc")
+    assert compiler, "there is no C compiler"
+    folder = tempfile.mkdtemp(prefix="orun-failing-calls-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = Path(folder, "failing_calls.so")
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
+    return library
+
+
 @dataclass(frozen=True)
 class Failing:
     """The library that lets calls fail, and the file that tells it which.
@@ -101,12 +116,8 @@ class Failing:
 
     @classmethod
     def make(cls, folder: Path, below: Path) -> Failing:
-        """Compile the library into a folder."""
-        compiler = shutil.which("cc")
-        assert compiler, "there is no C compiler"
-        library = folder / "failing_calls.so"
-        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
-        return cls(library, folder / "failing_calls.plan", below)
+        """Return the library with a plan of its own, which lies in a folder."""
+        return cls(_library(), folder / "failing_calls.plan", below)
 
     @property
     def variables(self) -> dict[str, str]:

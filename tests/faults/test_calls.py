@@ -20,6 +20,7 @@ from tests.faults.calls import HOW, Failing, Fault
 from tests.faults.failures import trial
 from tests.faults.projects import FIRST, TEXT
 from tests.faults.rig import Ended, Judgement, Rig, environment, inside
+from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded"
@@ -42,7 +43,7 @@ def failing(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Failing:
     return Failing.make(tmp_path_factory.mktemp("library"), rig.folder)
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
+@pytest.mark.parametrize("name", mostly_slow(commands.COMMANDS, "cold", "gc", "accept", "pull"))
 def test_any_call_of_a_command(rig: Rig, failing: Failing, name: str) -> None:
     counts = commands.count(rig, failing, name)
     _, what, judgement = failures.some_trial(

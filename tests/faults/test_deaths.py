@@ -11,12 +11,13 @@ import pytest
 from tests.faults import deaths
 from tests.faults.folders import remove
 from tests.faults.rig import Rig
+from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 TRIES = 40  # a stage lives for a moment only, and is hard to hit where the machine is busy
 
 
-@pytest.mark.parametrize("victim", ["runner", "a stage", "both", "the group"])
+@pytest.mark.parametrize("victim", mostly_slow(["runner", "a stage", "both", "the group"], "a stage", "the group"))
 def test_sudden_death(apart: Rig, victim: str) -> None:
     for number in range(TRIES):
         death, judgement = deaths.trial(apart, Random(f"2026-11-{number}"), victim)

@@ -12,6 +12,7 @@ import pytest
 from tests.faults.damage import FILE, delete
 from tests.faults.projects import FIRST
 from tests.faults.rig import Ended, Judgement, Rig
+from tests.thin import mostly_slow
 
 STAGE = "join"  # its artifact is one file, and two stages come after it
 OUTPUT = f"out/text/{STAGE}/text"
@@ -45,7 +46,7 @@ def reasons(ended: Ended) -> Mapping[str, list[str]]:
     return {one["stage"]: one["reasons"] for one in ended.document["stages"] if one["outcome"] == "built"}
 
 
-@pytest.mark.parametrize("damage", [*CHANGED, *GONE])
+@pytest.mark.parametrize("damage", mostly_slow([*CHANGED, *GONE], "flip", "delete"))
 def test_an_object(text: Rig, damage: str) -> None:
     ended = hit(text, an_object, damage)
     assert reasons(ended) == {STAGE: ["its stored result is damaged: text is missing from the store"]}
@@ -58,7 +59,7 @@ def test_an_object(text: Rig, damage: str) -> None:
     assert settled(text)
 
 
-@pytest.mark.parametrize("damage", [*CHANGED, *GONE])
+@pytest.mark.parametrize("damage", mostly_slow([*CHANGED, *GONE], "flip", "delete"))
 def test_the_record_of_an_action(text: Rig, damage: str) -> None:
     ended = hit(text, a_record, damage)
     renamed = damage == "rename"  # it still lies under its key, and what it says it is
@@ -69,7 +70,7 @@ def test_the_record_of_an_action(text: Rig, damage: str) -> None:
     assert settled(text)
 
 
-@pytest.mark.parametrize("damage", [*CHANGED, *GONE, "chmod 000"])
+@pytest.mark.parametrize("damage", mostly_slow([*CHANGED, *GONE, "chmod 000"], "flip", "delete"))
 def test_the_index(text: Rig, damage: str) -> None:
     """It only spares reading: without the note of the last run it is asked, and what it says is not believed."""
 
@@ -84,7 +85,7 @@ def test_the_index(text: Rig, damage: str) -> None:
     assert settled(text)
 
 
-@pytest.mark.parametrize("damage", [*CHANGED, *GONE])
+@pytest.mark.parametrize("damage", mostly_slow([*CHANGED, *GONE], "flip", "delete"))
 def test_a_checkout(text: Rig, damage: str) -> None:
     text.reset()
     linked = (text.store / OUTPUT).stat().st_nlink > 1  # what is written to it then reaches the object as well
@@ -108,7 +109,7 @@ def a_run(rig: Rig) -> Path:
     return max(rig.store.glob("runs/*/record.json"))
 
 
-@pytest.mark.parametrize("part", [an_object, a_record, an_output, a_run])
+@pytest.mark.parametrize("part", mostly_slow([an_object, a_record, an_output, a_run], an_object, a_run))
 def test_a_mode_is_put_right(text: Rig, part: Callable[[Rig], Path]) -> None:
     text.reset()
     path = part(text)
@@ -121,7 +122,7 @@ def test_a_mode_is_put_right(text: Rig, part: Callable[[Rig], Path]) -> None:
         assert path.stat().st_mode == mode
 
 
-@pytest.mark.parametrize("damage", [*CHANGED, *GONE])
+@pytest.mark.parametrize("damage", mostly_slow([*CHANGED, *GONE], "flip", "delete"))
 def test_the_record_of_a_run(text: Rig, damage: str) -> None:
     """No result depends on it; who asks for that run is told."""
     ended = hit(text, a_run, damage)

@@ -13,17 +13,18 @@ from tests.faults import integrity
 from tests.faults.damage import dangle, delete, flip, keeping_times, make_file, make_folder
 from tests.faults.projects import FIRST
 from tests.faults.rig import Judgement, Rig
+from tests.thin import mostly_slow
 
 SEED = "2026-11"
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", mostly_slow(range(8), 0, 1))
 def test_random_damage_to_a_store_of_plain_functions(text: Rig, number: int) -> None:
     fault, judgement = integrity.trial(text, Random(f"{SEED}-{number}"))
     assert judgement.outcome != "wrong", f"{fault}: {judgement.why}"
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", mostly_slow(range(2), 0))
 def test_random_damage_to_a_store_of_models(model: Rig, number: int) -> None:
     fault, judgement = integrity.trial(model, Random(f"{SEED}-{number}"))
     assert judgement.outcome != "wrong", f"{fault}: {judgement.why}"

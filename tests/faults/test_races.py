@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults import races
 from tests.faults.rig import Judgement
+from tests.thin import mostly_slow
 
 
 def refused(what: str) -> Judgement:
@@ -36,6 +37,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "moment"), CASES, ids=[f"{name}, {moment}" for name, moment in CASES])
+QUICK = (
+    ("code", "to and fro while it starts"),
+    ("helper", "before it reads"),
+    ("declared file", "fro with its times"),
+    ("undeclared file", "after it has read"),
+    ("object of the input", "to and fro while it reads"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "moment"), mostly_slow(CASES, *QUICK), ids=[f"{name}, {moment}" for name, moment in CASES]
+)
 def test_an_edit_while_a_stage_runs(folder: Path, name: str, moment: str) -> None:
     assert races.trial(folder, name, moment) == CASES[name, moment]

@@ -9,11 +9,12 @@ import pytest
 
 from tests.faults import several
 from tests.faults.rig import Rig
+from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", mostly_slow(range(4), 0))
 def test_several_faults_at_once(apart: Rig, number: int) -> None:
     what, judgement = several.trial(apart, Random(f"2026-11-{number}"))
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"

@@ -1,4 +1,9 @@
-"""Run of each kind once, in a given folder; prints the digests of artifacts and the metrics."""
+"""Run of each kind once, in a given folder; prints the digests of artifacts and the metrics.
+
+    python tests/stages/chain.py FOLDER [small] [chain]
+
+`small` are kinds that need no PyTorch, `chain` are exports and what follows them.
+"""
 
 from __future__ import annotations
 
@@ -92,5 +97,6 @@ def facts_of(run: StageRun) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    facts = {name: facts_of(run) for make in (chain, small) for name, run in make(Path(sys.argv[1])).items()}
+    parts = [{"small": small, "chain": chain}[name] for name in sys.argv[2:]]
+    facts = {name: facts_of(run) for part in parts for name, run in part(Path(sys.argv[1])).items()}
     sys.stdout.write(json.dumps(facts) + "\n")

@@ -13,12 +13,14 @@ import pytest
 from orun.stages.registry import BUILTIN, all_kinds
 
 CHAIN = Path(__file__).with_name("chain.py")
-IN_CHAIN = {
-    "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset", "check/model", "check/coverage",
-    "optimize/simplify", "optimize/transformer", "optimize/shapes", "optimize/graph", "optimize/float16",
-    "optimize/layout", "optimize/prune", "optimize/python", "quantize/dynamic", "quantize/static", "quantize/weights",
-    "quantize/qat", "quantize/debug", "measure/accuracy", "measure/size", "release/metadata", "release/card",
+SMALL = {
+    "check/model", "check/coverage", "measure/accuracy", "measure/size", "optimize/python", "optimize/layout",
+    "optimize/prune", "quantize/debug", "quantize/qat", "release/metadata", "release/card",
     "release/triton", "release/bundle", "release/publish",
+}  # fmt: skip
+IN_CHAIN = {
+    "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset", "optimize/simplify", "optimize/transformer",
+    "optimize/shapes", "optimize/graph", "optimize/float16", "quantize/dynamic", "quantize/static", "quantize/weights",
 }  # fmt: skip
 ELSEWHERE = {"convert/tensorflow": "convert/test_tensorflow.py::test_the_same_bytes_in_every_process"}
 WITHOUT = {
@@ -28,13 +30,13 @@ WITHOUT = {
 Digests = dict[str, dict[str, str]]
 
 
-def start(folder: Path, seed: str) -> subprocess.Popen[str]:
+def start(folder: Path, seed: str, part: str) -> subprocess.Popen[str]:
     """The number of threads is that of users, and threads wait without spinning."""
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     environment |= {"OMP_WAIT_POLICY": "passive", "PYTHONHASHSEED": seed}
     return subprocess.Popen(
-        [sys.executable, str(CHAIN), str(folder)], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(CHAIN), str(folder), part], env=environment, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -45,24 +47,22 @@ def digests(process: subprocess.Popen[str]) -> Digests:
     return digests
 
 
-def test_the_same_bytes(tmp_path: Path) -> None:
-    first, second = map(digests, [start(tmp_path / "one", "1"), start(tmp_path / "a longer name", "31337")])
+PARTS = [pytest.param("small", SMALL, id="small"), pytest.param("chain", IN_CHAIN, id="chain", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("part", "kinds"), PARTS)
+def test_the_same_bytes(tmp_path: Path, part: str, kinds: set[str]) -> None:
+    processes = [start(tmp_path / "one", "1", part), start(tmp_path / "a longer name", "31337", part)]
+    first, second = map(digests, processes)
     assert first == second
-    assert {name.partition(" ")[0] for name in first} == IN_CHAIN
+    assert {name.partition(" ")[0] for name in first} == kinds
 
 
 def test_every_kind_has_a_test_of_its_determinism() -> None:
     """Each kind is in `chain.py`, or has its own test, or a reason for having none."""
+    in_chain = SMALL | IN_CHAIN
     measuring = {kind.name for kind in all_kinds() if kind.spec.stage_class == "measurement"}
     declared = {kind.name for kind in all_kinds() if not kind.spec.deterministic}
-    places = [measuring, declared, IN_CHAIN, ELSEWHERE.keys(), WITHOUT.keys()]
+    places = [measuring, declared, in_chain, ELSEWHERE.keys(), WITHOUT.keys()]
     assert set().union(*places) == set(BUILTIN)
     assert sum(map(len, places)) == len(BUILTIN), "one place is enough for a kind"
-
-
-@pytest.mark.parametrize("kind", ELSEWHERE)
-def test_a_test_of_its_own_has_two_hash_seeds(kind: str) -> None:
-    file, _, name = ELSEWHERE[kind].partition("::")
-    text = (Path(__file__).parent / file).read_text()
-    assert f"def {name}(" in text
-    assert "PYTHONHASHSEED" in text.partition(f"def {name}(")[2].partition("\ndef ")[0]

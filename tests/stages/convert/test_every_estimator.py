@@ -14,6 +14,7 @@ import pytest
 from orun.errors import OrunError
 from tests.stages.modules import every_estimator, odd_estimators
 from tests.stages.support import run_stage
+from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.filterwarnings("ignore:Class PassiveAggressive:FutureWarning")
 MODULES = Path(__file__).parents[1] / "modules"
@@ -63,7 +64,13 @@ SMALL_LETTERS = {"options": {"locale": "C.UTF-8"}}  # by which vectorizers work 
 TOLD: Mapping[str, Mapping[str, Any]] = {"CountVectorizer": SMALL_LETTERS, "TfidfVectorizer": SMALL_LETTERS}
 
 
-@pytest.mark.parametrize("name", sorted(every_estimator.KINDS_OF.keys() - UNFED))
+QUICK = (
+    "AgglomerativeClustering", "CountVectorizer", "DecisionTreeClassifier", "DummyClassifier", "FeatureHasher",
+    "LinearSVC", "MinMaxScaler", "QuantileTransformer", "RadiusNeighborsClassifier", "Ridge", "StandardScaler",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", mostly_slow(sorted(every_estimator.KINDS_OF.keys() - UNFED), *QUICK))
 def test_every_estimator_is_right_or_refused(tmp_path: Path, name: str) -> None:
     params = {
         "model": f"every_estimator.py:fit_{name}", "data": f"every_estimator.py:examples_{name}", **TOLD.get(name, {}),
@@ -71,7 +78,10 @@ def test_every_estimator_is_right_or_refused(tmp_path: Path, name: str) -> None:
     _judge(tmp_path, params, REFUSED.get(name))
 
 
-@pytest.mark.parametrize("name", odd_estimators.ALL)
+ODD = ("bagged_machines", "hard_vote_of_machines", "hard_vote_of_machines_of_two", "recursive_lines")
+
+
+@pytest.mark.parametrize("name", mostly_slow(odd_estimators.ALL, *ODD))
 def test_estimators_around_others_are_right_or_refused(tmp_path: Path, name: str) -> None:
     data = "flowers" if name in odd_estimators.OF_FLOWERS else "bodies"
     params = {"model": f"odd_estimators.py:{name}", "data": f"odd_estimators.py:{data}"}

@@ -12,6 +12,7 @@ from keras import layers as kl
 from orun.errors import OrunError
 from tests.stages.modules import every_layer
 from tests.stages.support import run_stage
+from tests.thin import mostly_slow
 
 MODULES = Path(__file__).parents[1] / "modules"
 LEFT_OUT = {
@@ -48,6 +49,7 @@ def _used(layers: Any) -> Iterator[str]:
         yield from _used(layer._flatten_layers(include_self=False))
 
 
+@pytest.mark.slow
 def test_no_layer_is_forgotten() -> None:
     known = {one.__name__ for one in vars(kl).values() if isinstance(one, type)}
     models = (*every_layer.RIGHT.values(), *every_layer.REFUSED.values())
@@ -55,13 +57,13 @@ def test_no_layer_is_forgotten() -> None:
     assert known - tried == LEFT_OUT
 
 
-@pytest.mark.parametrize("name", every_layer.RIGHT)
+@pytest.mark.parametrize("name", mostly_slow(every_layer.RIGHT, "pairs", "indices"))
 def test_layers_that_are_right(tmp_path: Path, name: str) -> None:
     params = {"model": f"every_layer.py:{name}", **TOLD.get(name, {})}
     assert run_stage("convert/tensorflow", tmp_path, params, root=MODULES).value("max_abs_error") < 1e-3
 
 
-@pytest.mark.parametrize("name", every_layer.REFUSED)
+@pytest.mark.parametrize("name", mostly_slow(every_layer.REFUSED, "area", "half", "lanczos", "looked_up"))
 def test_layers_that_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(OrunError) as caught:
         run_stage("convert/tensorflow", tmp_path, {"model": f"every_layer.py:{name}"}, root=MODULES)

@@ -245,6 +245,7 @@ def test_what_is_no_such_file(files: Path, tmp_path: Path) -> None:
     assert caught.value.what == "TensorFlow cannot read bad.tflite"
 
 
+@pytest.mark.slow
 def test_the_same_bytes_in_every_process(files: Path, tmp_path: Path) -> None:
     """tf2onnx counts and sorts as sets iterate; a loop and the files are where it shows most."""
     processes = []

@@ -245,6 +245,7 @@ def test_what_would_be_ignored(tmp_path: Path, change: dict[str, Any], message: 
     assert refusal(tmp_path, **{**SCORER, **change}).startswith(message)
 
 
+@pytest.mark.slow
 def test_a_decoder_that_is_padded_behind_alone(tmp_path: Path) -> None:
     """The new exporter gives tokens that see nothing, as before a text that is padded in front, another mean."""
     axes = ["batch", "sequence"]

@@ -196,6 +196,7 @@ stages:
 """
 
 
+@pytest.mark.slow
 def test_the_version_of_transformers_counts_without_code_of_the_user(tmp_path: Path) -> None:
     """Its code is the model's: another version may make another graph, and what the one made had stayed up to date."""
     config = BertConfig(
