@@ -111,9 +111,6 @@ def explain(
         PipelineError: with every mistake of the file.
         UsageError: when there is no stage of that name.
     """
-    from orun.environment import venvs
-    from orun.planning.implicit_deps import current_state
-
     planner = _planner(_pipeline(file, set), store, (), fresh=False, read_only=True)
     chosen = _selected(planner.pipeline, [stage], (), ())
     steps = [step for step in planner.plan().steps if step.stage.id in chosen]
@@ -128,9 +125,7 @@ def explain(
     latest = planner.store.latest(planner.pipeline.name, step.stage.id)
     if latest is None:
         return step
-    packages = venvs.packages(step.stage.environment)
-    pipeline, files = planner.pipeline, planner.store.files
-    now = current_state(latest.implicit_deps, pipeline.root, files, pipeline.private, packages)
+    now = planner.current_state(step, latest.implicit_deps)
     return replace(step, used=(latest.implicit_deps.components, now.components))
 
 

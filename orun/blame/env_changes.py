@@ -15,7 +15,7 @@ from orun.blame.changes import VARIABLES, Change, FixedDifference, values_of
 from orun.blame.run_snapshot import RunSnapshot
 from orun.environment.env_vars import variable
 from orun.fs.observed_state import ABSENT, value_digest
-from orun.planning.cache_key import UNSET
+from orun.planning.facts import UNSET
 
 PREFIXES = ("ORUN_GOOD_", "ORUN_BAD_")  # of variables with a variable's value in the good and in the bad run
 

@@ -58,23 +58,21 @@ class Snapshot(Record, frozen=True):
 
 
 class StageFacts(Record, frozen=True):
-    """What one machine knows of one stage.
+    """Facts of one machine about one stage.
 
     Attributes:
         components: part of its key that the machine decides: versions, target, device, variables.
-        host: what its measurements are bound to there.
         missing: why it cannot run there; empty if it can.
         skipped: why it is skipped there: a provider of a target with `missing: skip` is not there.
     """
 
     components: Components = ()
-    host: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     skipped: Reason | None = None
 
 
 class MachineFacts(Record, frozen=True):
-    """What one machine knows of the stages of a snapshot.
+    """Facts of one machine about the stages of a snapshot.
 
     Attributes:
         machine: its id.

@@ -53,6 +53,7 @@ class ReasonCode(StrEnum):
     OTHER_RESULT = "other-result"
     WAITS = "waits"
     DEVICE_UNKNOWN = "device-unknown"
+    NO_MACHINE = "no-machine"
 
     # Why a stage does not run.
     UP_TO_DATE = "up-to-date"

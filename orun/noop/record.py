@@ -25,7 +25,7 @@ from orun.fs.observed_state import ABSENT, digest_file, listing_digest, value_di
 from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
 from orun.noop.check import FORMAT, Request, signature, snapshot_of, surroundings
-from orun.planning import cache_key
+from orun.planning.facts import variables
 from orun.planning.kind_code import reached
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
@@ -181,7 +181,7 @@ def _variables(done: Mapping[str, Done]) -> dict[str, str]:
     digests = {name: value_digest(name, stage_value(name)) for name in VARIABLES}
     for item in done.values():
         digests |= {name: state for name, state in item.action.implicit_deps.environment.items() if state != SECRET}
-        digests |= {name: value_digest(name, stage_value(name)) for name in cache_key.variables(item.step.stage)}
+        digests |= {name: value_digest(name, stage_value(name)) for name in variables(item.step.stage)}
     return digests
 
 

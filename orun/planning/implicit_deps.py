@@ -40,23 +40,13 @@ FAILING = (
 SEARCH_RESULTS = frozenset(f"{place}{variable}" for place in (FIRST, NOT_FIRST) for variable in (PROGRAMS, LIBRARIES))
 
 
-def changes(
-    dependencies: ImplicitDependencies,
-    root: Path,
-    files: StatCache,
-    secrets: Secrets,
-    packages: Mapping[str, str] | None = None,
-) -> list[Reason]:
+def changes(dependencies: ImplicitDependencies, now: ImplicitDependencies) -> list[Reason]:
     """Return what differs now from what a stage saw when it ran; empty when its result still holds.
 
     Args:
         dependencies: what it saw.
-        root: the pipeline's folder, which relative paths start from.
-        files: digests of files.
-        secrets: the variables whose values do not count.
-        packages: versions by normalised name of what it runs with; of what orun runs with when None.
+        now: the present state of the same; see `current_state`.
     """
-    now = current_state(dependencies, root, files, secrets, packages)
     new = {item.identity: item.value for item in now.components}
     return [
         seen_change(item.kind, item.subject, item.value, value)
@@ -76,15 +66,28 @@ def current_state(
     files: StatCache,
     secrets: Secrets,
     packages: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> ImplicitDependencies:
-    """Return the present state of what a stage saw when it ran; takes the arguments of `changes`."""
+    """Return the present state of what a stage saw when it ran.
+
+    Args:
+        dependencies: what it saw.
+        root: the pipeline's folder, which relative paths start from.
+        files: digests of files.
+        secrets: the variables whose values do not count.
+        packages: versions by normalised name of what it runs with; of what orun runs with when None.
+        variables: states of the environment variables that it finds; those of this process when None.
+    """
     if packages is None:
         packages = package_versions(root) if dependencies.packages else {}
     return ImplicitDependencies(
         files={name: digest_now(root / name, files) for name in dependencies.files},
         folders={name: listing_digest(root / name) for name in dependencies.folders},
         packages={name: packages.get(name, distributions.ABSENT) for name in dependencies.packages},
-        environment={name: secrets.state_now(name) for name in dependencies.environment},
+        environment={
+            name: secrets.state_now(name) if variables is None else variables.get(name, secrets.state(name, None))
+            for name in dependencies.environment
+        },
         probed={name: appearance_as(seen, root / name) for name, seen in dependencies.probed.items()},
     )
 

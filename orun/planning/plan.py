@@ -31,6 +31,7 @@ class Step(Record, frozen=True):
         inputs: digest of what is at each input port.
         hit: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
         used: implicit dependencies of its last run, then and now. Only `explain` looks them up.
+        machine: id of the machine whose facts are in the key; empty for this one.
     """
 
     stage: Stage
@@ -43,6 +44,7 @@ class Step(Record, frozen=True):
     inputs: Mapping[str, str] = field(default_factory=dict)
     hit: Action | None = None
     used: tuple[Components, Components] = ((), ())
+    machine: str = ""
 
 
 class Plan(Record, frozen=True):

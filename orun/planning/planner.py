@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from orun.core.key_component import Components
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
-from orun.environment import device, providers, venvs
+from orun.environment import device, venvs
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Baseline
 from orun.gates.caveats import caveats_of
@@ -23,12 +24,16 @@ from orun.gates.regression import Terms
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning import cache_key
+from orun.planning.facts import Classes, Facts, LocalFacts
 from orun.planning.implicit_deps import changes
 from orun.planning.key_diff import UPSTREAM, key_changes
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.provenance import Provenance
 from orun.planning.stage_context import StageContext
-from orun.store import Action, Store
+from orun.store import Action, ImplicitDependencies, Store
+
+if TYPE_CHECKING:
+    from orun.planning.assignment import Assignment, Candidates
 
 # Changes that may come from an environment that is not built yet.
 OF_PACKAGES = frozenset({ReasonCode.PACKAGE_CHANGED, ReasonCode.TOOL_CHANGED, ReasonCode.DEVICE_CHANGED})
@@ -43,6 +48,7 @@ class Planner:
         baseline: what was accepted, or None.
         force: ids of stages to run whatever is stored.
         fresh: whether to measure again what is bound to this host.
+        assignment: the machines that stages run on; None if all run on this one.
     """
 
     def __init__(
@@ -53,13 +59,16 @@ class Planner:
         *,
         force: Collection[str] = (),
         fresh: bool = False,
+        assignment: Assignment | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.store = store
         self.baseline = baseline
         self.force = frozenset(force)
         self.fresh = fresh
-        self._fixed_components: dict[str, cache_key.Fixed] = {}
+        self.assignment = assignment
+        self._local: Classes = ((LocalFacts(pipeline),),)
+        self._parameters: dict[str, Components] = {}
         self._contexts: dict[str, StageContext] = {}
 
     def context(self, stage: Stage) -> StageContext:
@@ -109,44 +118,70 @@ class Planner:
             done: the stages that are up to date.
             earlier: the last decision on the stage in this run, if there was one.
         """
+        classes = self._classes(stage)
+        steps = [self._decide(stage, done, earlier, machines) for machines in classes[:1]]
+        for machines in classes[1:]:
+            if steps[-1].hit:
+                break
+            steps.append(self._decide(stage, done, earlier, machines))
+        if not steps:
+            return self._without_machine(stage, earlier)
+        return steps[-1] if steps[-1].hit else steps[0]
+
+    def decide_for(self, stage: Stage, done: Mapping[str, Done], earlier: Step, machine: str) -> Step:
+        """Return the decision on a stage with the facts of one machine; takes the arguments of `decide`."""
+        return self._decide(stage, done, earlier, (self._facts_of(machine),))
+
+    def _classes(self, stage: Stage) -> Classes:
+        """Return the facts of the machines that can run a stage, those with the same key together."""
+        return self.candidates(stage).classes if self.assignment else self._local
+
+    def candidates(self, stage: Stage) -> Candidates:
+        """Return the machines that can run a stage of a run on several machines."""
+        assert self.assignment  # noqa: S101 - this is such a run
+        latest = self.store.latest(self.pipeline.name, stage.id)
+        return self.assignment.candidates(stage, writes=bool(latest and latest.wrote))
+
+    def _without_machine(self, stage: Stage, earlier: Step | None) -> Step:
+        """Return the decision on a stage that no machine can run, so that its key is not known."""
+        why = reason(ReasonCode.NO_MACHINE, problem=self.candidates(stage).problem)
+        return replace(earlier or Step(stage, "run", ()), action="run", reasons=(why,), key="", components=(), hit=None)
+
+    def _decide(
+        self, stage: Stage, done: Mapping[str, Done], earlier: Step | None, machines: tuple[Facts, ...]
+    ) -> Step:
+        """Return the decision on a stage for machines on which it has the same key."""
+        facts = machines[0]
         if earlier:
             seconds, previous = earlier.seconds, earlier.previous
         else:
             latest = self.store.latest(self.pipeline.name, stage.id)
             seconds, previous = (latest.seconds, latest.components) if latest else (None, ())
         inputs = self._inputs(stage, done)
+        step = Step(stage, "run", (), seconds, previous=previous, inputs=inputs, machine=facts.machine)
         try:
-            components = self._components(stage, done, inputs)
+            step = replace(step, components=self._components(stage, done, inputs, facts))
         except DeviceUnknown as error:
             unknown = reason(ReasonCode.DEVICE_UNKNOWN, problem=error.what)
-            return self._skipped(stage) or Step(stage, "run", (unknown,), seconds, previous=previous, inputs=inputs)
-        step = Step(stage, "run", (), seconds, "", components, previous, inputs)
+            return _skip(step, facts) or replace(step, reasons=(unknown,))
         missing = [name for name in self._key_stages(stage) if name not in done]
-        environments_known = all(map(venvs.is_known, stage.environments))
-        if missing or not environments_known:
-            step = self._waiting(step, missing)
+        environments = facts.unknown_environments(stage)
+        if missing or environments:
+            step = self._waiting(step, missing, environments)
         else:
-            step = self._look_up(replace(step, key=cache_key.digest_of(components)))
-        if step.action == "cached" or not environments_known:
+            step = self._look_up(replace(step, key=cache_key.digest_of(step.components)), machines)
+        if step.action == "cached" or environments:
             return step
-        return self._skipped(stage, step) or step
+        return _skip(step, facts) or step
 
-    def _components(self, stage: Stage, done: Mapping[str, Done], inputs: Mapping[str, str]) -> Components:
+    def _components(
+        self, stage: Stage, done: Mapping[str, Done], inputs: Mapping[str, str], facts: Facts
+    ) -> Components:
         digest = self.store.files.digest_path
-        components = cache_key.compose(self.pipeline, stage, inputs, digest, self._fixed_components)
+        surroundings = facts.components(stage)
+        components = cache_key.compose(self.pipeline, stage, inputs, digest, surroundings, self._parameters)
         provenance = Provenance.of(self.pipeline, stage, done)
         return (*components, *provenance.components()) if provenance else components
-
-    def _skipped(self, stage: Stage, step: Step | None = None) -> Step | None:
-        """Return the step of a stage that may be skipped because a provider is missing; None when it is not."""
-        for target in stage.targets:
-            environment = stage.environment_of(target)
-            if target.missing != "skip" or not venvs.can_run(environment):
-                continue
-            if problem := providers.missing(target, environment):
-                missing = reason(ReasonCode.PROVIDER_MISSING, target=target.name, problem=problem)
-                return replace(step or Step(stage, "skipped", ()), action="skipped", reasons=(missing,))
-        return None
 
     def _key_stages(self, stage: Stage) -> tuple[str, ...]:
         """Return the stages that its key depends on: guards too where its provenance is in the key."""
@@ -156,7 +191,10 @@ class Planner:
 
     def left_out(self, stage: Stage) -> bool:
         """Return whether this run skips a stage, by itself or with a stage before it."""
-        return bool(self._skipped(stage)) or any(self.left_out(self.pipeline.stage(name)) for name in stage.upstream)
+        machines = next(iter(self._classes(stage)), ())
+        return any(facts.skipped(stage) for facts in machines[:1]) or any(
+            self.left_out(self.pipeline.stage(name)) for name in stage.upstream
+        )
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
         inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}
@@ -170,26 +208,29 @@ class Planner:
         model = self.context(stage).compared
         return model if model and self.store.check(model) else ""
 
-    def _waiting(self, step: Step, missing: list[str]) -> Step:
-        """Return the step of a stage that waits: its own changes are known, its inputs are not."""
-        environments = [item.name for item in step.stage.environments if not venvs.is_known(item)]
+    def _waiting(self, step: Step, missing: list[str], environments: list[str]) -> Step:
+        """Return the step of a stage that waits: its own changes are known, its inputs or environments are not."""
         foreign = UPSTREAM | OF_PACKAGES if environments else UPSTREAM
-        own = [change for change in _changes(step) if change.code not in foreign]
+        own = [change for change in _key_changes(step) if change.code not in foreign]
         waits = reason(ReasonCode.WAITS, stages=missing or None, environments=environments or None)
         if not step.previous:
             return replace(step, action="run", reasons=(reason(ReasonCode.NEVER_RUN), waits))
         return replace(step, action="run" if own else "maybe", reasons=(*own, waits))
 
-    def _look_up(self, step: Step) -> Step:
+    def _look_up(self, step: Step, machines: tuple[Facts, ...]) -> Step:
         if step.stage.id in self.force:
             return replace(step, reasons=(reason(ReasonCode.FORCED),))
         if self.fresh and self.context(step.stage).spec.stage_class == "measurement":
             return replace(step, reasons=(reason(ReasonCode.MEASURED_AGAIN),))
         stale: list[tuple[Action, list[Reason]]] = []
         for action in self.store.actions(step.key):
-            problems = self.changes(step.stage, action) or self._damage(action)
-            if not problems:
-                return replace(step, action="cached", reasons=(self._origin(step, action),), hit=action)
+            for facts in machines:  # each may have other packages and variables
+                problems = self._changes(step.stage, action, facts)
+                if not problems:
+                    break
+            if not (problems := problems or self._damage(action)):
+                reasons = (self._origin(step, action),)
+                return replace(step, action="cached", reasons=reasons, hit=action, machine=facts.machine)
             stale.append((action, problems))
         return replace(step, reasons=self._why(step, stale))
 
@@ -204,15 +245,37 @@ class Planner:
         latest = self.store.latest(self.pipeline.name, step.stage.id)
         if last := next((problems for action, problems in stale if action == latest), None):
             return tuple(last)
-        changed = _changes(step)
+        changed = _key_changes(step)
         if changed and stale:
             return (*changed, reason(ReasonCode.EARLIER_RESULT_STALE, *stale[0][1]))
         return tuple(changed or (stale[0][1] if stale else [reason(ReasonCode.RESULT_MISSING)]))
 
-    def changes(self, stage: Stage, action: Action) -> list[Reason]:
-        """Return what differs now from what a stage saw when it ran; empty when its result is still valid."""
-        packages = venvs.packages(stage.environment)
-        return changes(action.implicit_deps, self.pipeline.root, self.store.files, self.pipeline.private, packages)
+    def changes(self, stage: Stage, action: Action, machine: str | None = None) -> list[Reason]:
+        """Return what differs now from what a stage saw when it ran; empty when its result is still valid.
+
+        Args:
+            stage: the stage.
+            action: its result.
+            machine: the machine that must agree; when None, one of those that can run the stage must.
+        """
+        if machine is not None:
+            return self._changes(stage, action, self._facts_of(machine))
+        problems = [reason(ReasonCode.RESULT_MISSING)]  # for no machine
+        for facts in (facts for machines in self._classes(stage) for facts in machines):
+            if not (problems := self._changes(stage, action, facts)):
+                break
+        return problems
+
+    def _changes(self, stage: Stage, action: Action, facts: Facts) -> list[Reason]:
+        seen = action.implicit_deps
+        return changes(seen, facts.current_state(stage, seen, self.store.files))
+
+    def current_state(self, step: Step, dependencies: ImplicitDependencies) -> ImplicitDependencies:
+        """Return the present state of what a stage saw when it ran, on the machine of a decision."""
+        return self._facts_of(step.machine).current_state(step.stage, dependencies, self.store.files)
+
+    def _facts_of(self, machine: str) -> Facts:
+        return self.assignment.facts_of(machine) if self.assignment else self._local[0][0]
 
     def _damage(self, action: Action) -> list[Reason]:
         return [reason(ReasonCode.RESULT_DAMAGED, problem=problem) for problem in self.store.check(action.tree)]
@@ -233,9 +296,10 @@ class Planner:
         """Return the verdicts of a stage's gates from its stored measurements."""
         if not stage.gates:
             return ()
-        context = self.context(stage)
-        packages = venvs.packages(stage.environment_of(stage.target))
-        host = device.made_on(context.spec.stage_class, stage.target, packages)
+        context, host = self.context(stage), action.host  # of several machines, that which measured
+        if not self.assignment:
+            packages = venvs.packages(stage.environment_of(stage.target))
+            host = device.made_on(context.spec.stage_class, stage.target, packages)
         terms = Terms(
             context.accepted,
             host,
@@ -249,5 +313,11 @@ class Planner:
         return tuple(replace(verdict, caveats=(*verdict.caveats, *caveats)) for verdict in judge(stage, action, terms))
 
 
-def _changes(step: Step) -> list[Reason]:
+def _key_changes(step: Step) -> list[Reason]:
     return key_changes(step.stage, step.previous, step.components)
+
+
+def _skip(step: Step, facts: Facts) -> Step | None:
+    """Return the step of a stage that may be skipped because a provider is missing; None when it is not."""
+    why = facts.skipped(step.stage)
+    return replace(step, action="skipped", reasons=(why,)) if why else None

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from blake3 import blake3
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import KeyComponent
+from orun.core.key_component import KeyComponent, subjects
 from orun.core.run_record import Verdict
 from orun.core.serialization import Record, encode
-from orun.environment import distributions, venvs
+from orun.environment.distributions import ABSENT
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.plan import Done
 
@@ -61,8 +61,8 @@ class Provenance(Record, frozen=True):
     def _entry(self, done: Done) -> dict[str, object]:
         stage, action = done.step.stage, done.action
         spec = self.pipeline.kinds[stage.uses].spec
-        packages = venvs.packages(stage.environment)
-        versions = filter(None, (distributions.find(tool, packages) for tool in spec.tools))
+        tools = subjects(action.components, ComponentKind.TOOL)  # of the machine that ran the stage
+        versions = (tools[tool].split(" ", 1) for tool in spec.tools if tools.get(tool, ABSENT) != ABSENT)
         return {
             "stage": stage.id,
             "uses": stage.uses,

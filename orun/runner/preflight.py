@@ -36,7 +36,7 @@ def require(plan: Plan, chosen: Collection[str], available: Resources) -> None:
 def missing(plan: Plan, chosen: Collection[str], available: Resources) -> list[Problem]:
     """Return what the stages that must run lack, each at its stage's line; see `require`."""
     to_run = _to_run(plan, chosen)
-    return [item for stage in to_run for item in (*lacks(plan.pipeline, stage), *_too_large(stage, available))]
+    return [item for stage in to_run for item in (*lacks(plan.pipeline, stage), *too_large(stage, available))]
 
 
 def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> None:
@@ -72,7 +72,7 @@ def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
     return [step.stage for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen]
 
 
-def _too_large(stage: Stage, available: Resources) -> list[Problem]:
+def too_large(stage: Stage, available: Resources) -> list[Problem]:
     """Return a problem if a stage asks for more memory or GPUs than there are. It can do with fewer cores."""
     problems = []
     if available.memory is not None and (stage.memory or 0) > available.memory:

@@ -18,6 +18,7 @@ from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.environment import distributions, venvs
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.planning import cache_key, kind_code
+from orun.planning.facts import LocalFacts
 from orun.stages.contract import Spec
 from tests.facts import components, named
 
@@ -47,7 +48,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
     stage = replace(pipeline.stages[0], **changes)
-    return named(cache_key.compose(pipeline, stage, {"model": "aa"}, digest))
+    surroundings = LocalFacts(pipeline).components(stage)
+    return named(cache_key.compose(pipeline, stage, {"model": "aa"}, digest, surroundings))
 
 
 def digest_of(parts: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from orun.core.events import RunStarted
 from orun.core.source_location import Position
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
-from orun.planning import cache_key
+from orun.planning.facts import LocalFacts
 from orun.stages.contract import Spec
 from tests.facts import named, sentences
 from tests.project import Project, built
@@ -95,8 +95,7 @@ def test_of_orun_s_own_kinds_no_result_depends_on_a_seed(
     use = KindUse(uses, "code.py:f" if references else "orun.stages.optimize.shapes", Spec(), "onnx")
     pipeline = Pipeline("p", tmp_path / "p.yaml", (stage,), 0, {}, {"kind": use})
     monkeypatch.setenv("PYTHONHASHSEED", "random")
-    parts = cache_key.compose(pipeline, stage, {}, lambda path: str(len(path.read_bytes())))
-    assert ("environment PYTHONHASHSEED" in named(parts)) == counts
+    assert ("environment PYTHONHASHSEED" in named(LocalFacts(pipeline).components(stage))) == counts
 
 
 def set_none(monkeypatch: pytest.MonkeyPatch) -> None:

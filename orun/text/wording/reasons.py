@@ -143,6 +143,7 @@ RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.OTHER_RESULT: _text("the last run has another result of it"),
     ReasonCode.WAITS: _waits,
     ReasonCode.DEVICE_UNKNOWN: _text("{problem}"),
+    ReasonCode.NO_MACHINE: _text("{problem}"),
     ReasonCode.UP_TO_DATE: _up_to_date,
     ReasonCode.FETCHED: _text("fetched from the remote"),
     ReasonCode.PROVIDER_MISSING: _text("target {target}: {problem}"),

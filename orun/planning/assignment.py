@@ -1,0 +1,181 @@
+"""Assignment of stages to the machines of a fleet: which of them can run a stage, and their facts about it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from orun.core.key_component import Components
+from orun.core.machines import Machine, MachineFacts, StageFacts
+from orun.core.reason import Reason
+from orun.core.serialization import Record, replace
+from orun.pipeline.model import Pipeline, Stage
+from orun.planning.facts import Classes, Facts, LocalFacts
+from orun.planning.implicit_deps import current_state
+from orun.store import ImplicitDependencies, StatCache
+
+NONE = StageFacts()
+
+
+class AgentFacts(Record, frozen=True):
+    """Facts of another machine; see `orun.planning.facts.Facts`.
+
+    Attributes:
+        pipeline: the pipeline.
+        record: the machine's own answer.
+    """
+
+    pipeline: Pipeline
+    record: MachineFacts
+
+    @property
+    def machine(self) -> str:
+        """Its id."""
+        return self.record.machine
+
+    def components(self, stage: Stage) -> Components:
+        """See `Facts`."""
+        return self.record.stages.get(stage.id, NONE).components
+
+    def skipped(self, stage: Stage) -> Reason | None:
+        """See `Facts`."""
+        return self.record.stages.get(stage.id, NONE).skipped
+
+    def unknown_environments(self, stage: Stage) -> list[str]:
+        """See `Facts`: agents make no isolated environments."""
+        del stage
+        return []
+
+    def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
+        """See `Facts`. Absolute paths, which are of that machine, keep the state that its agent saw."""
+        del stage
+        pipeline, record = self.pipeline, self.record
+        saw = (dependencies.files, dependencies.folders, dependencies.probed)
+        relative, absolute = ([_paths(states, absolute=of) for states in saw] for of in (False, True))
+        now = current_state(
+            replace(dependencies, files=relative[0], folders=relative[1], probed=relative[2]),
+            pipeline.root,
+            files,
+            pipeline.private,
+            record.packages,
+            record.variables,
+        )
+        return replace(
+            now,
+            files={**now.files, **absolute[0]},
+            folders={**now.folders, **absolute[1]},
+            probed={**now.probed, **absolute[2]},
+        )
+
+
+def _paths(states: Mapping[str, str], *, absolute: bool) -> dict[str, str]:
+    return {path: state for path, state in states.items() if path.startswith("/") == absolute}
+
+
+class Candidates(Record, frozen=True):
+    """Machines that can run a stage.
+
+    Attributes:
+        classes: their facts.
+        problem: why there is none, as a clause; empty if there is one.
+        skipped: why the stage is skipped on all of them; None if it is not.
+    """
+
+    classes: Classes = ()
+    problem: str = ""
+    skipped: Reason | None = None
+
+
+class Assignment:
+    """Machines of a fleet, and what they know of a pipeline.
+
+    Attributes:
+        machines: by their ids.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.machines: dict[str, Machine] = {}
+        self._pipeline = pipeline
+        self._local = LocalFacts(pipeline)
+        self._facts: dict[str, AgentFacts] = {}
+        self._candidates: dict[str, Candidates] = {}
+
+    def update(self, machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> None:
+        """Take note of the machines that are there, and of what they know."""
+        by_machine = {item.machine: AgentFacts(self._pipeline, item) for item in facts}
+        self.machines = {machine.id: machine for machine in machines if machine.id in by_machine}
+        self._facts = {name: by_machine[name] for name in self.machines}
+        self._candidates.clear()
+
+    def remove(self, machine: str) -> None:
+        """Forget a machine that is gone."""
+        self.machines.pop(machine, None)
+        self._facts.pop(machine, None)
+        self._candidates.clear()
+
+    def facts_of(self, machine: str) -> Facts:
+        """Return the facts of a machine that is there; those of this machine for an empty id."""
+        return self._facts[machine] if machine else self._local
+
+    def candidates(self, stage: Stage, *, writes: bool = False) -> Candidates:
+        """Return the machines that can run a stage.
+
+        Args:
+            stage: the stage.
+            writes: whether its last result has undeclared writes, which stay on the machine that makes them.
+        """
+        if stage.id not in self._candidates:
+            why = self.why_here(stage, writes=writes)
+            self._candidates[stage.id] = self._here(stage, why) if why else self._of_fleet(stage)
+        return self._candidates[stage.id]
+
+    def why_here(self, stage: Stage, *, writes: bool = False) -> str:
+        """Return why a stage runs on this machine only, as a clause; empty if other machines can run it."""
+        spec = self._pipeline.kinds[stage.uses].spec
+        if stage.environments:
+            return "its isolated environment is made on this machine"
+        if spec.lineage or spec.releases:
+            return "it releases, and its inputs and credentials are on this machine"
+        return "it writes files of the project beside its output" if writes else ""
+
+    def _here(self, stage: Stage, why: str) -> Candidates:
+        labels = {"architecture": platform.machine(), "system": sys.platform}
+        if differing := {name: text for name, text in stage.runs_on.items() if labels.get(name) != text}:
+            return Candidates(problem=f"it runs on this machine, which has no {_text(differing)}: {why}")
+        return Candidates(((self._local,),))
+
+    def _of_fleet(self, stage: Stage) -> Candidates:
+        labelled = [name for name, machine in self.machines.items() if _has(machine, stage.runs_on)]
+        if not labelled:
+            return Candidates(problem=f"no machine has {_text(stage.runs_on)} ({self._there(stage.runs_on)})")
+        facts = {name: self._facts[name].record.stages.get(stage.id, NONE) for name in labelled}
+        able = [name for name in labelled if not facts[name].missing]
+        if not able:
+            skipped = next((item.skipped for item in facts.values() if item.skipped), None)
+            reasons = "; ".join(f"{name}: {', '.join(item.missing)}" for name, item in facts.items())
+            classes = ((self._facts[labelled[0]],),) if skipped else ()
+            return Candidates(classes, f"no machine can run it: {reasons}", skipped)
+        equal: dict[Components, list[Facts]] = {}
+        for name in able:
+            equal.setdefault(facts[name].components, []).append(self._facts[name])
+        return Candidates(tuple(map(tuple, equal.values())))
+
+    def _there(self, labels: Mapping[str, str]) -> str:
+        """Return which machines are there, by the labels that were asked for: `3 are here: A10, none x2`."""
+        if not self.machines:
+            return "no machine is here"
+        texts = (", ".join(machine.labels.get(name, "none") for name in labels) for machine in self.machines.values())
+        counts = Counter(texts).items()
+        shown = ", ".join(f"{text} x{count}" if count > 1 else text for text, count in counts)
+        number = len(self.machines)
+        return f"{number} {'is' if number == 1 else 'are'} here: {shown}"
+
+
+def _has(machine: Machine, labels: Mapping[str, str]) -> bool:
+    return all(machine.labels.get(name) == text for name, text in labels.items())
+
+
+def _text(labels: Mapping[str, str]) -> str:
+    return " and ".join(f"{name}={text}" for name, text in labels.items())

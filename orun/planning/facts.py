@@ -1,0 +1,190 @@
+"""Facts: what the machine that runs a stage decides of its key and of the reuse of its results.
+
+`LocalFacts` reads them from this process. `orun.planning.assignment` has them of other machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components, KeyComponent
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
+from orun.core.targets import EXTENSIONS, StageClass, Target
+from orun.environment import device, distributions, providers, python_path, venvs
+from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, stage_value
+from orun.environment.startup import startup_code
+from orun.fs.observed_state import portable_name, value_digest
+from orun.pipeline.model import Pipeline, Stage
+from orun.planning.implicit_deps import current_state
+from orun.store import ImplicitDependencies, StatCache
+
+UNSET = "unset"  # instead of the digest of a variable's value, where it has none
+STAGE_TARGET = "target"  # owner of the packages of a target whose environment is not the stage's
+
+
+class Facts(Protocol):
+    """Facts of one machine about the stages of one pipeline."""
+
+    @property
+    def machine(self) -> str:
+        """Its id; empty for the machine that plans."""
+
+    def components(self, stage: Stage) -> Components:
+        """Return the components of a stage's key that the machine decides.
+
+        Raises:
+            DeviceUnknown: if a device that they depend on cannot be read.
+        """
+
+    def skipped(self, stage: Stage) -> Reason | None:
+        """Return why a stage is skipped there, because a provider is missing; None if it is not."""
+
+    def unknown_environments(self, stage: Stage) -> list[str]:
+        """Return the isolated environments of a stage whose packages are not known yet."""
+
+    def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
+        """Return the present state there of what a stage saw when it ran."""
+
+
+Classes = tuple[tuple[Facts, ...], ...]  # facts of machines, those with the same components of a key together
+
+
+class LocalFacts:
+    """Facts of this machine; components stay while the process lives."""
+
+    machine = ""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._surroundings: dict[str, Components] = {}
+
+    def components(self, stage: Stage) -> Components:
+        """See `Facts`."""
+        surroundings = self._surroundings.get(stage.id)
+        if surroundings is None:
+            surroundings = tuple(_surroundings(self._pipeline, stage))
+            if not stage.environments:  # the packages of an environment are known once it is built
+                self._surroundings[stage.id] = surroundings
+        return (
+            *map(_variable, stage.env),
+            *(item for item in surroundings if item.kind != ComponentKind.VARIABLE or item.subject not in stage.env),
+        )
+
+    def skipped(self, stage: Stage) -> Reason | None:
+        """See `Facts`."""
+        for target in stage.targets:
+            environment = stage.environment_of(target)
+            if target.missing != "skip" or not venvs.can_run(environment):
+                continue
+            if problem := providers.missing(target, environment):
+                return reason(ReasonCode.PROVIDER_MISSING, target=target.name, problem=problem)
+        return None
+
+    def unknown_environments(self, stage: Stage) -> list[str]:
+        """See `Facts`."""
+        return [item.name for item in stage.environments if not venvs.is_known(item)]
+
+    def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
+        """See `Facts`."""
+        packages = venvs.packages(stage.environment)
+        return current_state(dependencies, self._pipeline.root, files, self._pipeline.private, packages)
+
+
+def variables(stage: Stage) -> tuple[str, ...]:
+    """Return the environment variables whose values are in the key of a stage."""
+    return (*stage.env, OPTIMIZE, HASH_SEED, python_path.VARIABLE)
+
+
+def environment_value(name: str) -> str:
+    """Return a variable as the value of a component: the digest of its value; `unset` differs from empty."""
+    return value_digest(name, os.environ.get(name)) or UNSET
+
+
+def _variable(name: str) -> KeyComponent:
+    return KeyComponent(ComponentKind.VARIABLE, name, value=environment_value(name))
+
+
+def _python(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+    """Yield how Python runs the user's code; nothing where the stage has none."""
+    folders = {(pipeline.root / reference.path).parent for reference in stage.references if reference.function}
+    if not folders:
+        return
+    yield KeyComponent(ComponentKind.PYTHON, value=platform.python_version())  # code may read the standard library
+    if os.environ.get(OPTIMIZE):
+        yield _variable(OPTIMIZE)
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":  # the default of `open`
+        yield KeyComponent(ComponentKind.ENCODING, value=encoding)
+    # Python puts the folder of a code file on the path once it loads the file: with several, the order is open.
+    known = {pipeline.root, *(folders if len(folders) == 1 else ())}
+    if stage.environment:
+        return
+    if modules := python_path.module_folders(pipeline.root, pipeline.project, known):
+        yield KeyComponent(ComponentKind.MODULE_FOLDERS, value=modules)
+
+
+def _surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+    """Yield versions, the target, the device and the seed."""
+    use, python = pipeline.kinds[stage.uses], tuple(_python(pipeline, stage))
+    yield from python
+    if (python or use.origin == "plug-in") and stage_value(HASH_SEED) != UNLESS_SET[HASH_SEED]:
+        yield _variable(HASH_SEED)  # no result of orun's own kinds depends on it
+    code = startup_code(isolated=stage.environment is not None)
+    if started := [f"{_startup_name(pipeline, Path(path))} {digest}" for path, digest in code]:
+        yield KeyComponent(ComponentKind.STARTUP, value=os.pathsep.join(started))
+    packages = venvs.packages(stage.environment)
+    extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
+    for tool in (*use.spec.tools, *extensions):
+        yield KeyComponent(ComponentKind.TOOL, tool, value=_version(tool, packages))
+    if stage.environment:
+        yield from _packages(packages)
+    if stage.target:
+        yield KeyComponent(ComponentKind.TARGET, value=_target_text(stage.target))
+    target_packages = venvs.packages(stage.environment_of(stage.target))
+    if stage.environment_of(stage.target) != stage.environment:
+        yield from _packages(target_packages, STAGE_TARGET)
+    yield from _device(use.spec.stage_class, stage.target, target_packages)
+    for parameter, target in stage.extra_targets.items():
+        yield KeyComponent(ComponentKind.TARGET, owner=parameter, value=_target_text(target))
+        packages = venvs.packages(stage.environment_of(target))
+        yield from _packages(packages, parameter)
+        yield from _device(use.spec.stage_class, target, packages, parameter)
+    yield KeyComponent(ComponentKind.SEED, value=str(pipeline.seed))
+
+
+def _packages(packages: Mapping[str, str] | None, owner: str = "") -> Iterator[KeyComponent]:
+    for name, version in (packages or {}).items():
+        yield KeyComponent(ComponentKind.PACKAGE, name, owner, version)
+
+
+def _device(
+    stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None, owner: str = ""
+) -> Iterator[KeyComponent]:
+    for name, value in device.fingerprint(stage_class, target, packages).items():
+        yield KeyComponent(ComponentKind.DEVICE, name, owner, value)
+
+
+def _startup_name(pipeline: Pipeline, path: Path) -> str:
+    """Return a path relative to the pipeline's folder in the project; else the name alone, as environments can move."""
+    name = portable_name(path, pipeline.root, pipeline.project)
+    return path.name if Path(name).is_absolute() else name
+
+
+def _target_text(target: Target) -> str:
+    listed = [[provider.name, dict(provider.options)] for provider in target.providers]
+    settings: dict[str, Any] = {"providers": listed, "session": dict(target.session)}
+    if target.fallback == "forbid-cpu":  # the other settings of `fallback` make the same result
+        settings["fallback"] = target.fallback
+    return json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _version(tool: str, packages: Mapping[str, str] | None) -> str:
+    distribution = distributions.find(tool, packages)
+    return " ".join(distribution) if distribution else distributions.ABSENT

@@ -1,0 +1,46 @@
+"""Facts of this machine about the stages of a pipeline, for the machine that plans."""
+
+from __future__ import annotations
+
+from orun.core.key_component import Components
+from orun.core.machines import MachineFacts, StageFacts
+from orun.environment.call_cache import forget
+from orun.environment.env_vars import stage_environment
+from orun.environment.resources import Resources
+from orun.errors import DeviceUnknown
+from orun.pipeline.model import Pipeline, Stage
+from orun.planning.facts import LocalFacts
+from orun.planning.implicit_deps import package_versions
+from orun.runner.preflight import lacks, too_large
+
+ISOLATED = "its isolated environment is made on the machine that plans"
+
+
+def machine_facts(pipeline: Pipeline, machine: str, available: Resources) -> MachineFacts:
+    """Return what this machine knows of a pipeline, read anew.
+
+    Args:
+        pipeline: the pipeline, loaded on this machine.
+        machine: id of this machine.
+        available: what stages may use of it.
+    """
+    forget()
+    local = LocalFacts(pipeline)
+    return MachineFacts(
+        machine,
+        stages={stage.id: _facts_of(pipeline, stage, local, available) for stage in pipeline.stages},
+        packages=dict(package_versions(pipeline.root)),
+        variables={name: pipeline.private.state_now(name) for name in stage_environment()},
+    )
+
+
+def _facts_of(pipeline: Pipeline, stage: Stage, local: LocalFacts, available: Resources) -> StageFacts:
+    if stage.environments:
+        return StageFacts(missing=(ISOLATED,))
+    missing = [problem.message for problem in (*lacks(pipeline, stage), *too_large(stage, available))]
+    components: Components = ()
+    try:
+        components = local.components(stage)
+    except DeviceUnknown as error:
+        missing = missing or [error.what]
+    return StageFacts(components, tuple(missing), local.skipped(stage))
