@@ -103,6 +103,10 @@ class Limits:
     environment: Annotated[
         str | None, Doc("The entry of `environments` whose packages it runs with; that of its target when left out.")
     ] = None
+    runs_on: Annotated[
+        dict[str, str] | None,
+        Doc("Labels that its machine must have in a run on several machines: `{role: builder}`; in no key."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,10 @@ class TargetKeys:
     ] = "error"
     environment: Annotated[
         str | None, Doc("The entry of `environments` that its ONNX Runtime comes from; orun's own when left out.")
+    ] = None
+    runs_on: Annotated[
+        dict[str, str] | None,
+        Doc("Labels that the machine of its stages must have in a run on several machines: `{accelerator: T4}`."),
     ] = None
 
 

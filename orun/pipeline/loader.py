@@ -22,6 +22,7 @@ from orun.pipeline.instances import Axes, Instance
 from orun.pipeline.matrix import Expansion
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.nodes import Entry, Map, Scalar
+from orun.pipeline.placement import labels_of_targets, shipped
 from orun.pipeline.problems import Problems
 from orun.pipeline.secrets import secrets
 from orun.pipeline.stages import make
@@ -72,7 +73,8 @@ class Loader:
         unsound = validate(tree, schema.build(self.kinds.values()), self.problems)
         self.environments.read(tree.map("environments"), self.root, unsound)
         named = targets(tree.map("targets"), self.environments, self.root, unsound, self.problems)
-        surroundings = Surroundings(self.root, tuple(named), self.code, unsound, self.problems)
+        labels = labels_of_targets(tree.map("targets"), unsound)
+        surroundings = Surroundings(self.root, tuple(named), labels, self.code, unsound, self.problems)
         by_id = {instance.id: instance for instance in instances}
         stages = {
             instance.id: make(instance, instance.kind, by_id, named, self.environments, surroundings)
@@ -82,6 +84,7 @@ class Loader:
         require_judged(instances, stages, named, self.problems)
         require_axes(instances, stages, unsound, self.problems)
         self.secrets = secrets(tree, instances, self.problems)
+        self.ship = shipped(tree, self.root, unsound, self.problems)
         self.problems.check()
         return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
@@ -152,4 +155,5 @@ class Loader:
             overrides=self.overrides,
             unused=unused(tree, str(self.file), self.used, stages.values()),
             secrets=self.secrets,
+            ship=self.ship,
         )

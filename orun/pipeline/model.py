@@ -140,6 +140,7 @@ class Stage(Record, frozen=True, dict=True):
         cpus: cores that it keeps busy while it runs.
         memory: bytes that are kept free for it, and above which it is stopped, or None.
         gpus: GPUs that it has to itself.
+        runs_on: labels that its machine must have in a run on several machines; in no key.
         position: where the file defines it.
     """
 
@@ -161,6 +162,7 @@ class Stage(Record, frozen=True, dict=True):
     cpus: int = 1
     memory: int | None = None
     gpus: int = 0
+    runs_on: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -219,6 +221,7 @@ class Pipeline(Record, frozen=True, dict=True):
         strict: whether a gate that is not judged, because its stage is skipped, fails the run.
         unused: what the file declares and nothing in it uses, one sentence each.
         secrets: environment variables that it lists under `secrets`.
+        ship: files and folders that git ignores and that other machines need, relative to the pipeline's folder.
     """
 
     name: str
@@ -231,6 +234,7 @@ class Pipeline(Record, frozen=True, dict=True):
     strict: bool = False
     unused: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    ship: tuple[str, ...] = ()
 
     @cached_property
     def root(self) -> Path:

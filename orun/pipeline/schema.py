@@ -80,6 +80,9 @@ def _top_level() -> dict[str, Fragment]:
         "seed": seed | {"description": "The seed of every random choice.", "default": 0},
         "secrets": _variables()
         | {"description": "Environment variables whose values are private: in no key, record, log or report."},
+        "ship": value(["array"], "", "a list of files and folders")
+        | {"items": value(["number"], ".+", "a path")}
+        | {"description": "Files and folders that git ignores and that other machines need; relative to this file."},
         "environments": _named("environment")
         | {"description": "Packages that cannot be beside those that orun runs with; each is made once and reused."},
         "targets": _named("target") | {"description": "Where models must run; `cpu` is there without being named."},

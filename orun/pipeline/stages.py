@@ -14,6 +14,7 @@ from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, conditions
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
+from orun.pipeline.placement import runs_on
 from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
 from orun.stages.kind import Kind
@@ -86,6 +87,9 @@ def make(
         timeout=limits["timeout"],
         cpus=_resource(limits, "cpus") or kind.spec.cpus,
         memory=_resource(limits, "memory"),
+        runs_on=runs_on(
+            instance, [item.name for item in named.values() if item], surroundings.labels, surroundings.problems
+        ),
         gpus=gpus_of(target_of_parameter for target_of_parameter in named.values() if target_of_parameter)
         if gpus is None
         else gpus,

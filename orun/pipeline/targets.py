@@ -12,6 +12,7 @@ from orun.pipeline.environments import KEY, Environments
 from orun.pipeline.files import beside_target
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
+from orun.pipeline.placement import RUNS_ON
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
 from orun.providers.registry import OptionType, provider_options, session_entries
@@ -57,7 +58,7 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
     keys = {
         param.name: cast("Scalar", node.get(param.name)).text
         for param in params_of(TargetKeys)
-        if node.get(param.name) and param.name != KEY
+        if node.get(param.name) and param.name not in (KEY, RUNS_ON)
     }
     options = node.map("session").entries
     for key, entry in options.items():

@@ -45,6 +45,7 @@ class Surroundings:
     Attributes:
         root: the folder of the pipeline file.
         targets: names of the targets.
+        labels: labels that the machines of a target must have, by its name.
         code: the code files that were looked into.
         unsound: paths of nodes whose mistakes are already reported.
         problems: collects the mistakes.
@@ -52,6 +53,7 @@ class Surroundings:
 
     root: Path
     targets: Collection[str]
+    labels: Mapping[str, Mapping[str, str]]
     code: CodeFiles
     unsound: Collection[NodePath]
     problems: Problems
