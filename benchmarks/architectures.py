@@ -1,15 +1,15 @@
-"""What each stage makes of the architectures of `transformers`: works, or refuses and why.
+"""Support for the architectures of `transformers`, stage by stage: the error of each result, or the refusal.
 
     python -m benchmarks.architectures                          every architecture and way to export it
     python -m benchmarks.architectures --only gemma2 bloom      these architectures
     python -m benchmarks.architectures --exporter torchscript   one exporter
-    python -m benchmarks.architectures --work FOLDER            keep models there, and go on from what is there
+    python -m benchmarks.architectures --work FOLDER            keep models in this folder, and continue from it
 
 Each architecture is a model of two layers with made-up weights, see `benchmarks/families.py`. `convert/torch` exports
 it, `optimize/simplify` simplifies the export, `optimize/transformer` fuses the simplified model, `optimize/float16`
 converts the fused model, and `quantize/dynamic` and `quantize/static` quantize the simplified model. Each stage checks
-its own result and is told only what it must be told: `dims` where the model takes only some sizes, and the tolerance
-of float16. A cell is the stage's largest absolute error, or the number of a refusal, which stands below the table.
+its own result. Parameters are left at their defaults, except `dims` for models that take only some sizes, and the
+tolerance of float16. A cell is the stage's largest absolute error, or the number of a refusal below the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.families import FAMILIES, export
-from benchmarks.fusion import Made, Variant, headline, stage
+from benchmarks.fusion import StageResult, Variant, headline, stage
 from benchmarks.spent import machine, table
 from orun.stages.convert import torch
 from orun.stages.optimize import float16, simplify, transformer
@@ -43,7 +43,7 @@ HEAD = ("architecture", "exporter", "attention", "export", *(name for name, *_ i
 
 
 def variants(families: Sequence[str], exporters: Sequence[str]) -> list[Variant]:
-    """Every way to export these families; `eager` attention is what most keep for fusion."""
+    """Return every export of these families."""
     return [
         Variant(family, exporter, attention, opset)
         for family in families
@@ -53,34 +53,34 @@ def variants(families: Sequence[str], exporters: Sequence[str]) -> list[Variant]
     ]
 
 
-def run(variant: Variant, work: Path) -> dict[str, Made]:
-    """What every stage made of a variant, by name; a stage behind one that refused is left out."""
+def run(variant: Variant, work: Path) -> dict[str, StageResult]:
+    """Return the result of every stage by name; stages after a refusal are left out."""
     dims = {"dims": FAMILIES[variant.family].dims}
     params = export(variant.family, variant.exporter, variant.attention, variant.opset)
-    made = {"export": stage(torch, work / variant.name, params, {})}
+    results = {"export": stage(torch, work / variant.name, params, {})}
     for name, kind, before, more in STAGES:
-        source = made.get(before)
+        source = results.get(before)
         if source is not None and not source.failure:
             folder = work / f"{variant.name}-{name.replace(' ', '-')}"
-            made[name] = stage(kind, folder, {**more, **dims}, {"model": source.model.parent})
-    return made
+            results[name] = stage(kind, folder, {**more, **dims}, {"model": source.model.parent})
+    return results
 
 
-def row(variant: Variant, made: dict[str, Made], refusals: list[str]) -> list[str]:
-    """A line of the table; new refusals are added to the list."""
+def row(variant: Variant, results: dict[str, StageResult], refusals: list[str]) -> list[str]:
+    """Return a row of the table; new refusals are added to the list."""
     cells = [variant.family, variant.exporter, variant.attention]
     for name in ("export", *(name for name, *_ in STAGES)):
-        found = made.get(name)
-        if found is None:
+        result = results.get(name)
+        if result is None:
             cells.append("")
-        elif found.failure:
-            refusal = f"{headline(found)}; {found.failure.partition('hint: ')[2]}"
+        elif result.failure:
+            refusal = f"{headline(result)}; {result.failure.partition('hint: ')[2]}"
             if refusal not in refusals:
                 refusals.append(refusal)
             cells.append(f"refuses ({refusals.index(refusal) + 1})")
         else:
-            cells.append(f"{found.metrics['max_abs_error'].value:.1e}")
-    fused = made.get("fuse")
+            cells.append(f"{result.metrics['max_abs_error'].value:.1e}")
+    fused = results.get("fuse")
     if fused is None or fused.failure:
         return [*cells, ""]
     all_of_them, left = (int(fused.metrics[name].value) for name in ("attentions", "attentions_left"))
@@ -88,12 +88,12 @@ def row(variant: Variant, made: dict[str, Made], refusals: list[str]) -> list[st
 
 
 def rows(work: Path, chosen: Sequence[Variant], refusals: list[str]) -> Iterator[list[str]]:
-    """The table."""
+    """Yield the rows of the table."""
     with chdir(work):
         for variant in chosen:
-            found = row(variant, run(variant, work), refusals)
-            print(*found, sep=" | ", file=sys.stderr, flush=True)
-            yield found
+            cells = row(variant, run(variant, work), refusals)
+            print(*cells, sep=" | ", file=sys.stderr, flush=True)
+            yield cells
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=list(FAMILIES), default=list(FAMILIES), help="these architectures")
     parser.add_argument("--exporter", nargs="+", choices=exporters, default=exporters, help="these exporters")
-    parser.add_argument("--work", type=Path, help="keep models in this folder, and go on from what is there")
+    parser.add_argument("--work", type=Path, help="keep models in this folder, and continue from it")
     options = parser.parse_args(arguments)
     logging.disable(logging.ERROR)
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"

@@ -1,13 +1,13 @@
-"""Every kind on a model of more than 2 GB: whether it works, or says beforehand that it cannot, and what it takes.
+"""Every kind on a model of more than 2 GB: whether it works or refuses, with its time and memory.
 
     python -m benchmarks.big                              every kind of `CASES`, the cheap ones first
-    python -m benchmarks.big --only 'optimize/*'          these kinds, and those whose results they take
-    python -m benchmarks.big --rows FILE                  note each result there, and go on from what is there
+    python -m benchmarks.big --only 'optimize/*'          these kinds, and those that they need
+    python -m benchmarks.big --rows FILE                  save each result in this file, and continue from it
 
-The model of `pipelines/big.py` is written once to a temporary folder. Each kind then runs in a process of its own, with
-the checks that a stage's process makes of what it leaves. `works`: it ran and its result is whole. `refuses`: it ended
-with an error for the user. `fails`: it ended otherwise, or went past the limits of time and memory. Memory is what was
-resident in all processes of a kind together, at most; seconds are by the clock on the wall.
+The model of `pipelines/big.py` is written once to a temporary folder. Each kind then runs in its own process, with the
+checks of a stage's process on its output. `works`: it ran, and its result is valid. `refuses`: it ended with an error
+for the user. `fails`: it ended in another way, or exceeded the limits of time or memory. Memory is the peak of the
+resident memory of all its processes together; seconds are wall time.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from typing import Any
 
 from benchmarks.spent import ROOT, machine, table
 
-CODE = ROOT / "benchmarks"  # where kinds look for code
+CODE = ROOT / "benchmarks"  # folder of the code that parameters name
 GIB = 2**30
 PAUSE = 0.2  # seconds between two looks at the memory
 LAYERS, WIDTH = 33, 4096  # matrices of 64 MiB: 2.2 GB, a little more than a protobuf message can hold
 DIMS = {"batch": [1, 2]}
 MODEL = "model"  # folder of the model, and its name among the inputs of a case
 PAGE = os.sysconf("SC_PAGE_SIZE")
-SESSION = 3  # place of the session among the fields of /proc/*/stat that follow the name
+SESSION = 3  # index of the session among the fields after the name in /proc/*/stat
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds and GiB that a kind may take."""
+    """Limits of a kind: seconds, and GiB."""
 
     seconds: float
     memory: float
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Case:
-    """A kind on the model: its parameters, and what is connected: the model, or what another kind left."""
+    """Parameters and inputs of a kind: the model, or the result of another kind."""
 
     params: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=lambda: {"model": MODEL})
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a kind."""
+    """Result of a kind."""
 
     kind: str
     verdict: str
@@ -69,7 +69,7 @@ class Row:
 
 
 CHECKED = Case({"dims": DIMS})
-BESIDE = {"model": MODEL, "reference": MODEL}
+WITH_REFERENCE = {"model": MODEL, "reference": MODEL}
 CASES: Mapping[str, Case] = {
     "compile/mobile": CHECKED,
     "measure/size": Case(),
@@ -94,7 +94,7 @@ CASES: Mapping[str, Case] = {
     "quantize/dynamic": CHECKED,
     "quantize/static": Case({"samples": 2}),
     "quantize/weights": CHECKED,
-    "measure/accuracy": Case({"metrics": ["cosine"], "samples": 4}, BESIDE),
+    "measure/accuracy": Case({"metrics": ["cosine"], "samples": 4}, WITH_REFERENCE),
     "measure/startup": Case({"shape": {"batch": 1}}),
     "measure/memory": Case({"shape": {"batch": 1}, "runs": 1}),
     "measure/load": Case({"shape": {"batch": 1}, "clients": 1}),
@@ -128,7 +128,7 @@ CASES: Mapping[str, Case] = {
 
 
 def run(kind: str, folder: Path) -> None:
-    """Run a kind as its own process would; `outcome.json` in its folder says how it ended."""
+    """Run a kind as a stage's process does; write how it ended to `outcome.json` in its folder."""
     from orun.errors import OrunError
     from orun.stages.ensure import check_output
     from orun.stages.registry import module_of
@@ -144,7 +144,7 @@ def run(kind: str, folder: Path) -> None:
         check_output(kind, module_of(kind).SPEC, work / "output", inputs)
     except OrunError as error:
         outcome = {"verdict": "refuses", "why": f"{error.what}: {error.why}" if error.why else error.what}
-    except Exception as error:  # whatever it is, it is no message for a user
+    except Exception as error:  # any exception that is no message for a user
         logging.getLogger(kind).exception("it failed")
         outcome = {"verdict": "fails", "why": f"{type(error).__name__}: {error}"}
     else:
@@ -153,7 +153,7 @@ def run(kind: str, folder: Path) -> None:
 
 
 def execute(kind: str, case: Case, inputs: Mapping[str, Path], work: Path, folder: Path) -> None:
-    """Call the kind with a context of its own."""
+    """Call the kind with its context."""
     from orun.stages.contract import Context
     from orun.stages.params import build
     from orun.stages.registry import module_of
@@ -176,12 +176,12 @@ def execute(kind: str, case: Case, inputs: Mapping[str, Path], work: Path, folde
 
 
 def place(folder: Path, kind: str) -> Path:
-    """Where a kind leaves what it makes."""
+    """Return the folder of a kind's result."""
     return folder / kind.replace("/", "-")
 
 
 def watched(kind: str, folder: Path, limits: Limits) -> Row:
-    """Run a kind in a process of its own, which is ended past the limits."""
+    """Run a kind in its own process, and end the process when it exceeds a limit."""
     work = place(folder, kind)
     for name in ("output", "scratch"):
         (work / name).mkdir(parents=True)
@@ -202,25 +202,25 @@ def watched(kind: str, folder: Path, limits: Limits) -> Row:
     seconds = time.perf_counter() - start
     if not verdict:
         outcome = work / "outcome.json"
-        found = json.loads(outcome.read_bytes()) if outcome.exists() else {}
-        verdict, why = found.get("verdict", "fails"), found.get("why", f"exit status {process.returncode}")
+        ending = json.loads(outcome.read_bytes()) if outcome.exists() else {}
+        verdict, why = ending.get("verdict", "fails"), ending.get("why", f"exit status {process.returncode}")
     if verdict == "fails":
         sys.stderr.write((work / "log.txt").read_text("utf-8", errors="replace")[-3000:])
     return Row(kind, verdict, why, seconds, peak / GIB)
 
 
 def resident(session: int) -> int:
-    """Bytes that the processes of a session hold together; what they share counts once for each."""
+    """Return the resident bytes of all processes of a session; shared pages count for each process."""
     total = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # it may end while it is looked at
+        with contextlib.suppress(OSError, ValueError, IndexError):  # a process may end meanwhile
             if int(stat.read_text().rpartition(")")[2].split()[SESSION]) == session:
                 total += int((stat.parent / "statm").read_text().split()[1]) * PAGE
     return total
 
 
 def rows(kinds: Sequence[str], folder: Path, limits: Limits) -> Iterator[Row]:
-    """Run kinds one after another; what one left goes unless another needs it."""
+    """Run kinds one after another; remove each result that no other kind needs."""
     needed = {name for kind in kinds for name in CASES[kind].inputs.values()}
     for kind in kinds:
         yield watched(kind, folder, limits)
@@ -229,7 +229,7 @@ def rows(kinds: Sequence[str], folder: Path, limits: Limits) -> Iterator[Row]:
 
 
 def build_model(folder: Path) -> None:
-    """The model of `pipelines/big.py`, in the folder `model`."""
+    """Write the model of `pipelines/big.py` into the folder `model`."""
     sys.path.insert(0, str(ROOT / "pipelines"))
     import big  # type: ignore[import-not-found]  # beside the pipelines
 
@@ -237,10 +237,10 @@ def build_model(folder: Path) -> None:
     big.write(folder / MODEL, LAYERS, WIDTH)
 
 
-def report(found: Sequence[Row]) -> str:
-    """The table of all results."""
+def report(results: Sequence[Row]) -> str:
+    """Return the table of all results."""
     head = ["kind", "over 2 GB", "says", "s", "GiB"]
-    lines = [[f"`{row.kind}`", row.verdict, row.why, f"{row.seconds:.0f}", f"{row.peak:.1f}"] for row in found]
+    lines = [[f"`{row.kind}`", row.verdict, row.why, f"{row.seconds:.0f}", f"{row.peak:.1f}"] for row in results]
     return table(head, lines)
 
 
@@ -257,20 +257,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run(options.run[0], Path(options.run[1]))
         return
     kept = options.rows.read_text("utf-8").splitlines() if options.rows and options.rows.exists() else []
-    found = [Row(**json.loads(line)) for line in kept]
-    done = {row.kind for row in found}
+    results = [Row(**json.loads(line)) for line in kept]
+    done = {row.kind for row in results}
     wanted = {kind for kind in CASES if fnmatch(kind, options.only) and kind not in done}
     wanted |= {name for kind in wanted for name in CASES[kind].inputs.values() if name in CASES}
     kinds = [kind for kind in CASES if kind in wanted]
     with tempfile.TemporaryDirectory() as name:
         build_model(Path(name))
         for row in rows(kinds, Path(name), Limits(options.seconds, options.memory)):
-            found.append(row)
+            results.append(row)
             print(f"{row.kind}: {row.verdict} {row.why} {row.seconds:.0f} s {row.peak:.1f} GiB", file=sys.stderr)
             if options.rows:
                 with options.rows.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
-    print(f"{machine()}\n\n{report(found)}")
+    print(f"{machine()}\n\n{report(results)}")
 
 
 if __name__ == "__main__":

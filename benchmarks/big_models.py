@@ -1,4 +1,4 @@
-"""What kinds that take code are given: as many weights as the model of `benchmarks/big.py`, and a change of nothing."""
+"""Code for the kinds of `benchmarks/big.py` that take functions: models with as many weights, and data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LAYERS, WIDTH = 33, 4096
 
 
 def wide() -> nn.Module:
-    """As many and as wide layers as `pipelines/big.py` has."""
+    """Return the layers of `pipelines/big.py` in PyTorch."""
     layers = [module for _ in range(LAYERS) for module in (nn.Linear(WIDTH, WIDTH, bias=False), nn.ReLU())]
     return nn.Sequential(*layers)
 
 
 def dense() -> keras.Model:
-    """The same in Keras."""
+    """Return the same layers in Keras."""
     import keras
 
     layer = keras.layers.Dense
@@ -33,7 +33,7 @@ def dense() -> keras.Model:
 
 
 def linear() -> LinearRegression:
-    """As many weights in one regression of as many outputs as that takes."""
+    """Return a regression with as many weights, and so with many outputs."""
     from sklearn.linear_model import LinearRegression
 
     model = LinearRegression()
@@ -44,11 +44,11 @@ def linear() -> LinearRegression:
 
 
 def rows() -> Dataset:
-    """A few examples."""
+    """Return a few examples."""
     return Dataset({"x": np.random.default_rng(1).standard_normal((4, WIDTH), np.float32)})
 
 
 def unchanged(model: ModelProto) -> ModelProto:
-    """The model as it is, under a name of its own."""
+    """Return the model with another name and no other change."""
     model.graph.name = "renamed"
     return model

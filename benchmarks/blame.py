@@ -1,10 +1,10 @@
-"""Faults planted into MiniLM one at a time, and what `orun blame` says of each: is the place named, and in what time.
+"""Accuracy of `orun blame`: faults planted into MiniLM one at a time, with the answer and its time.
 
     python -m benchmarks.blame
     python -m benchmarks.blame --only fusion slow
 
-A layer that int8 treats badly, a wrong fusion, a place that was made slow; and, not planted, what static int8 loses by
-itself. The sentence is printed whole, with whether stage and node are the planted ones.
+The faults are a layer that int8 treats badly, a wrong fusion and a slow place. A fourth case has no planted fault: the
+natural loss of static int8. The answer is printed whole, with whether it names the right stage and node.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ACCURACY = """
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted fault: the stages that hold it, the stage and the node that must be named; none for what is natural."""
+    """A planted fault: the stages with it, and the stage and node that must be named; no node for a natural loss."""
 
     stages: str
     culprit: str
@@ -93,18 +93,18 @@ FAULTS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Plant each fault and print what is said of it."""
+    """Plant each fault and print the answer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS), help="these faults alone")
+    parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS), help="only these faults")
     parser.add_argument("--seconds", type=float, default=600, help="time for each diagnosis")
     parser.add_argument("--verbose", action="store_true", help="say which stages run")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         for name in ("minilm.py", "docs.py"):
             shutil.copy(ROOT / "pipelines" / name, folder)
         shutil.copy(blame_faults.__file__, folder)
-        for name in asked.only:
-            _try(Path(folder), name, asked.seconds, verbose=asked.verbose)
+        for name in options.only:
+            _try(Path(folder), name, options.seconds, verbose=options.verbose)
 
 
 def _try(folder: Path, name: str, seconds: float, *, verbose: bool) -> None:
@@ -113,32 +113,32 @@ def _try(folder: Path, name: str, seconds: float, *, verbose: bool) -> None:
     file.write_text(HEAD + fault.stages, encoding="utf-8")
     pipeline = orun.load(file)
     result = orun.run(pipeline, store=folder / "store")
-    for failure in (one.failure for one in result.stages if one.failure):
+    for failure in (stage.failure for stage in result.stages if stage.failure):
         print(f"{name}: {failure.what} {failure.why}")
-    asked = list(find_requests(pipeline, result))
-    if not asked:
+    requests = list(find_requests(pipeline, result))
+    if not requests:
         print(f"{name}: MISSED, no gate failed: {', '.join(map(why, result.verdicts))}")
-    for question in asked:
+    for request in requests:
         began, spent = monotonic(), _spent()
-        found = blame(question, seconds, folder / "store", _say if verbose else lambda _: None)
+        diagnosis = blame(request, seconds, folder / "store", _print_stage if verbose else lambda _: None)
         took = f"{monotonic() - began:.0f} s, {_spent() - spent:.0f} s of CPU"
-        stopped = f"\n  {found.stopped}" if found.stopped else ""
-        print(f"{name}: {_verdict(found, fault)} in {took}\n  {found.sentence}{stopped}\n", flush=True)
+        stopped = f"\n  {diagnosis.stopped}" if diagnosis.stopped else ""
+        print(f"{name}: {_verdict(diagnosis, fault)} in {took}\n  {diagnosis.sentence}{stopped}\n", flush=True)
 
 
 def _spent() -> float:
-    """Seconds of CPU of this process and of all that have ended."""
+    """Return the CPU seconds of this process and its ended child processes."""
     return sum(os.times()[:4])
 
 
-def _verdict(found: Diagnosis, fault: Fault) -> str:
+def _verdict(diagnosis: Diagnosis, fault: Fault) -> str:
     if not fault.node:
         return "natural"
-    nodes = {node for place in found.places[:1] for node in (place.node, *place.nodes)}
-    return "named" if found.culprit == fault.culprit and fault.node in nodes else "MISSED"
+    nodes = {node for place in diagnosis.places[:1] for node in (place.node, *place.nodes)}
+    return "named" if diagnosis.culprit == fault.culprit and fault.node in nodes else "MISSED"
 
 
-def _say(event: Event) -> None:
+def _print_stage(event: Event) -> None:
     if isinstance(event, StageStarted):
         print(f"  {event.stage}", flush=True)
 

@@ -1,4 +1,4 @@
-"""Functions that plant a fault into MiniLM each, and its examples; `benchmarks/blame.py` copies this file."""
+"""Functions that plant faults into MiniLM, and its examples; `benchmarks/blame.py` copies this file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PRODUCTS = 24
 
 
 def texts() -> Dataset:
-    """Sentences alone, without what is to be found for them."""
-    pairs: Dataset = import_module("docs").pairs()  # it lies beside the copy of this file
+    """Return sentences without retrieval candidates."""
+    pairs: Dataset = import_module("docs").pairs()  # next to the copy of this file
     return Dataset(pairs.inputs)
 
 
 def uneven(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Move a factor from the values of one attention head to its output: the same function, and bad for int8."""
+    """Move a factor from the values of an attention head to its output: the same function, but bad for int8."""
     value = _node(model, UNEVEN.replace("/output/dense/", "/self/value/"))
     bias = next(node for node in model.graph.node if value.output[0] in node.input)
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -35,7 +35,7 @@ def uneven(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def fuse_wrongly(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Put a sum and its normalisation into one operator, and take one of the two summands twice."""
+    """Fuse a sum and its normalisation wrongly: one of the two summands counts twice."""
     norm = _node(model, WRONG)
     place = next(number for number, node in enumerate(model.graph.node) if norm.input[0] in node.output)
     total = model.graph.node[place]
@@ -55,7 +55,7 @@ def fuse_wrongly(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def make_slow(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Products with the identity before a layer, which change no value."""
+    """Insert products with the identity before a layer, which change no value."""
     layer = _node(model, SLOW)
     width = next(tensor.dims[0] for tensor in model.graph.initializer if tensor.name == layer.input[1])
     names = [layer.input[0], *(f"slow{number}" for number in range(PRODUCTS))]
@@ -74,8 +74,8 @@ def make_slow(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _node(model: onnx.ModelProto, name: str) -> onnx.NodeProto:
-    found: onnx.NodeProto = next(node for node in model.graph.node if node.name == name)
-    return found
+    match: onnx.NodeProto = next(node for node in model.graph.node if node.name == name)
+    return match
 
 
 def _scale(tensor: onnx.TensorProto, place: tuple[slice, ...], factor: float) -> None:

@@ -1,11 +1,11 @@
-"""What `pipelines/bert.yaml` does, as the script that one would write without orun.
+"""Script that does the same as `pipelines/bert.yaml` without orun.
 
     python -m benchmarks.by_hand OUT                 OUT is the folder of the release
-    python -m benchmarks.by_hand OUT --launches 0    without latency and release, as `orun --to accuracy`
+    python -m benchmarks.by_hand OUT --launches 0    without latency and release, like `orun --to accuracy`
 
-One process, one pass: export, simplify, fuse and quantize MiniLM with the same libraries and options, check every
-model, measure accuracy and latency, and leave a release. No store, no key, no gate, and nothing to come back to. What a
-later step can use of an earlier one stays in memory: models are compared with the answers of one export.
+One process exports, simplifies, fuses and quantizes MiniLM with the same libraries and options. It checks every model,
+measures accuracy and latency, and writes a release. There is no store, no key and no gate, and nothing can be resumed.
+Later steps use the results of earlier ones in memory: all models are compared with the outputs of one export.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ INPUTS = (
     Input("attention_mask", "int64", ("batch", "sequence"), mask=True),
     Input("token_type_ids", "int64", ("batch", "sequence"), 0, 1),
 )
-LENGTHS = {"sequence": (2, 33, 128)}  # at which the export is checked
+LENGTHS = {"sequence": (2, 33, 128)}  # lengths of the check of the export
 HEADS, HIDDEN = 12, 384
-SEQUENCE = 128  # at which the latency is measured
+SEQUENCE = 128  # length of the text that is timed
 MODEL = "model.onnx"
 
 
@@ -79,7 +79,7 @@ def export(path: Path) -> None:
 
 
 def simplify(source: Path, path: Path) -> None:
-    """Simplify with onnxsim, but for the pass that hides what is fused next."""
+    """Simplify with onnxsim, without the pass that hides patterns from the fusions."""
     skipped = ["fuse_matmul_add_bias_into_gemm_batched"]
     onnxsim.simplify(str(source), output_path=str(path), skipped_optimizers=skipped, certify=False)
     onnx.checker.check_model(path)
@@ -96,7 +96,7 @@ def fuse(source: Path, path: Path) -> None:
 
 
 def teach_norm() -> None:
-    """Let the optimizer's shape inference know ReduceL2 of opset 18, without which it gives up on the whole model."""
+    """Teach the optimizer's shape inference ReduceL2 of opset 18; without it, inference of the whole model fails."""
     module: Any = importlib.import_module(
         "shape_infer_helper"
     )  # onnxruntime.transformers puts its folder onto the path
@@ -126,7 +126,7 @@ def quantize(source: Path, path: Path) -> None:
 
 
 def optimized(path: Path) -> onnx.ModelProto:
-    """What ONNX Runtime's basic optimizations make of a model."""
+    """Return a model after ONNX Runtime's basic optimizations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = f"{path}.basic"
@@ -135,26 +135,26 @@ def optimized(path: Path) -> onnx.ModelProto:
 
 
 def session(path: Path) -> Any:
-    """A session on one thread of the CPU."""
+    """Open a session on one thread of the CPU."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def answers(path: Path, tries: Sequence[Case]) -> Answers:
-    """The embeddings that a model finds, case by case."""
+    """Return a model's embeddings of each case."""
     model = session(path)
     return [model.run(None, dict(case.feed))[0] for case in tries]
 
 
-def compare(expected: Answers, found: Answers, atol: float) -> None:
-    """Stop when a model is further from its reference than `atol` and a thousandth."""
-    for right, value in zip(expected, found, strict=True):
+def compare(expected: Answers, actual: Answers, atol: float) -> None:
+    """Fail if a model differs from its reference by more than `atol` and a thousandth."""
+    for right, value in zip(expected, actual, strict=True):
         np.testing.assert_allclose(value, right, rtol=1e-3, atol=atol)
 
 
 def accuracy(paths: Sequence[Path]) -> dict[str, float]:
-    """Cosine of the first model's embeddings to the second's, and retrieval by the first's."""
+    """Return the cosine of the first model's embeddings to the second's, and the retrieval metrics of the first."""
     dataset = docs.pairs()
     assert dataset.candidates is not None  # noqa: S101 - for mypy: this dataset has them
     models = [session(path) for path in paths]
@@ -171,16 +171,16 @@ def accuracy(paths: Sequence[Path]) -> dict[str, float]:
 
 
 def embed(models: Sequence[Any], inputs: Mapping[str, Values]) -> list[Floats]:
-    """Each model's embeddings of all texts, one text at a time, `[n, 384]`."""
-    found: list[Floats] = [np.empty((count(inputs), HIDDEN), np.float32) for _ in models]
+    """Return each model's embeddings of all texts, one text at a time, `[n, 384]`."""
+    embeddings: list[Floats] = [np.empty((count(inputs), HIDDEN), np.float32) for _ in models]
     for batch in batches(inputs, 1):
-        for model, rows in zip(models, found, strict=True):
+        for model, rows in zip(models, embeddings, strict=True):
             rows[batch.examples] = model.run(None, dict(batch.feed))[0]
-    return found
+    return embeddings
 
 
 def time(paths: Sequence[Path], launches: int) -> dict[str, float]:
-    """Latency of the first model, and how many times faster than the second it is."""
+    """Return the latency of the first model, and its speed-up over the second."""
     case = next(iter(make_cases(INPUTS, {"batch": (1,), "sequence": (SEQUENCE,)}, 0)))
     feeds = {**case.feed, "attention_mask": np.ones((1, SEQUENCE), np.int64)}
     target = Target("cpu", session={"intra_op_num_threads": 1})
@@ -193,7 +193,7 @@ def time(paths: Sequence[Path], launches: int) -> dict[str, float]:
 
 
 def release(path: Path, folder: Path, figures: dict[str, float]) -> None:
-    """The model with its figures and a manifest of digests."""
+    """Write the model with its figures and a manifest of digests."""
     folder.mkdir(parents=True)
     shutil.copyfile(path, folder / MODEL)
     (folder / "measurements.json").write_text(json.dumps(figures, indent=2), "utf-8")
@@ -202,12 +202,12 @@ def release(path: Path, folder: Path, figures: dict[str, float]) -> None:
 
 
 def build(work: Path, out: Path, launches: int) -> dict[str, float]:
-    """All steps in turn.
+    """Do all steps.
 
     Args:
         work: an empty folder for the models.
-        out: where the release goes.
-        launches: of both models for the latency; without it and the release when 0.
+        out: folder of the release.
+        launches: launches of the latency measurement; 0 to leave it and the release out.
     """
     exported, simplified, fused, int8 = (work / f"{name}.onnx" for name in ("export", "simplify", "fuse", "int8"))
     tries = tuple(make_cases(INPUTS, {}, 0))
@@ -228,9 +228,9 @@ def build(work: Path, out: Path, launches: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="The steps of pipelines/bert.yaml, written by hand.")
-    parser.add_argument("out", type=Path, help="folder that the release is left in; it must not exist")
+    parser.add_argument("out", type=Path, help="folder of the release, which must not exist")
     parser.add_argument("--launches", type=int, default=3, help="of both models for the latency, 3 at least; 0: none")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="by-hand-") as work:

@@ -1,10 +1,10 @@
-"""The first run of `pipelines/bert.yaml` against `benchmarks/by_hand.py`, which does the same in one process.
+"""First run of `pipelines/bert.yaml` against `benchmarks/by_hand.py`, which does the same in one process.
 
     python -m benchmarks.cold              five rounds of each in turn
     python -m benchmarks.cold --rounds 1
 
-Latency is measured with three launches by both, because the number of launches is else up to how quiet the machine is.
-How long it takes is set by a time, not by work; a second pair of rows leaves it (and the release) out.
+Both measure latency with three launches, because otherwise the number of launches depends on how quiet the machine is.
+A latency measurement has a fixed duration, so a second pair of rows leaves it, and the release, out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "by hand, to accuracy": lambda: _by_hand(0),
     }
     spent = in_turn(tasks, rounds)
-    rows = [[name, f"{one.cpu:.1f}", f"{one.wall:.1f}"] for name, one in spent.items()]
+    rows = [[name, f"{cost.cpu:.1f}", f"{cost.wall:.1f}"] for name, cost in spent.items()]
     print(machine(), table(["cold run", "CPU s", "wall s"], rows), sep="\n\n", end="\n\n")
     for name, (ours, theirs) in PAIRS.items():
         cpu, wall = spent[ours].cpu / spent[theirs].cpu, spent[ours].wall / spent[theirs].wall

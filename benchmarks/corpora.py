@@ -1,6 +1,6 @@
-"""Real files of each kind that orun reads, with random mistakes, and orun reading them.
+"""Real files of each kind that orun reads: mutated at random, and read by orun.
 
-The bundle, the records and the baseline are those of a small pipeline that is run when they are made.
+Bundle, records and baseline come from a small pipeline that runs when the corpus is made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orun.remote.options import Remote
 from orun.remote.settings import resolve
 
 ROOT = Path(__file__).parent.parent
-SOMETIMES, IN_BYTES, MOSTLY = 0.1, 0.3, 0.8  # how often
+SOMETIMES, IN_BYTES, MOSTLY = 0.1, 0.3, 0.8  # probabilities
 FOLDERS = ("pipelines", "tests/cases/valid", "tests/cases/invalid")
 VALUES: Sequence[Any] = (
     *(None, True, False, 0, 1, -1, 10**30, 0.5, float("inf"), float("nan"), 1e300, "", "x", "a.b", "null", "1_000"),
@@ -162,13 +162,13 @@ stages:
 
 
 class Corpus(Protocol):
-    """Files of a kind in a folder of their own."""
+    """Files of one kind, in a separate folder."""
 
     def write(self, random: Random) -> str:
-        """Write one with mistakes; returns its text, or what was done to it."""
+        """Write a file with mistakes; return its text, or a description of the damage."""
 
     def read(self) -> int:
-        """Let orun read it; 0 where it is taken for good."""
+        """Let orun read the file; return 0 if orun accepts it."""
 
 
 class Pipelines:
@@ -183,10 +183,10 @@ class Pipelines:
 
     def write(self, random: Random) -> str:
         """See `Corpus`."""
-        self._file.unlink(missing_ok=True)  # names beside it are offered where one is misspelt
-        beside, document = random.choice(self._bases)
+        self._file.unlink(missing_ok=True)  # or suggestions would name it
+        folder, document = random.choice(self._bases)
         text = yaml.dump(mutated(document, VALUES, KEYS, random), sort_keys=False, allow_unicode=True)
-        self._file = beside / "mutated.yaml"
+        self._file = folder / "mutated.yaml"
         self._file.write_text(text, encoding="utf-8")
         return text
 
@@ -197,11 +197,11 @@ class Pipelines:
 
 
 class Bundles:
-    """A bundle of `release/bundle`, its manifest and the kinds of its files, as `orun verify` looks at it."""
+    """A bundle of `release/bundle` with its manifest, read by `orun verify`."""
 
     def __init__(self, folder: Path) -> None:
-        whole = _project(folder) / "artifacts" / "out" / "small" / "release"
-        self._files = {path.name: path.read_bytes() for path in whole.iterdir()}
+        release = _project(folder) / "artifacts" / "out" / "small" / "release"
+        self._files = {path.name: path.read_bytes() for path in release.iterdir()}
         self._bundle = folder / "bundle"
 
     def write(self, random: Random) -> str:
@@ -221,11 +221,12 @@ class Bundles:
     def _manifest(self, random: Random) -> bytes:
         if random.random() < IN_BYTES:
             return mutated_bytes(self._files["manifest.json"], random)
-        made = mutated(json.loads(self._files["manifest.json"]), JSON_VALUES, JSON_KEYS, random)
-        if isinstance(made, dict) and random.random() < MOSTLY:
-            content = {key: value for key, value in made.items() if key != "digest"}
-            made["digest"] = blake3(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-        return json.dumps(made).encode()
+        manifest = mutated(json.loads(self._files["manifest.json"]), JSON_VALUES, JSON_KEYS, random)
+        if isinstance(manifest, dict) and random.random() < MOSTLY:
+            content = {key: value for key, value in manifest.items() if key != "digest"}
+            text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+            manifest["digest"] = blake3(text.encode()).hexdigest()
+        return json.dumps(manifest).encode()
 
     def read(self) -> int:
         """See `Corpus`."""
@@ -233,12 +234,12 @@ class Bundles:
 
 
 class Records:
-    """The record of a run, its event log and what `--json` prints, held against the run by `orun diff`."""
+    """The record of a run, its event log and the output of `--json`, each compared with the run by `orun diff`."""
 
     def __init__(self, folder: Path) -> None:
         project = _project(folder)
-        self._whole = next((project / "artifacts" / "runs").glob("*/record.json"))
-        self._files = {name: (self._whole.parent / name).read_bytes() for name in ("record.json", "events.jsonl")}
+        self._record = next((project / "artifacts" / "runs").glob("*/record.json"))
+        self._files = {name: (self._record.parent / name).read_bytes() for name in ("record.json", "events.jsonl")}
         self._files["printed.json"] = to_json(json.loads(self._files["record.json"])["record"])
         self._file = folder
 
@@ -246,7 +247,7 @@ class Records:
         """See `Corpus`."""
         name = random.choice(tuple(self._files))
         content = self._content(name, self._files[name], random)
-        self._file = self._whole.parents[3] / name
+        self._file = self._record.parents[3] / name
         self._file.write_bytes(content)
         return f"{name}\n{content.decode(errors='backslashreplace')}"
 
@@ -265,11 +266,11 @@ class Records:
 
     def read(self) -> int:
         """See `Corpus`."""
-        return _command("diff", str(self._whole), str(self._file))
+        return _command("diff", str(self._record), str(self._file))
 
 
 class Baselines:
-    """A baseline, as `orun baseline show` reads it and `orun plan` judges by it."""
+    """A baseline, read by `orun baseline show`."""
 
     def __init__(self, folder: Path) -> None:
         self._pipeline = _project(folder) / "p.yaml"
@@ -291,7 +292,7 @@ class Baselines:
 
 
 class Settings:
-    """The settings of a project in `pyproject.toml`, as a run reads them."""
+    """Settings of a project in `pyproject.toml`, read as a run reads them."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "keys").mkdir()
@@ -375,7 +376,7 @@ DAMAGES: Mapping[str, Callable[[Path], object]] = {
 
 
 def _project(folder: Path) -> Path:
-    """A project with a pipeline that was run and accepted."""
+    """Make a project whose pipeline has run and was accepted as the baseline."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -387,19 +388,19 @@ def _project(folder: Path) -> Path:
     )
     (folder / "pyproject.toml").touch()
     (folder / "p.yaml").write_text(PIPELINE, "utf-8")
-    for words in (("run",), ("baseline", "accept")):
-        _command(*words, str(folder / "p.yaml"))
+    for verb in (("run",), ("baseline", "accept")):
+        _command(*verb, str(folder / "p.yaml"))
     return folder
 
 
-def _command(*words: str) -> int:
+def _command(*arguments: str) -> int:
     """Run a command line in this process; errors are raised."""
-    with contextlib.redirect_stdout(io.StringIO()), group.make_context("orun", list(words)) as context:
+    with contextlib.redirect_stdout(io.StringIO()), group.make_context("orun", list(arguments)) as context:
         return int(group.invoke(context) or 0)
 
 
 def _written(file: Path, text: str, random: Random) -> str:
-    """Write a text, now and then with a few bytes changed; returns it."""
+    """Write a text, sometimes with a few bytes changed; return what was written."""
     content = text.encode(errors="surrogatepass")
     content = mutated_bytes(content, random) if random.random() < SOMETIMES else content
     file.write_bytes(content)
@@ -407,7 +408,7 @@ def _written(file: Path, text: str, random: Random) -> str:
 
 
 def _plain(path: Path) -> Any:
-    """The mapping that a file holds; None where it holds none, or contains itself."""
+    """Return the mapping in a file; None if there is none, or it contains itself."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         return deepcopy(document) if isinstance(document, dict) and len(list(places_of(document))) > 1 else None

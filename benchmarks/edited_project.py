@@ -1,4 +1,4 @@
-"""The project of `benchmarks.edits`: its stages read what projects read."""
+"""Project of `benchmarks.edits`, whose stages read all kinds of files."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ INSTALLED = {
     "../site-packages/plugged-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n",
     "../site-packages/plugged-1.0.dist-info/entry_points.txt": "[orun.stages]\nadd/word = plugged.kind\n",
 }
-PLACES = ("lib", "checkout", "site-packages")  # folders beside that of the project
+PLACES = ("lib", "checkout", "site-packages")  # folders next to the project's
 STAGE_NAMES = ("listing", "settings", "join", "program", "module", "workers", "plugged", "measured")
 VALUES: Mapping[str, Sequence[Any]] = {
     "mark": ["a", "b", "c"],
@@ -178,22 +178,22 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "what": ["length", "begin"],
     "method": ["fork", "spawn", "forkserver", "loky"],
 }
-LIMIT = 100_000  # of a gate that nothing fails
+LIMIT = 100_000  # limit of a gate that never fails
 
 
 @dataclass
 class Project:
-    """What is edited.
+    """Project that is edited.
 
     Attributes:
-        folder: where it is; it moves.
-        store: of its results.
-        random: decides everything.
+        folder: its folder, which may be renamed.
+        store: its store.
+        random: source of all choices.
         values: parameters of the stages.
-        names, order: of the stages, and in which they stand in the file.
-        matrix: whether one stage is several.
-        word: a variable of the environment, if it is set.
-        kept: earlier states: copies of the folder with the values of then.
+        names, order: names of the stages, and their order in the file.
+        matrix: whether a stage has a matrix.
+        word: value of the environment variable `WORD`; None for not set.
+        kept: earlier states: copies of the folder with their values.
     """
 
     folder: Path
@@ -207,7 +207,7 @@ class Project:
     kept: list[tuple[Path, dict[str, Any]]] = field(default_factory=list)
 
     def text(self) -> str:
-        """The pipeline file."""
+        """Return the text of the pipeline file."""
         names, values = dict(zip(STAGE_NAMES, self.names, strict=True)), self.values
         once = f"with: {{times: {values['times']}}}"
         several = f"matrix: {{times: [1, {values['times'] + 1}]}}, with: {{times: '${{matrix.times}}'}}"
@@ -222,12 +222,12 @@ class Project:
             "plugged": f"needs: {names['join']}",
             "measured": f"needs: {names['join']}, with: {{what: {values['what']}}}, gate: {{length: {{max: {LIMIT}}}}}",
         }
-        kinds = {one: f"./stages.py:{one}" for one in stages} | {"plugged": "add/word"}
-        lines = [f"  {names[one]}: {{uses: {kinds[one]}, {rest}}}\n" for one, rest in stages.items()]
+        kinds = {stage: f"./stages.py:{stage}" for stage in stages} | {"plugged": "add/word"}
+        lines = [f"  {names[stage]}: {{uses: {kinds[stage]}, {rest}}}\n" for stage, rest in stages.items()]
         return "name: edited\nstages:\n" + "".join(lines[place] for place in self.order)
 
     def write(self, name: str, text: str, *, quietly: bool = False) -> None:
-        """Write a file, in place or by another that takes its name; `quietly` with the time that it had."""
+        """Write a file, in place or by renaming a new one; with `quietly`, restore its times."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.stat() if path.exists() else None
@@ -244,11 +244,11 @@ class Project:
         self.write("pipeline.yaml", self.text())
 
     def run(
-        self, *words: str, folder: Path | None = None, store: Path | None = None
+        self, *options: str, folder: Path | None = None, store: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run the pipeline with further words, here or in another folder with another store."""
+        """Run the pipeline, here or in another folder with another store."""
         return subprocess.run(
-            self.words(*words, store=store),
+            self.command(*options, store=store),
             cwd=folder or self.folder,
             env=self.environment(folder),
             capture_output=True,
@@ -256,15 +256,15 @@ class Project:
             check=False,
         )
 
-    def words(self, *words: str, store: Path | None = None) -> list[str]:
-        """A command line."""
-        return [sys.executable, "-m", "orun", "pipeline.yaml", "--store", str(store or self.store), *words]
+    def command(self, *options: str, store: Path | None = None) -> list[str]:
+        """Return the command line of a run."""
+        return [sys.executable, "-m", "orun", "pipeline.yaml", "--store", str(store or self.store), *options]
 
     def environment(self, folder: Path | None = None) -> dict[str, str]:
-        """In which it runs, here or in another folder: byte code is written, as it is by default."""
-        ours = ("WORD", "ORUN_STORE", "PYTHONDONTWRITEBYTECODE")
-        others = {name: value for name, value in os.environ.items() if name not in ours}
-        beside = (folder or self.folder).parent
-        path = (beside / "lib", beside / "site-packages", *filter(None, [others.get("PYTHONPATH")]))
-        others["PYTHONPATH"] = os.pathsep.join(map(str, path))
-        return others if self.word is None else {**others, "WORD": self.word}
+        """Return the environment of a run, here or in another folder; Python writes byte code, as by default."""
+        removed = ("WORD", "ORUN_STORE", "PYTHONDONTWRITEBYTECODE")
+        variables = {name: value for name, value in os.environ.items() if name not in removed}
+        parent = (folder or self.folder).parent
+        path = (parent / "lib", parent / "site-packages", *filter(None, [variables.get("PYTHONPATH")]))
+        variables["PYTHONPATH"] = os.pathsep.join(map(str, path))
+        return variables if self.word is None else {**variables, "WORD": self.word}

@@ -1,16 +1,17 @@
-"""A project that is edited at random: what each run leaves is what a clean one makes.
+"""Correctness of incremental runs: a project is edited at random, and each result is compared with a clean run's.
 
-The stages read what projects read: a folder of data, a file that may be missing, a link, a variable, modules two
-imports deep, of a folder on `PYTHONPATH`, of a checkout beside the project and of a plug-in, some that are optional, a
-program and a module that they run, workers of pools (see `edited_project`). All of it has byte code of the text that it
-had before, or of the same size and time. Between two runs one to three
-things happen to it (edits that keep size and time, renames, swaps, an earlier state put back, runs of a part, runs that
-are killed, collections); then `out/` is compared with that of a copy of the project which is run with an empty store,
-and a further run must find nothing to do.
+The stages read a folder of data, a file that may be missing, a link, an environment variable, modules (two imports
+deep, on `PYTHONPATH`, in a checkout next to the project, of a plug-in, optional ones), a program and a module that they
+run, and more in workers of pools (see `edited_project`). Byte code exists of earlier texts, some with the same size and
+time.
+
+One to three changes happen between two runs: edits that keep size and time, renames, swaps, a return to an earlier
+state, runs of a part, killed runs, garbage collections. Then `out/` is compared with that of a copy of the project, run
+with an empty store. A further run must have nothing to do.
 
     python -m benchmarks.edits --n 200 --seed 5             a few seconds each
 
-Its status is 1 when anything differed.
+Exit status 1 means that a run differed.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from random import Random
 from benchmarks.edited_project import FILES, INSTALLED, PLACES, VALUES, Project
 
 DIGITS = [name for name, text in FILES.items() if any(letter.isdigit() for letter in text)]
-KILL_WITHIN = 1.0  # seconds, in which a run has begun
+KILL_WITHIN = 1.0  # seconds; by then a run has begun
 OFTEN = (True, True, False)
 
 
 def _digit(project: Project) -> None:
-    """One digit of a file."""
+    """Change a digit of a file."""
     name = project.random.choice([name for name in DIGITS if (project.folder / name).is_file()])
     text = (project.folder / name).read_text()
     place = project.random.choice([at for at, letter in enumerate(text) if letter.isdigit()])
@@ -73,26 +74,26 @@ def _variable(project: Project) -> None:
 
 
 def _data(project: Project) -> None:
-    """A file that is new, gone, or has another name; two that change places."""
+    """Add, remove or rename a data file, or swap two."""
     files = sorted((project.folder / "data").glob("*.txt"))
-    what = project.random.choice(["new", "gone", "named", "swapped"]) if len(files) > 1 else "new"
-    if what == "new":
+    change = project.random.choice(["new", "gone", "named", "swapped"]) if len(files) > 1 else "new"
+    if change == "new":
         project.write(f"data/{project.random.choice('cdef')}.txt", f"new{project.random.randrange(9)}")
         return
     first, second = project.random.sample(files, 2)
-    if what == "gone":
+    if change == "gone":
         first.unlink()
-    elif what == "named":
+    elif change == "named":
         first.rename(first.with_name(f"{project.random.choice('mno')}.txt"))
     else:
-        aside = first.with_name("aside")
-        first.rename(aside)
+        temporary = first.with_name("temporary")
+        first.rename(temporary)
         second.rename(first)
-        aside.rename(second)
+        temporary.rename(second)
 
 
 def _there_or_not(project: Project) -> None:
-    """A file that the stages can do without: settings, a module, one that hides another."""
+    """Add or remove a file that the stages do not need: settings, a module, a module that hides another."""
     name, text = project.random.choice(
         [
             ("one.json", '{"one": 2}'),
@@ -121,12 +122,12 @@ def _link(project: Project) -> None:
 
 
 def _attributes(project: Project) -> None:
-    """A time, a mode, byte code: none of them content."""
+    """Change a time or a mode, or remove byte code: no change of content."""
     path = project.folder / project.random.choice(["helper.py", "words.json", "data/../program.py"])
-    what = project.random.choice(["time", "mode", "byte code"])
-    if what == "time":
+    change = project.random.choice(["time", "mode", "byte code"])
+    if change == "time":
         os.utime(path)
-    elif what == "mode":
+    elif change == "mode":
         path.chmod(path.stat().st_mode ^ 0o111)
     else:
         for folder in sorted(project.folder.parent.rglob("__pycache__")):
@@ -141,7 +142,7 @@ def _keep(project: Project) -> None:
 
 
 def _back(project: Project) -> None:
-    """An earlier state, with the times of then."""
+    """Return to an earlier state, with its times."""
     if project.kept:
         folder, state = project.random.choice(project.kept)
         shutil.rmtree(project.folder)
@@ -156,15 +157,15 @@ def _moved(project: Project) -> None:
 
 
 def _output(project: Project) -> None:
-    """A file of `out/` that is gone."""
-    if found := sorted((project.store / "out").rglob("text")):
-        path = project.random.choice(found)
+    """Remove a file of `out/`."""
+    if files := sorted((project.store / "out").rglob("text")):
+        path = project.random.choice(files)
         path.parent.chmod(0o755)
         path.unlink()
 
 
 def _part(project: Project) -> None:
-    """A run of one stage, or of everything once more."""
+    """Run a part, or everything again."""
     project.save()
     project.run(*project.random.choice([("--only", project.names[0]), ("--to", project.names[2]), ("--force",)]))
 
@@ -172,7 +173,7 @@ def _part(project: Project) -> None:
 def _killed(project: Project) -> None:
     project.save()
     with subprocess.Popen(
-        project.words(),
+        project.command(),
         cwd=project.folder,
         env=project.environment(),
         stdout=subprocess.DEVNULL,
@@ -183,9 +184,9 @@ def _killed(project: Project) -> None:
 
 
 def _collection(project: Project) -> None:
-    words = project.random.choice([[], ["--max-size", "1kB"], ["--max-age", "0s"]])
+    options = project.random.choice([[], ["--max-size", "1kB"], ["--max-age", "0s"]])
     subprocess.run(
-        [sys.executable, "-m", "orun", "store", "gc", "--store", str(project.store), *words],
+        [sys.executable, "-m", "orun", "store", "gc", "--store", str(project.store), *options],
         cwd=project.folder,
         env=project.environment(),
         capture_output=True,
@@ -200,7 +201,7 @@ EDITS: Sequence[Callable[[Project], None]] = (
 
 
 def campaign(folder: Path, seed: str) -> Iterator[tuple[Sequence[str], str]]:
-    """Edit and run without end: each time what was done, and what was wrong, or nothing."""
+    """Edit and run without end; yield the edits, and how the run was wrong or an empty text."""
     random = Random(seed)
     project = Project(folder / "there", folder / "store", random)
     for name, text in {**FILES, **INSTALLED}.items():
@@ -215,7 +216,7 @@ def campaign(folder: Path, seed: str) -> Iterator[tuple[Sequence[str], str]]:
 
 
 def _compared(project: Project, clean: Path) -> str:
-    """How a run differs from one of a copy with an empty store; or that one more run has something to do."""
+    """Return how a run differs from a clean run of a copy, or what a further run would do; else an empty text."""
     ended = project.run("--json")
     shutil.rmtree(clean, ignore_errors=True)
     shutil.copytree(project.folder, clean / "project", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -226,10 +227,10 @@ def _compared(project: Project, clean: Path) -> str:
         return f"exit {ended.returncode}, and {other.returncode} in a clean run:\n{ended.stdout}{ended.stderr}"
     if ended.returncode:
         return ""
-    found, right = _texts(project.store / "out"), _texts(clean / "store" / "out")
-    if found != right:
-        names = sorted(name for name in {*found, *right} if found.get(name) != right.get(name))
-        return "".join(f"{name}: {found.get(name)!r}, and {right.get(name)!r} in a clean run\n" for name in names)
+    actual, right = _texts(project.store / "out"), _texts(clean / "store" / "out")
+    if actual != right:
+        names = sorted(name for name in {*actual, *right} if actual.get(name) != right.get(name))
+        return "".join(f"{name}: {actual.get(name)!r}, and {right.get(name)!r} in a clean run\n" for name in names)
     again = project.run("--json")
     return again.stdout if '"built"' in again.stdout else ""
 
@@ -239,18 +240,18 @@ def _texts(out: Path) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Edit so often, and print what was wrong."""
+    """Run the campaign, and print what was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=100, help="runs")
-    parser.add_argument("--seed", default=str(time.time_ns()), help="what all chance follows from")
+    parser.add_argument("--seed", default=str(time.time_ns()), help="seed of all choices")
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}", flush=True)
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="orun-edits-") as folder:
-        for number, (done, told) in enumerate(islice(campaign(Path(folder), options.seed), options.n)):
-            if told:
+        for number, (done, problem) in enumerate(islice(campaign(Path(folder), options.seed), options.n)):
+            if problem:
                 wrong += 1
-                print(f"WRONG {number}: {', '.join(done)}\n{told}", flush=True)
+                print(f"WRONG {number}: {', '.join(done)}\n{problem}", flush=True)
     print(f"{options.n} runs, {wrong} wrong")
     if wrong:
         raise SystemExit(1)

@@ -1,14 +1,13 @@
-"""How fast, how large and how exact MiniLM is in PyTorch, in each form of `pipelines/bert.yaml`, and in OpenVINO.
+"""Speed, size and accuracy of MiniLM in PyTorch, in each form of `pipelines/bert.yaml`, and in OpenVINO.
 
     python -m benchmarks.envelope                        the models in artifacts/out/bert
     python -m benchmarks.envelope --store FOLDER --rounds 20 --threads 2
 
 Batch 1, 128 tokens. Each round times a few inferences of every form in random order, after as many that warm the
-caches, which the form before has filled with its own. On one thread the figure is the median CPU time of the process
-that does them, which hardly hangs on what else the machine does; on several, where that is work and not latency, the
-lower quartile of the wall times. Cosine is to PyTorch's embeddings of the texts of `pipelines/docs.py`, and recall@1 is
-that of its retrieval task. OpenVINO runs in the environment of `pipelines/openvino.yaml`, which is made when it is not
-there.
+caches. On one thread the figure is the median CPU time of the process, which other load hardly affects. On several
+threads CPU time is work and not latency, so the figure is the lower quartile of the wall times. Cosine is to PyTorch's
+embeddings of the texts of `pipelines/docs.py`, and recall@1 is of its retrieval task. OpenVINO runs in the environment
+of `pipelines/openvino.yaml`, which is made if it is missing.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ TORCH = "PyTorch eager"
 COMPILED = "torch.compile"
 PRECISIONS = ("f32", "bf16")  # of OpenVINO
 SEQUENCE = 128
-BLOCK = 5  # inferences of a form in a round that count, and before them as many that do not
+BLOCK = 5  # timed inferences of a form in a round, after as many that do not count
 WARMUP = 0.3  # seconds
-WALL_QUANTILE = 0.25  # less disturbed than the median where threads wait for one another
+WALL_QUANTILE = 0.25  # less disturbed than the median when threads wait for one another
 
 Feed = Mapping[str, NDArray[Any]]
 Embed = Callable[[Feed], NDArray[np.float32]]
@@ -54,7 +53,7 @@ Embed = Callable[[Feed], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Quality:
-    """How near to PyTorch's the embeddings are, and what they are good for."""
+    """Cosine of embeddings to PyTorch's (mean and least), and recall."""
 
     mean: float
     least: float
@@ -62,25 +61,25 @@ class Quality:
 
 
 def cpu(threads: int) -> Target:
-    """ONNX Runtime's own kernels on so many threads."""
+    """Return a target with ONNX Runtime's own kernels on so many threads."""
     return Target("cpu", session={"intra_op_num_threads": threads})
 
 
 def openvino(threads: int, precision: str) -> Target:
-    """OpenVINO on the processor, as `pipelines/openvino.yaml` has it but for precision and threads."""
+    """Return the target of `pipelines/openvino.yaml` with this precision and number of threads."""
     pipeline = load(ROOT / "pipelines" / "openvino.yaml")
-    given = next(stage.target for stage in pipeline.stages if stage.target and stage.target.environment)
-    if given.environment:
-        venv_builder.make(given.environment, print)
+    target = next(stage.target for stage in pipeline.stages if stage.target and stage.target.environment)
+    if target.environment:
+        venv_builder.make(target.environment, print)
     how = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": str(threads), "NUM_STREAMS": "1"}
-    options = {**given.providers[0].options, "load_config": json.dumps({"CPU": how})}
-    providers = (Provider(given.providers[0].name, options),)
-    interpreter = venvs.interpreter(given.environment)
-    return replace(given, providers=providers, environment=None, interpreter=interpreter)
+    options = {**target.providers[0].options, "load_config": json.dumps({"CPU": how})}
+    providers = (Provider(target.providers[0].name, options),)
+    interpreter = venvs.interpreter(target.environment)
+    return replace(target, providers=providers, environment=None, interpreter=interpreter)
 
 
 def torch_models(threads: int) -> tuple[dict[str, Embed], int]:
-    """PyTorch's own model, as it is and compiled, and the bytes of its parameters."""
+    """Return PyTorch's model, eager and compiled, and the bytes of its parameters."""
     import torch
 
     from pipelines import minilm
@@ -90,10 +89,10 @@ def torch_models(threads: int) -> tuple[dict[str, Embed], int]:
 
     def embed(module: Any, feed: Feed) -> NDArray[np.float32]:
         with torch.inference_mode():
-            found: NDArray[np.float32] = module(
+            embedding: NDArray[np.float32] = module(
                 **{name: torch.from_numpy(value) for name, value in feed.items()}
             ).numpy()
-        return found
+        return embedding
 
     compiled = torch.compile(module, dynamic=True)
     size = sum(tensor.numel() * tensor.element_size() for tensor in module.parameters())
@@ -103,11 +102,11 @@ def torch_models(threads: int) -> tuple[dict[str, Embed], int]:
 def times(
     models: Mapping[str, tuple[Path, Target]], modules: Mapping[str, Embed], feed: Feed, rounds: int, threads: int = 1
 ) -> dict[str, list[Floats]]:
-    """Seconds of each inference of each form, by blocks: on one thread the CPU time of all threads, else wall time."""
+    """Return the seconds of each inference of each form, by blocks: CPU time on one thread, else wall time."""
     spent: dict[str, list[Floats]] = {name: [] for name in (*modules, *models)}
     with contextlib.ExitStack() as stack:
         timers: dict[str, Callable[[int], Times]] = {}
-        for name, (path, target) in models.items():  # forked before PyTorch works here
+        for name, (path, target) in models.items():  # forked before PyTorch starts threads in this process
             worker = stack.enter_context(Worker(BenchmarkCase(path, target, feed)))
             worker.open(WARMUP)
             timers[name] = worker.time
@@ -118,24 +117,24 @@ def times(
         for _ in range(rounds):
             for name in order.sample(list(timers), len(timers)):
                 timers[name](BLOCK)
-                found = timers[name](BLOCK)
-                spent[name].append(found.process if threads == 1 else found.wall)
+                block = timers[name](BLOCK)
+                spent[name].append(block.process if threads == 1 else block.wall)
     return spent
 
 
 def embeddings(model: Embed, inputs: Mapping[str, Values]) -> NDArray[np.float32]:
-    """The embedding of each text, fed alone, `[n, d]`."""
-    found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * count(inputs)
+    """Return the embedding of each text, fed alone, `[n, d]`."""
+    rows: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * count(inputs)
     for batch in batches(inputs, 1):
-        found[int(batch.examples[0])] = model(batch.feed)[0]
-    return np.stack(found)
+        rows[int(batch.examples[0])] = model(batch.feed)[0]
+    return np.stack(rows)
 
 
 def quality(models: Mapping[str, Embed], dataset: Dataset) -> dict[str, Quality]:
-    """Quality of each model; the first is what the others are compared with."""
+    """Return the quality of each model, compared with the first."""
     if dataset.candidates is None or dataset.labels is None:
         raise ValueError("the dataset must be one of retrieval")
-    found: dict[str, Quality] = {}
+    qualities: dict[str, Quality] = {}
     right = None
     for name, model in models.items():
         queries, rests = embeddings(model, dataset.inputs), embeddings(model, dataset.candidates)
@@ -143,27 +142,29 @@ def quality(models: Mapping[str, Embed], dataset: Dataset) -> dict[str, Quality]
         right = both if right is None else right
         cosine = (both * right).sum(axis=1)  # of vectors of length 1
         share = float(recall(ranks(queries, rests, dataset.labels), 1).mean())
-        found[name] = Quality(float(cosine.mean()), float(cosine.min()), share)
-    return found
+        qualities[name] = Quality(float(cosine.mean()), float(cosine.min()), share)
+    return qualities
 
 
 def _session(path: Path, target: Target, stack: contextlib.ExitStack) -> Embed:
-    made = stack.enter_context(RemoteSession(path, target)) if target.interpreter else open_session(path, target)
-    return lambda feed: made.run(None, dict(feed))[0]
+    session = stack.enter_context(RemoteSession(path, target)) if target.interpreter else open_session(path, target)
+    return lambda feed: session.run(None, dict(feed))[0]
 
 
 def made_up_feed() -> Feed:
-    """A text of `SEQUENCE` random tokens."""
+    """Return a text of `SEQUENCE` random tokens."""
     ids = np.random.default_rng(0).integers(0, 30522, (1, SEQUENCE))
     return {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--store", type=Path, default=ROOT / "artifacts", help="where pipelines/bert.yaml is built")
+    parser.add_argument(
+        "--store", type=Path, default=ROOT / "artifacts", help="store with the results of pipelines/bert.yaml"
+    )
     parser.add_argument("--rounds", type=int, default=20, help="blocks of inferences of each form")
-    parser.add_argument("--threads", type=int, default=1, help="of each form")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each form")
     options = parser.parse_args(arguments)
     paths = {name: options.store / "out" / "bert" / stage / "model.onnx" for stage, name in FORMS.items()}
     missing = [str(path) for path in paths.values() if not path.exists()]
@@ -180,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spent = {name: float(np.quantile(np.concatenate(each), share)) for name, each in blocks.items()}
     with contextlib.ExitStack() as stack:
         sessions = {name: _session(*form, stack) for name, form in forms.items()}
-        found = quality({**modules, **sessions}, docs.pairs())
+        qualities = quality({**modules, **sessions}, docs.pairs())
     sizes = dict.fromkeys(modules, size) | {name: path.stat().st_size for name, (path, _) in forms.items()}
     rows = [
         [
@@ -189,9 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{spent[TORCH] / seconds:.2f}",
             f"{spent[FORMS['export']] / seconds:.2f}",
             f"{sizes[name] / 1e6:.1f}",
-            f"{found[name].mean:.5f}",
-            f"{found[name].least:.5f}",
-            f"{found[name].recall:.1%}",
+            f"{qualities[name].mean:.5f}",
+            f"{qualities[name].least:.5f}",
+            f"{qualities[name].recall:.1%}",
         ]
         for name, seconds in spent.items()
     ]

@@ -36,71 +36,71 @@ EAGER = ("eager",)
 
 
 class Outputs(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
-    """A model of `transformers` that returns only the outputs that are asked for."""
+    """A model of `transformers` that returns only the named outputs."""
 
     def __init__(self, model: torch.nn.Module, outputs: Sequence[str], fixed: Mapping[str, Any]) -> None:
         super().__init__()
         self.model, self.outputs, self.fixed = _randomized(model), outputs, fixed
 
     def _run(self, **inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        found = self.model(**inputs, **self.fixed)
-        return tuple(getattr(found, name) for name in self.outputs)
+        outputs = self.model(**inputs, **self.fixed)
+        return tuple(getattr(outputs, name) for name in self.outputs)
 
 
 class OfText(Outputs):
-    """Ids and their mask, both `[batch, sequence]` int64."""
+    """A model of token ids and their mask, both `[batch, sequence]` int64."""
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """What the model makes of a text."""
+        """Run the model on texts."""
         return self._run(input_ids=input_ids, attention_mask=attention_mask)
 
 
 class OfImages(Outputs):
-    """Images `[batch, 3, 32, 32]`."""
+    """A model of images `[batch, 3, 32, 32]`."""
 
     def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """What the model makes of an image."""
+        """Run the model on images."""
         return self._run(pixel_values=pixel_values)
 
 
 class OfSpeech(Outputs):
-    """Spectrograms `[batch, 8, 32]`."""
+    """A model of spectrograms `[batch, 8, 32]`."""
 
     def forward(self, input_features: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """What the model makes of a sound."""
+        """Run the model on spectrograms."""
         return self._run(input_features=input_features)
 
 
 class OfSound(Outputs):
-    """Waveforms `[batch, samples]`."""
+    """A model of waveforms `[batch, samples]`."""
 
     def forward(self, input_values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """What the model makes of a sound."""
+        """Run the model on waveforms."""
         return self._run(input_values=input_values)
 
 
 class OfTwoTexts(Outputs):
-    """Ids and their mask, `[batch, sequence]`, and the ids so far of their translation, `[batch, target]`."""
+    """A model of token ids and their mask, `[batch, sequence]`, and the ids of the output so far, `[batch, target]`."""
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, decoder_input_ids: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """What the model makes of a text and what it has translated of it."""
+        """Run the model on texts and the output so far."""
         return self._run(input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=decoder_input_ids)
 
 
 class OfTextsAndImages(Outputs):
-    """Ids and their mask, both `[texts, sequence]`, and images `[images, 3, 32, 32]`."""
+    """A model of token ids and their mask, both `[texts, sequence]`, and images `[images, 3, 32, 32]`."""
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, pixel_values: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """What the model makes of texts and images."""
+        """Run the model on texts and images."""
         return self._run(input_ids=input_ids, attention_mask=attention_mask, pixel_values=pixel_values)
 
 
 def _randomized(model: torch.nn.Module) -> torch.nn.Module:
-    """Weights with which attention is far from uniform, and biases that no simplifier takes for zero."""
+    """Set weights that make attention far from uniform, and biases that no simplifier takes for zero."""
     torch.manual_seed(0)
     for weight in model.parameters():
         if weight.dim() > 1:
@@ -112,22 +112,22 @@ def _randomized(model: torch.nn.Module) -> torch.nn.Module:
 
 @dataclass(frozen=True)
 class Family:
-    """A family: its classes in `transformers`, its configuration, and what `convert/torch` needs to be told of it.
+    """A family of models: classes in `transformers`, configuration, and parameters of `convert/torch`.
 
     Attributes:
-        name: the beginning of the names of its classes.
+        name: prefix of the names of its classes.
         config: fields of its configuration.
-        inputs: of `convert/torch`.
-        wrapper: gives the model these inputs.
-        outputs: that are asked for.
-        attentions: that the model computes.
-        model: the class of the model; the family's name and `Model` when empty.
-        configuration: its class; the family's name and `Config` when empty.
-        part: attribute of the model that is exported; all of it when empty.
-        options: of the model's constructor.
+        inputs: parameter of `convert/torch`.
+        wrapper: module that takes these inputs.
+        outputs: names of the outputs to export.
+        attentions: number of attentions that the model computes.
+        model: class of the model; the family's name and `Model` when empty.
+        configuration: class of the configuration; the family's name and `Config` when empty.
+        part: attribute of the model to export; the whole model when empty.
+        options: options of the model's constructor.
         fixed: options of the model's `forward`.
-        implementations: of its attention.
-        dims: sizes at which dynamic axes are tried.
+        implementations: implementations of its attention.
+        dims: sizes to try for dynamic axes.
     """
 
     name: str
@@ -145,11 +145,11 @@ class Family:
     dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def build(self, attention: str) -> Outputs:
-        """The family's model with this implementation of attention."""
+        """Return the family's model with this implementation of attention."""
         config = getattr(transformers, self.configuration or f"{self.name}Config")
         model = getattr(transformers, self.model or f"{self.name}Model")
-        made = model(config(**self.config, attn_implementation=attention), **self.options)
-        return self.wrapper(getattr(made, self.part) if self.part else made, self.outputs, self.fixed)
+        module = model(config(**self.config, attn_implementation=attention), **self.options)
+        return self.wrapper(getattr(module, self.part) if self.part else module, self.outputs, self.fixed)
 
 
 _TEXTS = ["texts", "sequence"]
@@ -372,7 +372,7 @@ def _builder(family: str, attention: str) -> Callable[[], Outputs]:
     return partial(FAMILIES[family].build, attention)
 
 
-# What `convert/torch` names: `families.py:bert`, and `bert_eager`, whose attention is spelled out in matrix products.
+# Functions for `convert/torch`: `families.py:bert`, and `bert_eager` with attention as separate matrix products.
 globals().update(
     {
         family + ("_eager" if attention == "eager" else ""): _builder(family, attention)
@@ -383,7 +383,7 @@ globals().update(
 
 
 def export(family: str, exporter: str, attention: str, opset: int = 20) -> dict[str, Any]:
-    """Parameters of `convert/torch`, whose code is relative to this folder."""
+    """Return the parameters of `convert/torch`; code is relative to this folder."""
     known = FAMILIES[family]
     return {
         "model": f"families.py:{family}" + ("_eager" if attention == "eager" else ""),

@@ -1,12 +1,12 @@
-"""Faults without end: damage, death, races, company, limits, calls and remotes, and what became of each run after them.
+"""Campaign of random faults (damage, deaths, races, limits, failing calls and remotes), with the outcome of each.
 
     python -m benchmarks.faults --n 1000 --seed 7           hours
     python -m benchmarks.faults --n 50 --only deaths
-    python -m benchmarks.faults --n 50 --only calls --tell  what each fault was, and what became of it
+    python -m benchmarks.faults --n 50 --only calls --tell  print each fault and its outcome
 
-Each fault follows from the seed and its number, which are printed with whatever went wrong. As root, start it under
-`setpriv --bounding-set=-dac_override,-dac_read_search`, or modes of files mean nothing; a small disk is mounted where
-that is allowed.
+Each fault follows from the seed and its number, which are printed with every wrong outcome. Root ignores file modes, so
+start it as root with `setpriv --bounding-set=-dac_override,-dac_read_search`. A small disk is mounted if that is
+allowed.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from tests.faults.folders import remove
 from tests.faults.projects import MODEL, TEXT, Subject
 from tests.faults.rig import Judgement, Outcome, Rig, inside, process
 
-DISK = "4m"  # room for the text project and little more
-TELL = 10  # faults between two words of how it goes
-MODELS = 0.2  # how often the project of real stages is taken
+DISK = "4m"  # holds the text project and little more
+TELL = 10  # faults between two lines of progress
+MODELS = 0.2  # probability of the project with real stages
 
 
 @dataclass
 class Bench:
-    """Where faults are tried.
+    """State of a campaign.
 
     Attributes:
         folder: an empty folder.
-        disk: a small disk, or the folder where none can be mounted.
-        rigs: the projects that were needed so far.
-        failing: the library that lets calls fail, once it was needed.
-        counts: how many calls the commands make that were tried so far.
-        weather: the remote that fails, once it was needed.
-        requests: how many requests runs make of it.
-        stack: what ends with the campaign.
+        disk: a small disk, or the folder if none can be mounted.
+        rigs: projects by name, made on first use.
+        failing: the library that lets calls fail, made on first use.
+        counts: number of calls of each command, counted on first use.
+        weather: the failing remote, started on first use.
+        requests: number of requests of a run, by direction.
+        stack: closed at the end of the campaign.
     """
 
     folder: Path
@@ -62,41 +62,41 @@ class Bench:
     stack: ExitStack = field(default_factory=ExitStack)
 
     def rig(self, name: str, subject: Subject, folder: Path | None = None) -> Rig:
-        """The project of that name, made when it is first needed."""
+        """Return the project of that name, made on first use."""
         if name not in self.rigs:
             self.rigs[name] = Rig.make((folder or self.folder) / name, subject, process)
         return self.rigs[name]
 
     def some(self, family: str, chance: Random) -> Rig:
-        """One of the two projects."""
+        """Return one of the two projects."""
         subject = MODEL if chance.random() < MODELS else TEXT
         return self.rig(f"{family}-{subject.pipeline}", subject)
 
 
 Trial = Callable[[Bench, Random], tuple[str, str, Judgement]]
-"""Tries a fault: its row in the table, what it was, and what became of it."""
+"""Trial of a fault: returns its row in the table, its description, and the judgement."""
 
 
 def try_damage(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """Damage to a file of the store."""
+    """Damage a file of the store."""
     fault, judgement = integrity.trial(bench.some("damage", chance), chance)
     return fault.target, str(fault), judgement
 
 
 def try_several(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """Several faults in one state."""
-    what, judgement = several.trial(bench.some("several", chance), chance)
-    return f"{what.count(';')} faults", what, judgement
+    """Combine several faults."""
+    description, judgement = several.trial(bench.some("several", chance), chance)
+    return f"{description.count(';')} faults", description, judgement
 
 
 def try_death(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """Sudden death of a process."""
+    """Kill a process."""
     death, judgement = deaths.trial(bench.some("deaths", chance), chance)
     return death.victim, str(death), judgement
 
 
 def try_race(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """An edit while a stage runs."""
+    """Edit a file while a stage runs."""
     possible = [
         (name, moment) for name in races.EDITS for moment in races.MOMENTS if (name, moment) not in races.UNSEEN
     ]
@@ -106,26 +106,26 @@ def try_race(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
 
 
 def try_company(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """Several processes on one cold store."""
+    """Run several processes on one cold store."""
     count, variants = chance.choice((2, 4, 8)), chance.choice((1, 2))
     judgement = beside.trial(bench.some("beside", chance), count, variants)
     return f"{count} processes", f"{count} processes, {variants} pipelines", judgement
 
 
 def try_limit(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """Something that the machine refuses."""
+    """Reach a limit of the machine."""
     name = chance.choice([name for name in limits.LIMITS if name != "full" or bench.disk != bench.folder])
-    what, judgement = limits.trial(bench.rig("limits", TEXT, bench.disk), chance, name)
-    return name, what, judgement
+    description, judgement = limits.trial(bench.rig("limits", TEXT, bench.disk), chance, name)
+    return name, description, judgement
 
 
 def try_call(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """A call to the system that fails."""
+    """Let a system call fail."""
     return _try_call(bench, chance, failures.trial, tuple(commands.COMMANDS))
 
 
 def try_neighbour(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """A call to the system that fails while another process runs on the store."""
+    """Let a system call fail while another process uses the store."""
     return _try_call(bench, chance, neighbours.trial, neighbours.NAMES)
 
 
@@ -142,14 +142,14 @@ def _try_call(
     rig, name, (failing,) = bench.rigs["calls"], chance.choice(names), bench.failing
     if name not in bench.counts:
         bench.counts[name] = commands.count(rig, failing, name)
-    fault, what, judgement = failures.some_trial(
+    fault, description, judgement = failures.some_trial(
         partial(trial, rig, failing, name), failing, bench.counts[name], chance
     )
-    return fault.kind, what, judgement
+    return fault.kind, description, judgement
 
 
 def try_remote(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
-    """A remote that fails."""
+    """Let a remote fail."""
     if not bench.weather:
         bench.weather.append(bench.stack.enter_context(weather.serving()))
         rig = bench.rig("remote", TEXT)
@@ -160,7 +160,7 @@ def try_remote(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     return weather.some_trial(bench.rig("remote", TEXT), bench.weather[0], bench.requests, chance)
 
 
-# How many of a hundred faults are of which family.
+# Share of each family in percent, and its trial.
 FAMILIES: Mapping[str, tuple[int, Trial]] = {
     "damage": (34, try_damage),
     "several": (6, try_several),
@@ -175,24 +175,24 @@ FAMILIES: Mapping[str, tuple[int, Trial]] = {
 
 
 def campaign(bench: Bench, numbers: range, seed: str, only: str | None, *, tell: bool) -> Counter[tuple[str, Outcome]]:
-    """Try the faults with these numbers and count what became of them; `tell` of each, not only of what was wrong."""
+    """Try the faults with these numbers, and count the outcomes; with `tell`, print all of them."""
     table: Counter[tuple[str, Outcome]] = Counter()
     for number in numbers:
         chance = Random(f"{seed}-{number}")
         family = only or chance.choices(list(FAMILIES), [share for share, _ in FAMILIES.values()])[0]
-        row, what, judgement = FAMILIES[family][1](bench, chance)
+        row, description, judgement = FAMILIES[family][1](bench, chance)
         table[f"{family}: {row}", judgement.outcome] += 1
         if judgement.outcome == "wrong":
-            print(f"WRONG {seed}-{number} {family}: {what}\n  {judgement.why}", flush=True)
+            print(f"WRONG {seed}-{number} {family}: {description}\n  {judgement.why}", flush=True)
         elif tell:
-            print(f"{judgement.outcome} {seed}-{number} {family}: {what}\n  {judgement.why}", flush=True)
+            print(f"{judgement.outcome} {seed}-{number} {family}: {description}\n  {judgement.why}", flush=True)
         if table.total() % TELL == 0:
             print(f"{table.total()} of {len(numbers)}: {_totals(table)}", file=sys.stderr, flush=True)
     return table
 
 
 def _totals(table: Counter[tuple[str, Outcome]]) -> str:
-    """How often there was each outcome, in words."""
+    """Return the number of each outcome, as text."""
     totals: Counter[Outcome] = Counter()
     for (_, outcome), count in table.items():
         totals[outcome] += count
@@ -212,7 +212,7 @@ def show(table: Counter[tuple[str, Outcome]], seconds: float) -> None:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A small disk, or the folder itself where none can be mounted."""
+    """Mount a small disk; yield the folder itself if that is not allowed."""
     disk = folder / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)]
@@ -226,13 +226,13 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Run the campaign; 1 when something was wrong."""
+    """Run the campaign; return 1 if an outcome was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=1000, help="how many faults")
-    parser.add_argument("--seed", default=str(time.time_ns()), help="what all chance follows from")
+    parser.add_argument("--n", type=int, default=1000, help="number of faults")
+    parser.add_argument("--seed", default=str(time.time_ns()), help="seed of all choices")
     parser.add_argument("--first", type=int, default=0, help="number of the first fault")
-    parser.add_argument("--only", choices=FAMILIES, help="faults of one family alone")
-    parser.add_argument("--tell", action="store_true", help="print every fault, not only what was wrong")
+    parser.add_argument("--only", choices=FAMILIES, help="only faults of this family")
+    parser.add_argument("--tell", action="store_true", help="print every fault, not only wrong ones")
     choices = parser.parse_args()
     print(f"seed {choices.seed}", flush=True)
     began = time.monotonic()

@@ -1,14 +1,14 @@
-"""Which attentions of 28 families of transformers are fused, by orun and by others, from either exporter.
+"""Fused attentions of 28 families of transformers, by orun and by other tools, from both exporters.
 
     python -m benchmarks.fusion                          every family and exporter
     python -m benchmarks.fusion --only bert t5           these families
-    python -m benchmarks.fusion --work FOLDER            keep models there, and go on from what is there
+    python -m benchmarks.fusion --work FOLDER            keep models in this folder, and continue from it
 
 Each family is a model of two layers with made-up weights, see `benchmarks/families.py`. orun exports it, checks the
-export against PyTorch, and fuses it with `optimize/transformer`. The other columns fuse the same export: ONNX Runtime
-as a session does it at its levels 2 and 99, its transformer optimizer, onnxscript's fusions for ONNX Runtime, and
-Olive's pass where Olive is installed. A figure is the number of attentions that became one operator; it is followed by
-what is wrong with the model, if anything: its outputs are compared with those of the export.
+export against PyTorch, and fuses it with `optimize/transformer`. The other columns fuse the same export: a session of
+ONNX Runtime at levels 2 and 99, ONNX Runtime's transformer optimizer, onnxscript's fusions for ONNX Runtime, and
+Olive's pass if Olive is installed. A figure is the number of attentions that became one operator. Outputs are compared
+with those of the export; a problem follows the figure.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Variant:
-    """One export of one family."""
+    """An export of a family."""
 
     family: str
     exporter: str
@@ -70,13 +70,13 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The folder of its model."""
+        """Name of its model's folder."""
         return f"{self.family}-{self.exporter}-{self.attention}-{self.opset}"
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a stage left: its model and its metrics, or the whole message of its failure."""
+class StageResult:
+    """Result of a stage: its model and metrics, or the whole message of its failure."""
 
     model: Path
     metrics: Mapping[str, Metric]
@@ -84,7 +84,7 @@ class Made:
 
 
 def variants(families: Sequence[str]) -> list[Variant]:
-    """Every export of these families."""
+    """Return every export of these families."""
     return [
         Variant(family, exporter, attention, opset)
         for family in families
@@ -93,13 +93,13 @@ def variants(families: Sequence[str]) -> list[Variant]:
     ]
 
 
-def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> Made:
-    """Run a kind in this process, where PyTorch's exporter warms up once; what it has left before is not done again."""
-    output, said = folder / "output", folder / "made.json"
-    if said.exists():
-        kept = json.loads(said.read_text("utf-8"))
+def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> StageResult:
+    """Run a kind in this process, where PyTorch's exporter warms up once; reuse an earlier result in the folder."""
+    output, record = folder / "output", folder / "result.json"
+    if record.exists():
+        kept = json.loads(record.read_text("utf-8"))
         metrics = {name: Metric(value) for name, value in kept["metrics"].items()}
-        return Made(output / MODEL, metrics, kept["failure"])
+        return StageResult(output / MODEL, metrics, kept["failure"])
     shutil.rmtree(folder, ignore_errors=True)
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
@@ -116,38 +116,38 @@ def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[st
         open_log=lambda: logging.getLogger("fusion"),
         progress=lambda *_: None,
     )
-    failure, found = "", {}
+    failure, measured = "", {}
     try:
         with chdir(scratch):
-            found = kind.run(context, parameters(kind.Params, params))
+            measured = kind.run(context, parameters(kind.Params, params))
     except StageFailed as error:
         failure = str(error)
-    metrics = {name: metric.value for name, metric in found.items()}
-    said.write_text(json.dumps({"metrics": metrics, "failure": failure}), "utf-8")
-    return Made(output / MODEL, found, failure)
+    metrics = {name: metric.value for name, metric in measured.items()}
+    record.write_text(json.dumps({"metrics": metrics, "failure": failure}), "utf-8")
+    return StageResult(output / MODEL, measured, failure)
 
 
-def headline(made: Made) -> str:
-    """The first line of a failure."""
-    return made.failure.partition("\n")[0]
+def headline(result: StageResult) -> str:
+    """Return the first line of a failure."""
+    return result.failure.partition("\n")[0]
 
 
 def by_session(level: str) -> Callable[[Path, str], onnx.ModelProto]:
-    """What a session of ONNX Runtime makes of a model at a level."""
+    """Return a method that fuses as a session of ONNX Runtime does at a level."""
     return lambda path, _: optimize(path, level)
 
 
 def by_optimizer(path: Path, family: str) -> onnx.ModelProto:
-    """ONNX Runtime's transformer optimizer, told what it asks for."""
+    """Fuse with ONNX Runtime's transformer optimizer, with the heads and width that it needs."""
     from onnxruntime.transformers.optimizer import optimize_model
 
-    found = optimize_model(str(path), MODEL_TYPES.get(family, "bert"), HEADS, WIDTH, opt_level=1)
-    model: onnx.ModelProto = found.model
+    fused = optimize_model(str(path), MODEL_TYPES.get(family, "bert"), HEADS, WIDTH, opt_level=1)
+    model: onnx.ModelProto = fused.model
     return model
 
 
 def by_onnxscript(path: Path, _: str) -> onnx.ModelProto:
-    """The fusions for ONNX Runtime of onnxscript."""
+    """Fuse with onnxscript's fusions for ONNX Runtime."""
     import onnx_ir
     from onnxscript.rewriter.ort_fusions import optimize_for_ort
 
@@ -156,8 +156,8 @@ def by_onnxscript(path: Path, _: str) -> onnx.ModelProto:
 
 
 def by_olive(path: Path, family: str) -> onnx.ModelProto:
-    """Olive's OrtTransformersOptimization, told what it asks for."""
-    from olive.workflows import run  # type: ignore[import-not-found]  # it is compared where it is installed
+    """Fuse with Olive's OrtTransformersOptimization, with the heads and width that it needs."""
+    from olive.workflows import run  # type: ignore[import-not-found]  # optional
 
     fuse = {"model_type": MODEL_TYPES.get(family, "bert"), "num_heads": HEADS, "hidden_size": WIDTH}
     with tempfile.TemporaryDirectory() as folder:
@@ -183,26 +183,26 @@ RIVALS: Mapping[str, Callable[[Path, str], onnx.ModelProto]] = {
 
 
 def judged(source: Path, family: str, method: Callable[[Path, str], onnx.ModelProto]) -> str:
-    """How many attentions a method fuses, and what is wrong with what it makes."""
+    """Return the number of attentions that a method fuses, and any problem of its result."""
     try:
         model = method(source, family)
-    except Exception as error:  # noqa: BLE001 - a rival may fail in any way, and that is its result
+    except Exception as error:  # noqa: BLE001 - any failure of a rival is its result
         return type(error).__name__
     tidy_domains(model)
-    found = count_operators(model)
-    fused = str(sum(found[name] for name in ATTENTION))
+    counts = count_operators(model)
+    fused = str(sum(counts[name] for name in ATTENTION))
     with tempfile.TemporaryDirectory(dir=".") as folder:
         path = Path(folder, "model.onnx")
         save(model, path)
         try:
             off = difference(source, path, FAMILIES[family].dims)
-        except Exception:  # noqa: BLE001 - the same
+        except Exception:  # noqa: BLE001 - as above
             return f"{fused}, does not run"
     return fused if off <= TOLERANCE else f"{fused}, off by {off:.1g}"
 
 
 def difference(source: Path, path: Path, dims: Mapping[str, Sequence[int]]) -> float:
-    """Largest absolute difference between two models on inputs of several shapes, with masks among them."""
+    """Return the largest absolute difference between two models on inputs of several shapes, masks included."""
     model = onnx.load(source)
     outputs = [output.name for output in model.graph.output]
     before, after = session(source, outputs), session(path, outputs)
@@ -211,21 +211,23 @@ def difference(source: Path, path: Path, dims: Mapping[str, Sequence[int]]) -> f
     return max(float(np.abs(right - value).max()) for right, value in pairs)
 
 
-def row(one: Variant, work: Path, rivals: Sequence[str]) -> list[str]:
-    """A line of the table."""
-    head = [one.family, one.exporter, one.attention, str(one.opset), str(FAMILIES[one.family].attentions)]
-    exported = stage(torch, work / one.name, export(one.family, one.exporter, one.attention, one.opset), {})
+def row(variant: Variant, work: Path, rivals: Sequence[str]) -> list[str]:
+    """Return a row of the table."""
+    family = FAMILIES[variant.family]
+    head = [variant.family, variant.exporter, variant.attention, str(variant.opset), str(family.attentions)]
+    params = export(variant.family, variant.exporter, variant.attention, variant.opset)
+    exported = stage(torch, work / variant.name, params, {})
     if exported.failure:
         return [*head, *([""] * (len(rivals) + 2)), exported.failure]
-    dims = {"dims": FAMILIES[one.family].dims}
-    fused = stage(transformer, work / f"{one.name}-fused", dims, {"model": exported.model.parent})
-    others = [judged(exported.model, one.family, RIVALS[name]) for name in rivals]
+    dims = {"dims": family.dims}
+    fused = stage(transformer, work / f"{variant.name}-fused", dims, {"model": exported.model.parent})
+    compared = [judged(exported.model, variant.family, RIVALS[name]) for name in rivals]
     if fused.failure:
-        return [*head, *others, "0", "", headline(fused)]
+        return [*head, *compared, "0", "", headline(fused)]
     counts = {name.removeprefix("fused."): int(metric.value) for name, metric in fused.metrics.items()}
-    made = ", ".join(f"{name} {counts[name]}" for name in OPERATORS if counts[name])
+    operators = ", ".join(f"{name} {counts[name]}" for name in OPERATORS if counts[name])
     ours = sum(counts[name] for name in ATTENTION)
-    return [*head, *others, str(ours), f"{fused.metrics['max_abs_error'].value:.1e}", made]
+    return [*head, *compared, str(ours), f"{fused.metrics['max_abs_error'].value:.1e}", operators]
 
 
 OPERATORS = (
@@ -235,19 +237,19 @@ OPERATORS = (
 
 
 def rows(work: Path, chosen: Sequence[Variant], rivals: Sequence[str]) -> Iterator[list[str]]:
-    """The table; rivals that write where they are run write into the folder."""
+    """Yield the rows of the table; rivals that write into their working folder write into `work`."""
     with chdir(work):
-        for one in chosen:
-            found = row(one, work, rivals)
-            print(*found, sep=" | ", file=sys.stderr)
-            yield found
+        for variant in chosen:
+            cells = row(variant, work, rivals)
+            print(*cells, sep=" | ", file=sys.stderr)
+            yield cells
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=list(FAMILIES), default=list(FAMILIES), help="these families")
-    parser.add_argument("--work", type=Path, help="keep models in this folder, and go on from what is there")
+    parser.add_argument("--work", type=Path, help="keep models in this folder, and continue from it")
     options = parser.parse_args(arguments)
     logging.disable(logging.ERROR)
     os.environ["ORT_DISABLE_TELEMETRY"] = os.environ["OLIVE_DISABLE_TELEMETRY"] = "1"

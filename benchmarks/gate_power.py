@@ -1,15 +1,15 @@
-"""False alarms, power and cost of the latency gate, beside other gates on the same machine at the same time.
+"""False alarms, power and cost of the latency gate, against the gates of other tools at the same time.
 
-Slow-downs are planted into a real model as extra nodes, noise of its own is switched on, and complete gates are run: a
-measurement as `measure/latency` makes it, then `max_regression` judged on it. Beside each gate the same two models are
-timed one after the other as other tools do.
+Slow-downs are planted into a real model as extra nodes, and noise processes run. Each gate is complete: a measurement
+of `measure/latency`, judged by `max_regression`. Next to each gate, the same two models are timed in sequence, as other
+tools do it.
 
     python -m benchmarks.gate_power --gates 400 --out power.jsonl     hours
-    python -m benchmarks.gate_power --cases 0:0.05:400 0.05:0.05:100  so many gates of each
-    python -m benchmarks.gate_power --gates 0 --out power.jsonl       the table of what is there
+    python -m benchmarks.gate_power --cases 0:0.05:400 0.05:0.05:100  with these numbers of gates
+    python -m benchmarks.gate_power --gates 0 --out power.jsonl       only the table of the results so far
     python -m benchmarks.gate_power --quick                           a small model, minutes
 
-Every gate is a line of `--out`; a run that is started again goes on where it stopped.
+Every gate is a line of `--out`. A benchmark that is started again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from orun.store.records import Action, ImplicitDependencies
 
 Case = tuple[float, ...]  # planted, max_regression
 
-NOWHERE = Position("gate_power.py", 1, 1)
+POSITION = Position("gate_power.py", 1, 1)
 CASES = ((0.0, 0.05), (0.05, 0.05), (0.10, 0.05), (0.0, 0.02), (0.02, 0.02))  # planted, max_regression
-SPREAD = 0.006  # of the launches of a gate, about
-SURE = 0.06  # of the slow-down: the standard error to which it is found
+SPREAD = 0.006  # approximate spread of the launches of a gate
+SURE = 0.06  # standard error of the planted slow-down, as a share of it
 PATIENCE = 1e6  # seconds
 FIRST_RANK = 64
 TRIES = 3
-NEAR = 0.1  # of the slow-down that is to be planted; the table says the truth, from every launch of every gate
+NEAR = 0.1  # accepted deviation of the planted slow-down; the table shows the true one, from all launches
 
 
 def main() -> None:
@@ -92,7 +92,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--noise", type=int, default=os.cpu_count() or 1, help="noise processes")
     parser.add_argument("--gates", type=int, default=100, help="gates of each case")
     parser.add_argument("--time", type=Duration, help="time budget of a gate in seconds; that of measure/latency else")
-    parser.add_argument("--rivals", type=int, default=1, help="run the other gates beside every so many; 0 for never")
+    parser.add_argument(
+        "--rivals", type=int, default=1, help="run the other gates too, once for so many gates; 0 for never"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "gate_power.jsonl")
     parser.add_argument("--cases", type=_case, nargs="+", default=CASES, help="planted:limit[:gates]")
@@ -121,7 +123,7 @@ def _model(options: argparse.Namespace, folder: Path) -> Path:
 
 
 def _small(path: Path) -> Path:
-    """Four layers of 256, about 0.2 ms."""
+    """Write a model of four layers of 256, which takes about 0.2 ms."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -156,7 +158,7 @@ def _measure(
 
 
 def _plant(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> tuple[Path, float]:
-    """A model that is slower by about `slowdown`, and by how much it truly is; found once for an output file."""
+    """Return a model that is slower by about `slowdown`, and its true slow-down; calibrated once for an output file."""
     notes = options.out.with_suffix(".planted.json")
     known = json.loads(notes.read_text(encoding="utf-8")) if notes.exists() else {}
     if str(slowdown) not in known:
@@ -169,7 +171,7 @@ def _plant(options: argparse.Namespace, model: Path, path: Path, slowdown: float
 
 
 def _calibrate(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> tuple[int, int, float]:
-    """How many nodes of what size to plant, and the slow-down over many launches."""
+    """Return the number and size of the nodes to plant, and the slow-down over many launches."""
     tried: dict[tuple[int, int], float] = {}
     for sites in (4, 1):
         rank = FIRST_RANK
@@ -187,12 +189,12 @@ def _truth(options: argparse.Namespace, model: Path, path: Path, slowdown: float
     patient = argparse.Namespace(**{**vars(options), "time": Duration(PATIENCE)})
     subjects = _subjects(patient, {"model": path, "baseline": model})
     launches = 3 if options.quick else max(math.ceil((SPREAD / (SURE * slowdown)) ** 2), 12)
-    found = _measure(patient, subjects, 0.05, launches)
-    return float(np.expm1(np.median(found.log_ratios("baseline"))))
+    measurement = _measure(patient, subjects, 0.05, launches)
+    return float(np.expm1(np.median(measurement.log_ratios("baseline"))))
 
 
 def _order(cases: Mapping[Case, int], done: Sequence[Mapping[str, Any]]) -> list[Case]:
-    """What is missing, each case spread evenly, so that all meet the same hours of the day."""
+    """Return the missing gates, each case spread evenly, so that all cases are measured at all hours of the day."""
     counts: Counter[Case] = Counter((line["planted"], line["limit"]) for line in done)
     missing = [((number + 0.5) / gates, case) for case, gates in cases.items() for number in range(counts[case], gates)]
     return [case for _, case in sorted(missing)]
@@ -201,11 +203,11 @@ def _order(cases: Mapping[Case, int], done: Sequence[Mapping[str, Any]]) -> list
 def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float, *, rivals: bool) -> dict[str, Any]:
     subjects = _subjects(options, {"model": slower, "baseline": model})
     spent = _cpu_seconds()
-    found = _measure(options, subjects, limit, Params().min_launches)
-    outcome, why = _judge(found, limit, options.batch)
-    line: dict[str, Any] = {"ours": outcome, "why": why, "launches": found.log_ratios("baseline")}
-    line |= {"seconds": found.seconds, "cpu_seconds": _cpu_seconds() - spent}
-    line |= {"load": found.pressure.load, "pressure": found.pressure.cpu}
+    measurement = _measure(options, subjects, limit, Params().min_launches)
+    outcome, why = _judge(measurement, limit, options.batch)
+    line: dict[str, Any] = {"ours": outcome, "why": why, "launches": measurement.log_ratios("baseline")}
+    line |= {"seconds": measurement.seconds, "cpu_seconds": _cpu_seconds() - spent}
+    line |= {"load": measurement.pressure.load, "pressure": measurement.pressure.cpu}
     if rivals:
         before, after = (_alone(subjects[name]) for name in ("baseline", "model"))
         line["rivals"] = {name: rival(before, after, limit) for name, rival in RIVALS.items()}
@@ -213,7 +215,7 @@ def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float,
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those that it started and that ended."""
+    """Return the CPU seconds of this process and its ended child processes."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -225,21 +227,21 @@ def _alone(subject: BenchmarkCase) -> Floats:
         return worker.time(RUNS).wall
 
 
-def _judge(found: Measurement, limit: float, batch: int) -> tuple[str, str]:
+def _judge(measurement: Measurement, limit: float, batch: int) -> tuple[str, str]:
     from orun.gates.baselines import Accepted
     from orun.gates.regression import Terms
 
     gate = Gate(
-        "p50", "max_regression", Threshold(limit, relative=True, text=f"{limit:.0%}", unit="ratio"), "fail", NOWHERE
+        "p50", "max_regression", Threshold(limit, relative=True, text=f"{limit:.0%}", unit="ratio"), "fail", POSITION
     )
-    stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "slower"}, gates=(gate,))
+    stage = Stage("latency", "measure/latency", POSITION, needs={"model": "slower"}, gates=(gate,))
     action = Action(
         "",
         (KeyComponent(ComponentKind.INPUT, "model", value="slower"),),
         ImplicitDependencies(),
         "",
         0,
-        metrics_of(found, batch),
+        metrics_of(measurement, batch),
         "",
         "",
         "latency",

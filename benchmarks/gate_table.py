@@ -1,4 +1,4 @@
-"""The table of `gate_power`, with exact intervals of its shares."""
+"""Table of `gate_power`, with exact intervals of its shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Line = Mapping[str, Any]
 
 
 def table(lines: Sequence[Line]) -> list[str]:
-    """The table in Markdown: one row to a case and gate."""
+    """Return the table in Markdown: one row for each case and gate."""
     rows = [
         "| planted (truly) | limit | gate | gates | called slower | undecided | s median / 95 % | CPU s |",
         "|---|---|---|---|---|---|---|---|",
@@ -29,13 +29,13 @@ def table(lines: Sequence[Line]) -> list[str]:
         rows.append(f"{head} **orun** | {_ours(mine)} |")
         compared = [line["rivals"] for line in mine if "rivals" in line]
         for name in RIVALS if compared else ():
-            slower = sum(one[name] for one in compared)
+            slower = sum(verdicts[name] for verdicts in compared)
             rows.append(f"{head} {name} | {len(compared)} | {share(slower, len(compared))} | | | |")
-    return [*rows, "", *_around(lines)]
+    return [*rows, "", *_load(lines)]
 
 
 def _truth(lines: Sequence[Line]) -> float:
-    """The slow-down that was planted, over every launch of every gate."""
+    """Return the planted slow-down, measured over every launch of every gate."""
     return float(np.expm1(np.median([ratio for line in lines for ratio in line["launches"]])))
 
 
@@ -47,16 +47,16 @@ def _ours(lines: Sequence[Line]) -> str:
     return f"{len(lines)} | {shares[0]} | {shares[1]} | {spans} | {cpu:.1f}"
 
 
-def _around(lines: Sequence[Line]) -> list[str]:
-    """How busy the machine was."""
+def _load(lines: Sequence[Line]) -> list[str]:
+    """Say how busy the machine was."""
     loads = [line["load"] for line in lines if line["load"] is not None]
     waits = [line["pressure"] for line in lines if line["pressure"] is not None]
-    told = [f"load while measuring: median {np.median(loads):.1f}, from {min(loads):.1f} to {max(loads):.1f}"]
+    sentences = [f"load while measuring: median {np.median(loads):.1f}, from {min(loads):.1f} to {max(loads):.1f}"]
     if waits:
-        told.append(
+        sentences.append(
             f"some thread waited for a core: median {np.median(waits):.0%} of the time, to {max(waits):.0%} of it"
         )
-    return told
+    return sentences
 
 
 def share(hits: int, count: int) -> str:
@@ -66,14 +66,14 @@ def share(hits: int, count: int) -> str:
 
 
 def exact_interval(hits: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share by Clopper and Pearson (1934), Biometrika 26:404-413, which is never too narrow."""
+    """Return the 95 % interval of a share by Clopper and Pearson (1934), Biometrika 26:404-413: never too narrow."""
     low = 0.0 if hits == 0 else _root(lambda p: _at_least(hits, count, p) - TAIL)
     high = 1.0 if hits == count else _root(lambda p: TAIL - (1 - _at_least(hits + 1, count, p)))
     return low, high
 
 
 def _at_least(hits: int, count: int, share: float) -> float:
-    """P(at least so many hits)."""
+    """Return the probability of at least so many hits."""
     return math.fsum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(hits, count + 1))
 
 

@@ -1,4 +1,4 @@
-"""Pipelines of many trivial stages: a fan behind one stage, or a chain; each stage writes a few bytes."""
+"""Pipelines of many trivial stages: a chain, or a fan after a first stage; each stage writes a few bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def then(context: Context, *, number: int) -> None:
 
 
 def edges(shape: Shape, size: int) -> Iterator[tuple[int, int | None]]:
-    """Each stage of a graph with the one before it; stages are numbers from 0."""
+    """Yield each stage of a graph with the stage before it; stages are numbers from 0."""
     for number in range(size):
         yield number, None if number == 0 else number - 1 if shape == "chain" else 0
 
@@ -33,8 +33,8 @@ def write_pipeline(folder: Path, shape: Shape, size: int) -> Path:
     """Write a graph as a pipeline of functions.
 
     Args:
-        folder: where the pipeline file and the code of its stages go.
-        shape: of the graph.
+        folder: folder for the pipeline file and the code of its stages.
+        shape: shape of the graph.
         size: number of stages.
 
     Returns:

@@ -1,10 +1,10 @@
-"""What an attention costs whose heads of queries share keys and values: repeated for MultiHeadAttention, or grouped.
+"""Cost of an attention whose query heads share keys and values: repeated for MultiHeadAttention, or grouped.
 
     python -m benchmarks.grouped_queries
 
-Both are what `optimize/transformer` makes of it, with and without `disable: [grouped_query_attention]`. Time is that of
-one thread on the CPU, the median of rounds in which the two take turns; `ratio` is the median over the rounds. The last
-column is the largest difference between their results.
+`optimize/transformer` makes both forms, with and without `disable: [grouped_query_attention]`. Time is CPU time of one
+thread, the median of rounds in which the two forms alternate; `ratio` is the median over the rounds. The last column is
+the largest difference between their results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper, parser
 from benchmarks.spent import machine, table
 
 ROUNDS = 9
-SECONDS = 0.05  # about, of each turn
+SECONDS = 0.05  # approximate time of a form in a round
 HEADER = '<ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]>'
 SIGNATURE = (
     "g (float[b, l, q] query, float[b, l, k] key, float[b, l, k] value, float[b, o, l, l] bias) => (float[b, l, q] y)"
@@ -74,7 +74,7 @@ SHAPES = (
 
 
 def session(body: str, shape: Shape) -> onnxruntime.InferenceSession:
-    """One of the two forms, on one thread."""
+    """Open one of the two forms on one thread."""
     text = body.replace("HEADS", str(shape.heads)).replace("SHARED", str(shape.shared))
     model = parser.parse_model(f"{HEADER} {SIGNATURE} {{ {text} }}")
     constants = {
@@ -92,27 +92,27 @@ def session(body: str, shape: Shape) -> onnxruntime.InferenceSession:
 
 
 def feed(shape: Shape) -> dict[str, Any]:
-    """Random queries, keys and values, and a causal mask."""
+    """Return random queries, keys and values, and a causal mask."""
     random = np.random.default_rng(0)
     rows = (shape.batch, shape.length)
     hidden = np.triu(np.full((shape.length, shape.length), np.finfo(np.float32).min, np.float32), 1)
     widths = {"query": shape.heads, "key": shape.shared, "value": shape.shared}
-    made = {
+    arrays = {
         name: random.standard_normal((*rows, heads * shape.size)).astype(np.float32) for name, heads in widths.items()
     }
-    return made | {"bias": np.broadcast_to(hidden, (shape.batch, 1, *hidden.shape)).copy()}
+    return arrays | {"bias": np.broadcast_to(hidden, (shape.batch, 1, *hidden.shape)).copy()}
 
 
-def timed(made: onnxruntime.InferenceSession, inputs: dict[str, Any], times: int) -> float:
-    """Milliseconds of this thread for one run."""
+def timed(form: onnxruntime.InferenceSession, inputs: dict[str, Any], times: int) -> float:
+    """Return the milliseconds of this thread for one run."""
     start = time.thread_time()
     for _ in range(times):
-        made.run(None, inputs)
+        form.run(None, inputs)
     return (time.thread_time() - start) / times * 1000
 
 
 def row(shape: Shape) -> list[str]:
-    """A line of the table."""
+    """Return a row of the table."""
     inputs, (repeated, grouped) = feed(shape), (session(body, shape) for body in (REPEATED, GROUPED))
     times = max(3, int(SECONDS * 1000 / timed(repeated, inputs, 1)))
     rounds = [(timed(repeated, inputs, times), timed(grouped, inputs, times)) for _ in range(ROUNDS)]
@@ -123,7 +123,7 @@ def row(shape: Shape) -> list[str]:
 
 
 def main() -> None:
-    """The command line."""
+    """Print the table."""
     head = ["batch", "heads", "of keys", "length", "size", "repeated, ms", "grouped, ms", "ratio", "difference"]
     print(machine(), table(head, [row(shape) for shape in SHAPES]), sep="\n\n")
 

@@ -1,17 +1,17 @@
-"""Agreement of latency verdicts over fresh runs: small and large models, one thread and two, with and without noise.
+"""Coverage of latency intervals over fresh runs: small and large models, one or two threads, with and without noise.
 
-A gate is trusted if it says the same today and tomorrow. Each case is one pair of models (a float model against itself,
-or its dynamic int8 form against it), one size, one number of threads and one level of noise. A run is a new Python
-process that makes one complete measurement as `measure/latency` makes it. The table tells, for each case, how the runs
-were judged, and how many of their 95 % intervals hold the pooled value: the median over all runs.
+A gate is only trusted if it says the same today and tomorrow. A case is a pair of models (a float model against itself,
+or its dynamic int8 form against it), a size, a number of threads and a level of noise. A run is a new Python process
+with one complete measurement of `measure/latency`. For each case, the table shows how the runs were judged, and how
+many of their 95 % intervals contain the pooled value: the median over all runs.
 
-    python -m benchmarks.interval_coverage                         every case, hours; --minutes bounds it
-    python -m benchmarks.interval_coverage --only 20us-1 --runs 5  cases whose name begins so
-    python -m benchmarks.interval_coverage --noise 0               on a machine with nothing else to do
-    python -m benchmarks.interval_coverage --runs 0                the table of what is there
+    python -m benchmarks.interval_coverage                         every case: hours, unless --minutes limits it
+    python -m benchmarks.interval_coverage --only 20us-1 --runs 5  cases whose names begin with 20us-1
+    python -m benchmarks.interval_coverage --noise 0               on an otherwise idle machine
+    python -m benchmarks.interval_coverage --runs 0                only the table of the results so far
 
-Every run is a line of `--out`; a benchmark that is started again goes on where it stopped. The load of the machine is
-in the table: what other people do is noise as well.
+Every run is a line of `--out`. A benchmark that is started again continues where it stopped. The table shows the load
+of the machine, because other processes are noise as well.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ from orun.store.records import Action, ImplicitDependencies
 SIZES = {"20us": (16, 128, 4), "300us": (64, 256, 4), "5ms": (256, 512, 4), "100ms": (512, 1024, 9)}
 THREADS = (1, 2)
 PAIRS = ("float", "int8")
-BESIDE = 0.1  # how far the limits of a speed-up lie from the pooled value, as a proportion
+LIMIT_DISTANCE = 0.1  # distance of a speed-up limit from the pooled value, as a proportion
 REGRESSION = 0.05
-LONGEST = 900.0  # seconds of one run
-NOWHERE = Position("interval_coverage.py", 1, 1)
+RUN_SECONDS = 900.0  # seconds after which a run is ended
+POSITION = Position("interval_coverage.py", 1, 1)
 HEAD = (
     *("model", "threads", "pair", "noise", "load", "gate", "runs", "passed", "failed", "undecided"),
     *("hold the pooled value", "pooled", "s median / 95 %"),
@@ -74,7 +74,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A pair of models and where it is measured."""
+    """A pair of models, its number of threads and the level of noise."""
 
     size: str
     threads: int
@@ -83,40 +83,40 @@ class Case:
 
     @property
     def name(self) -> str:
-        """As `--only` has it: `20us-2-int8-noise0`."""
+        """Name for `--only`: `20us-2-int8-noise0`."""
         return f"{self.size}-{self.threads}-{self.pair}-noise{self.noise}"
 
 
 def main() -> None:
     """Make the runs that are missing in the output file, and print the table."""
     options = _options()
-    if options.one:
-        print(json.dumps(_run(options.one, options.seed)))
+    if options.run:
+        print(json.dumps(_run(options.run, options.seed)))
         return
-    cases = [Case(*one) for one in itertools.product(SIZES, THREADS, PAIRS, options.noise)]
+    cases = [Case(*parts) for parts in itertools.product(SIZES, THREADS, PAIRS, options.noise)]
     chosen = [case for case in cases if case.name.startswith(tuple(options.only))]
     done = _lines(options.out)
     end = time.monotonic() + 60 * options.minutes
     for case, seed in _missing(chosen, options.runs, done):
         if time.monotonic() >= end:
-            print(f"{options.minutes:g} minutes are over: start it again to go on", file=sys.stderr)
+            print(f"{options.minutes:g} minutes are over: start it again to continue", file=sys.stderr)
             break
         with noise(case.noise, seed):
             done.append(json.loads(_fresh(case, seed)))
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(done[-1]) + "\n")
-        print(f"{case.name} {seed}: {_told(done[-1])}", file=sys.stderr, flush=True)
+        print(f"{case.name} {seed}: {_summary(done[-1])}", file=sys.stderr, flush=True)
     print(f"{machine()}\n\n{table(done)}")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=20, help="fresh runs of each case")
-    parser.add_argument("--only", nargs="+", default=[""], help="cases whose name begins so: 20us-1-int8-noise0")
+    parser.add_argument("--only", nargs="+", default=[""], help="prefixes of case names: 20us-1-int8-noise0")
     parser.add_argument("--noise", type=int, nargs="+", default=[0, 1], help="noise processes")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further run begins")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="time after which no further run begins")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "interval_coverage.jsonl")
-    parser.add_argument("--one", type=_case, help="make one run of a case, and print its line")
+    parser.add_argument("--run", type=_case, help="make a run of this case, and print its line")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -127,44 +127,44 @@ def _case(text: str) -> Case:
 
 
 def _missing(cases: Sequence[Case], runs: int, done: Sequence[Line]) -> list[tuple[Case, int]]:
-    """In rounds over all cases, so that all meet the same hours of the day."""
+    """Return the missing runs in rounds over all cases, so that each case is measured at all hours of the day."""
     counts = Counter(line["case"] for line in done)
     return [(case, seed) for seed in range(runs) for case in cases if seed >= counts[case.name]]
 
 
 def _fresh(case: Case, seed: int) -> str:
-    command = [sys.executable, "-m", "benchmarks.interval_coverage", "--one", case.name, "--seed", str(seed)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
-    if made.returncode:
-        sys.stderr.write(made.stderr)
-        made.check_returncode()
-    return made.stdout
+    command = [sys.executable, "-m", "benchmarks.interval_coverage", "--run", case.name, "--seed", str(seed)]
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+    if process.returncode:
+        sys.stderr.write(process.stderr)
+        process.check_returncode()
+    return process.stdout
 
 
 def _run(case: Case, seed: int) -> dict[str, Any]:
-    """One measurement in this process."""
+    """Make one measurement in this process."""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         original = _model(Path(folder) / "model.onnx", *SIZES[case.size])
-        other = "baseline" if case.pair == "float" else "reference"
-        models = {"model": original if case.pair == "float" else _quantized(original), other: original}
+        opponent = "baseline" if case.pair == "float" else "reference"
+        models = {"model": original if case.pair == "float" else _quantized(original), opponent: original}
         fed = make_feeds(models, Sizes(1, {}), 0, None)
         target = Target("cpu", session={"intra_op_num_threads": case.threads})
-        subjects = {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
-        found = measure(subjects, budget_for(Params()), seed, lambda *_: None)
+        cases = {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
+        measurement = measure(cases, budget_for(Params()), seed, lambda *_: None)
     return {
         "case": case.name,
-        "metrics": encode(metrics_of(found, 1)),
-        "launches": found.log_ratios(other),
-        "waiting": [one.waiting for one in found.launches],
-        "busy": [dict(one.inference_seconds) for one in found.launches],
-        "seconds": found.seconds,
-        "load": found.pressure.load,
+        "metrics": encode(metrics_of(measurement, 1)),
+        "launches": measurement.log_ratios(opponent),
+        "waiting": [launch.waiting for launch in measurement.launches],
+        "busy": [dict(launch.inference_seconds) for launch in measurement.launches],
+        "seconds": measurement.seconds,
+        "load": measurement.pressure.load,
     }
 
 
 def _model(path: Path, rows: int, width: int, layers: int) -> Path:
-    """A stack of matrix products."""
+    """Write a stack of matrix products."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -190,44 +190,44 @@ def _quantized(original: Path) -> Path:
 
 def _judge(line: Line, gate: Gate) -> Verdict:
     metrics = decode(dict[str, Metric], line["metrics"])
-    stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "int8"}, params=vars(Params()), gates=(gate,))
+    stage = Stage("latency", "measure/latency", POSITION, needs={"model": "int8"}, params=vars(Params()), gates=(gate,))
     inputs = (KeyComponent(ComponentKind.INPUT, "model", value="candidate"),)
     action = Action("", inputs, ImplicitDependencies(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
     return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
 
 
 def _gates(case: Case, pooled: float) -> dict[str, Gate]:
-    """A regression that is none; or a speed-up that is reached by a tenth, and one that is missed by a tenth."""
+    """Return a gate on a regression that is not there, or two on speed-ups a tenth below and above the true value."""
     if case.pair == "float":
         limit = Threshold(REGRESSION, relative=True, text=f"{REGRESSION:.0%}", unit="ratio")
-        return {"p50 max_regression 5%": Gate("p50", "max_regression", limit, "fail", NOWHERE)}
-    limits = [round(float(f"{pooled * factor:.3g}"), 6) for factor in (1 - BESIDE, 1 + BESIDE)]
+        return {"p50 max_regression 5%": Gate("p50", "max_regression", limit, "fail", POSITION)}
+    limits = [round(float(f"{pooled * factor:.3g}"), 6) for factor in (1 - LIMIT_DISTANCE, 1 + LIMIT_DISTANCE)]
     return {
         f"speedup min {limit:g}": Gate(
-            "speedup", "min", Threshold(limit, relative=False, text=f"{limit:g}", unit="x"), "fail", NOWHERE
+            "speedup", "min", Threshold(limit, relative=False, text=f"{limit:g}", unit="x"), "fail", POSITION
         )
         for limit in limits
     }
 
 
 def _interval(line: Line) -> Estimate:
-    """The speed-up, or against the baseline the ratio of the times."""
+    """Return the interval of the speed-up, or of the time ratio to the baseline."""
     metrics = decode(dict[str, Metric], line["metrics"])
-    found = metrics["speedup"].interval if "speedup" in metrics else metrics["p50"].baseline
-    ratio = found.ratio if found is not None and not isinstance(found, Estimate) else found
+    comparison = metrics["speedup"].interval if "speedup" in metrics else metrics["p50"].baseline
+    ratio = comparison.ratio if comparison is not None and not isinstance(comparison, Estimate) else comparison
     if ratio is None:
         raise ValueError(f"{line['case']} compares nothing")
     return ratio
 
 
-def _told(line: Line) -> str:
+def _summary(line: Line) -> str:
     ratio = _interval(line)
     interval = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
     return f"{interval}, {len(line['launches'])} launches, {line['seconds']:.1f} s"
 
 
 def table(lines: Sequence[Line]) -> str:
-    """The table in Markdown: a row for each case and gate."""
+    """Return the table in Markdown: a row for each case and gate."""
     rows = []
     for case in sorted({_case(line["case"]) for line in lines}, key=_place):
         rows += _rows(case, [line for line in lines if line["case"] == case.name])
@@ -240,11 +240,11 @@ def _place(case: Case) -> tuple[int, int, int, int]:
 
 def _rows(case: Case, lines: Sequence[Line]) -> list[list[str]]:
     intervals = [_interval(line) for line in lines]
-    pooled = statistics.median(one.value for one in intervals)
+    pooled = statistics.median(interval.value for interval in intervals)
     loads, seconds = [line["load"] for line in lines], [line["seconds"] for line in lines]
-    held = sum(one.low <= pooled <= one.high for one in intervals)
+    containing = sum(interval.low <= pooled <= interval.high for interval in intervals)
     start = [case.size, str(case.threads), case.pair, str(case.noise), f"{min(loads):.1f} to {max(loads):.1f}"]
-    end = [share(held, len(lines)), f"{pooled:.3f}"]
+    end = [share(containing, len(lines)), f"{pooled:.3f}"]
     end += [f"{statistics.median(seconds):.1f} / {np.quantile(seconds, 0.95):.1f}"]
     rows = []
     for name, gate in _gates(case, pooled).items():

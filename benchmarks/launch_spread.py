@@ -1,13 +1,12 @@
-"""How far launches of one model against itself are apart, and what each measure against that is worth.
+"""Spread of launches that time a model against itself, with and without each counter-measure of the latency engine.
 
-The launches of the latency engine, with one of its measures left out in turn: memory on huge pages, models that rest
-while another is timed, inferences that do not count after that, the CPU time of the calling thread. What is left is
-what a gate has to wait for.
+The counter-measures are: memory on huge pages, models that rest while another is timed, inferences after a rest that do
+not count, and CPU time of the calling thread. The remaining spread decides how many launches a gate needs.
 
     python -m benchmarks.launch_spread --model model.onnx --threads 1 --sequence 64
     python -m benchmarks.launch_spread --model model.onnx --threads 2 --sequence 64 --noise 1
 
-The order of the ways is drawn anew for each round, so that all meet the same minutes.
+Each round draws a new order of the variants, so that all of them meet the same disturbances.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from orun.stages.timing import Sizes, make_feeds
 
 @dataclass(frozen=True)
 class Way:
-    """What of `Worker` is left out, by what time models are compared, and what does not count after a rest."""
+    """A variant of the engine: methods of `Worker` left out, time to compare, seconds not counted after a rest."""
 
     left_out: tuple[str, ...] = ()
     method: Method | None = None
@@ -52,12 +51,12 @@ WAYS: Mapping[str, Way] = {
     "wall time": Way((), "wall"),
     "none of them": Way(("collapse", "rest"), "wall"),
 }
-ALONE = ("all measures", "pages as they come", "wall time", "none of them")  # on one thread nothing rests
+ALONE = ("all measures", "pages as they come", "wall time", "none of them")  # variants for one thread: nothing rests
 
 
 @dataclass(frozen=True)
-class Found:
-    """One launch, and the seconds that it took."""
+class TimedLaunch:
+    """A launch and the seconds that it took."""
 
     launch: Launch
     seconds: float
@@ -71,12 +70,12 @@ def main() -> None:
         os.chdir(folder)
         subjects = _subjects(options)
         ways = [way for way in WAYS if options.threads > 1 or way in ALONE]
-        found: dict[str, list[Found]] = {way: [] for way in ways}
+        launches: dict[str, list[TimedLaunch]] = {way: [] for way in ways}
         for number in range(options.launches):
             print(f"round {number + 1} of {options.launches}", flush=True)
             for way in order.sample(ways, len(ways)):
-                found[way].append(_launched(subjects, options.quads, order, WAYS[way]))
-    print("\n".join(table(found)))
+                launches[way].append(_launch(subjects, options.blocks, order, WAYS[way]))
+    print("\n".join(table(launches)))
 
 
 def _options() -> argparse.Namespace:
@@ -85,9 +84,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--sequence", type=int, help="size of the axis of that name")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--quads", type=float, default=4.0, help="seconds for the quads of a launch")
+    parser.add_argument("--blocks", type=float, default=4.0, help="seconds for the ABBA blocks of a launch")
     parser.add_argument("--noise", type=int, default=1, help="noise processes")
-    parser.add_argument("--launches", type=int, default=20, help="of each way")
+    parser.add_argument("--launches", type=int, default=20, help="launches of each variant")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.model = options.model.resolve()
@@ -101,34 +100,34 @@ def _subjects(options: argparse.Namespace) -> dict[str, BenchmarkCase]:
     return {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
 
 
-def _launched(subjects: Mapping[str, BenchmarkCase], quads: float, order: random.Random, way: Way) -> Found:
-    pace = Pace(warmup=0.1, samples=1, alone=0.0, quads=quads)
+def _launch(subjects: Mapping[str, BenchmarkCase], blocks: float, order: random.Random, way: Way) -> TimedLaunch:
+    pace = Pace(warmup=0.1, samples=1, alone=0.0, quads=blocks)
     began = time.monotonic()
     with _without(way.left_out), patch.object(workers, "RESUMED_SECONDS", way.resumed):
         launch = run_launch(subjects, pace, order, way.method)
-    return Found(launch, time.monotonic() - began)
+    return TimedLaunch(launch, time.monotonic() - began)
 
 
 @contextmanager
 def _without(left_out: Sequence[str]) -> Iterator[None]:
-    """A worker does nothing when it is asked for these."""
+    """Let these methods of a worker do nothing within the block."""
     with ExitStack() as stack:
         for name in left_out:
             stack.enter_context(patch.object(Worker, name, lambda *_: None))
         yield
 
 
-def table(found: Mapping[str, Sequence[Found]]) -> list[str]:
-    """A row for each way: spread of the launches' values, latency, share of waiting, and seconds of a launch."""
+def table(launches: Mapping[str, Sequence[TimedLaunch]]) -> list[str]:
+    """Return a row for each variant: spread of the launches, latency, share of waiting, seconds of a launch."""
     rows = ["| | launches | spread | an inference, ms | waiting for a core | s a launch |", "|---|---|---|---|---|---|"]
-    for way, every in found.items():
-        values = [one.launch.log_ratios[BASELINE] for one in every]
-        spread = statistics.stdev(values) / math.sqrt(2 * len(values))  # of the spread itself, of normal values
-        waits = [one.launch.waiting or 0.0 for one in every]
+    for way, timed in launches.items():
+        values = [item.launch.log_ratios[BASELINE] for item in timed]
+        error = statistics.stdev(values) / math.sqrt(2 * len(values))  # standard error of the spread, for normal values
+        waits = [item.launch.waiting or 0.0 for item in timed]
         rows.append(
-            f"| {way} | {len(values)} | {statistics.stdev(values):.2%} (± {spread:.2%})"
-            f" | {statistics.median(one.launch.inference_seconds[MODEL] for one in every) * 1e3:.3g}"
-            f" | {statistics.median(waits):.0%} | {statistics.median(one.seconds for one in every):.1f} |"
+            f"| {way} | {len(values)} | {statistics.stdev(values):.2%} (± {error:.2%})"
+            f" | {statistics.median(item.launch.inference_seconds[MODEL] for item in timed) * 1e3:.3g}"
+            f" | {statistics.median(waits):.0%} | {statistics.median(item.seconds for item in timed):.1f} |"
         )
     return rows
 

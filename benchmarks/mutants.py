@@ -1,4 +1,4 @@
-"""Random mistakes: in documents (mappings and lists in one another), in lines of text, and in bytes."""
+"""Random mistakes in documents (nested mappings and lists), in lines of text, and in bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-Place = tuple[Any, ...]  # keys and numbers from the top
+Place = tuple[Any, ...]  # keys and indices from the top
 
-COUNTS = (1, 1, 1, 2, 3, 5)  # of mistakes in a file
-MISTAKES = {"value": 7, "missing": 2, "another part": 3, "key": 3, "further key": 3, "letter": 2}  # how often each
-NESTED = 0.02  # how often a text is nested in lists
-DEPTHS = (70, 900, 100_000)  # of lists then
+COUNTS = (1, 1, 1, 2, 3, 5)  # numbers of mistakes in a file
+MISTAKES = {"value": 7, "missing": 2, "another part": 3, "key": 3, "further key": 3, "letter": 2}  # with their weights
+NESTED = 0.02  # probability that a text is nested in lists
+DEPTHS = (70, 900, 100_000)  # depths of these lists
 BYTES = (b"\0", b"\xff", b"\xef\xbb\xbf", b"{", b"}", b"[", b'"', b"\\", b"\n", b"1e999", b"NaN", b"9" * 5000, b"\xc3")
 LETTERS = "${}.:/%\n\t0é-\"'[]=\\#,\0\u2028\ud800"
 
@@ -21,10 +21,10 @@ def mutated(document: Any, values: Sequence[Any], keys: Sequence[str], random: R
     """Copy a document and make a few mistakes in it.
 
     Args:
-        document: mappings and lists in one another.
-        values: what may stand in the place of one of its values.
-        keys: what may stand in the place of one of its keys.
-        random: chooses.
+        document: nested mappings and lists.
+        values: replacements for its values.
+        keys: replacements for its keys.
+        random: source of all choices.
     """
     document = deepcopy(document)
     for _ in range(random.choice(COUNTS)):
@@ -35,7 +35,7 @@ def mutated(document: Any, values: Sequence[Any], keys: Sequence[str], random: R
 
 
 def mutated_bytes(content: bytes, random: Random) -> bytes:
-    """Change a few bytes of a file: another one, a part taken out, moved or repeated, its end, lists around it."""
+    """Change a few bytes of a file: insert, overwrite, remove, repeat or cut off a part, or nest the file in lists."""
     for _ in range(random.choice(COUNTS)):
         first, last = sorted(random.randrange(len(content) + 1) for _ in range(2))
         last = min(last, first + random.choice((1, 8, 1000)))
@@ -54,19 +54,19 @@ def mutated_bytes(content: bytes, random: Random) -> bytes:
 
 
 def mutated_lines(text: str, lines: Sequence[str], random: Random) -> str:
-    """Change a few lines of a text: another one, a letter of one, one that is missing, repeated or moved.
+    """Change a few lines of a text: replace, insert, edit, split, remove or repeat a line.
 
     Args:
-        text: what to change.
-        lines: what may stand in the place of one of its lines.
-        random: chooses.
+        text: the text.
+        lines: replacements for its lines.
+        random: source of all choices.
     """
-    found = text.splitlines()
+    mutated_text = text.splitlines()
     for _ in range(random.choice(COUNTS)):
-        at = random.randrange(len(found) + 1)
-        line = found.pop(at) if at < len(found) else ""
+        at = random.randrange(len(mutated_text) + 1)
+        line = mutated_text.pop(at) if at < len(mutated_text) else ""
         letter = random.randrange(len(line) + 1)
-        found[at:at] = random.choice(
+        mutated_text[at:at] = random.choice(
             (
                 [random.choice(lines)],
                 [line, random.choice(lines)],
@@ -76,11 +76,11 @@ def mutated_lines(text: str, lines: Sequence[str], random: Random) -> str:
                 [line + random.choice(lines)],
             )
         )
-    return "\n".join(found)
+    return "\n".join(mutated_text)
 
 
 def places_of(document: Any, above: Place = ()) -> Iterator[Place]:
-    """Every place in a document, the top first."""
+    """Yield every place in a document, the top first."""
     yield above
     if isinstance(document, dict | list):
         for key in document if isinstance(document, dict) else range(len(document)):
@@ -91,13 +91,13 @@ def _err(
     document: Any,
     place: Place,
     places: Sequence[Place],
-    others: tuple[Sequence[Any], Sequence[str]],
+    replacements: tuple[Sequence[Any], Sequence[str]],
     random: Random,
 ) -> None:
-    """One mistake at a place."""
+    """Make a mistake at a place."""
     *above, last = place
     parent, value = _at(document, above), _at(document, place)
-    values, keys = others
+    values, keys = replacements
     mistake = random.choices(tuple(MISTAKES), tuple(MISTAKES.values()))[0]
     if mistake == "value":
         parent[last] = deepcopy(random.choice(values))

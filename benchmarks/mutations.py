@@ -1,13 +1,13 @@
-"""Files with random mistakes: each must be read, or be refused with a message, soon and in little memory.
+"""Fuzzing of the files that orun reads: each must be accepted, or refused with a message, fast and in little memory.
 
-Takes real pipeline files, bundles, run records, baselines, project settings and requirements files, changes a few
-places of each at random, and lets orun read the result.
+It changes a few places of real pipeline files, bundles, run records, baselines, project settings and requirements files
+at random, and lets orun read the result.
 
     python -m benchmarks.mutations --n 20000 --seed 1 --only pipelines bundles
 
-It prints for each kind how many files were taken, how many were refused, and what else came of the others, with the
-first of each. Its status is 1 when there are others: an error that is none of orun's, one that tells a mistake in more
-than 5,000 letters, a file that took more than 2 s of CPU time, or one with which the process grew beyond 500 MB.
+For each kind it prints how many files were accepted, how many were refused, and all other outcomes with an example.
+Exit status 1 means that there were others: an error that is not orun's, a message of more than 5,000 letters, a file
+that took more than 2 s of CPU time, or a process that grew beyond 500 MB.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from orun.errors import OrunError, PipelineError
 from orun.pipeline.problems import render
 
 TAKEN, REFUSED = "taken", "refused"
-SECONDS, MEMORY, LETTERS = 2.0, 500 * 10**6, 5_000  # that a file may cost, and a mistake may be told in
+SECONDS, MEMORY, LETTERS = 2.0, 500 * 10**6, 5_000  # limits of a file, and of a message
 HUNG = 120  # seconds after which a file is given up
 
 
 class Outcome(NamedTuple):
-    """What came of a file: its text, what that was, seconds of CPU time."""
+    """Outcome of reading a file: the file's text, the outcome in words, seconds of CPU time."""
 
     text: str
-    what: str
+    outcome: str
     seconds: float
 
 
 class _HungError(BaseException):
-    """A file that is waited for too long."""
+    """A file took too long."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Let orun read so many files of each kind, and print what came of them."""
+    """Let orun read mutated files of each kind, and print the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--n", type=int, default=5000, help="files of each kind")
     parser.add_argument("--seed", type=int, default=0)
@@ -56,17 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     rows, failed = [], False
     for name in options.only:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         slowest = 0.0
-        for text, what, seconds in outcomes(name, options.n, options.seed):
-            found[what] += 1
+        for text, outcome, seconds in outcomes(name, options.n, options.seed):
+            counts[outcome] += 1
             slowest = max(slowest, seconds)
-            if what not in (TAKEN, REFUSED) and found[what] == 1:
-                print(f"{name}: {what}\n{text[:LETTERS]}")
-        others = "; ".join(f"{count} {what}" for what, count in found.items() if what not in (TAKEN, REFUSED))
-        failed = failed or bool(others)
+            if outcome not in (TAKEN, REFUSED) and counts[outcome] == 1:
+                print(f"{name}: {outcome}\n{text[:LETTERS]}")
+        wrong = "; ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome not in (TAKEN, REFUSED))
+        failed = failed or bool(wrong)
         megabytes = f"{_peak() / 10**6:.0f}"
-        rows.append([name, str(options.n), str(found[TAKEN]), str(found[REFUSED]), f"{slowest:.2f}", megabytes, others])
+        rows.append(
+            [name, str(options.n), str(counts[TAKEN]), str(counts[REFUSED]), f"{slowest:.2f}", megabytes, wrong]
+        )
     titles = ["files", "number", TAKEN, REFUSED, "slowest, CPU s", "peak of the process, MB", "others"]
     print(table(titles, rows))
     if failed:
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def outcomes(name: str, count: int, seed: int) -> Iterator[Outcome]:
-    """Mutated files of a kind, each with what came of reading it."""
+    """Yield mutated files of a kind, each with the outcome of reading it."""
     random = Random(seed)
     before = signal.signal(signal.SIGALRM, _give_up)
     try:
@@ -83,13 +85,13 @@ def outcomes(name: str, count: int, seed: int) -> Iterator[Outcome]:
             for _ in range(count):
                 text = corpus.write(random)
                 start, peak = time.process_time(), _peak()
-                what = _outcome(corpus)
+                outcome = _outcome(corpus)
                 seconds = time.process_time() - start
                 if seconds > SECONDS:
-                    what = f"{what}, after more than {SECONDS:g} s"
+                    outcome = f"{outcome}, after more than {SECONDS:g} s"
                 if _peak() > max(peak, MEMORY):
-                    what = f"{what}, in more than {MEMORY // 10**6} MB"
-                yield Outcome(text, what, seconds)
+                    outcome = f"{outcome}, in more than {MEMORY // 10**6} MB"
+                yield Outcome(text, outcome, seconds)
     finally:
         signal.signal(signal.SIGALRM, before)
 
@@ -99,8 +101,8 @@ def _outcome(corpus: Corpus) -> str:
     try:
         refused = corpus.read()
     except OrunError as error:
-        return _told(error)
-    except (Exception, _HungError) as error:  # noqa: BLE001 - what is looked for
+        return _refusal(error)
+    except (Exception, _HungError) as error:  # noqa: BLE001 - the search is for these
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
     finally:
@@ -108,11 +110,11 @@ def _outcome(corpus: Corpus) -> str:
     return REFUSED if refused else TAKEN
 
 
-def _told(error: OrunError) -> str:
-    told = [render([one]) for one in error.problems] if isinstance(error, PipelineError) else [str(error)]
-    if max(map(len, told)) > LETTERS:
+def _refusal(error: OrunError) -> str:
+    messages = [render([item]) for item in error.problems] if isinstance(error, PipelineError) else [str(error)]
+    if max(map(len, messages)) > LETTERS:
         return f"refused with more than {LETTERS} letters"
-    return REFUSED if all(told) else "refused without a word"
+    return REFUSED if all(messages) else "refused without a message"
 
 
 def _peak() -> int:

@@ -1,19 +1,24 @@
-"""Whether stages keep ONNX's own backend tests right: 2000 small models with inputs and the outputs they must give.
+"""Correctness of stages on ONNX's own backend tests: 2000 small models with inputs and expected outputs.
 
     python -m benchmarks.node_tests                            every test and kind
     python -m benchmarks.node_tests --only 'test_conv*'        these tests
-    python -m benchmarks.node_tests --rows FILE                note each result there, and go on from what is there
+    python -m benchmarks.node_tests --rows FILE                save each result in this file, and continue from it
 
-A kind first checks its result on inputs that it makes up; where the model itself cannot run those, it is run again with
-the inputs of the test. Kinds that change weights (`optimize/float16`, `optimize/prune`, those of `quantize/`) get the
-model with every input but the first stored in it, since most of the tests have none. `quantize/static` is calibrated
-with the inputs of the test, `optimize/prune` is to take nothing away, and what `optimize/layout` turned is asked and
-answered turned. `right`: what a kind left gives the test's outputs.
-`refused`: it ended with an error for the user. `wrong`: other outputs, a result that does not run, or an error that is
-no message. `crashed`: the process died. `skipped`: ONNX Runtime does not give the test's outputs for the untouched one.
+A kind first checks its result on made-up inputs. If the model itself cannot run these, the kind runs again with the
+inputs of the test. Kinds that change weights (`optimize/float16`, `optimize/prune`, `quantize/`) get a model that
+stores every input except the first, because most tests have no weights. `quantize/static` is calibrated with the inputs
+of the test, `optimize/prune` removes nothing, and for `optimize/layout` inputs and outputs are transposed.
 
-Outputs may be off by the test's own tolerance (at least 1e-5); after `optimize/float16` by 1e-2 absolute and relative;
-after a kind of `quantize/` by a tenth of the largest value of the output.
+| verdict | meaning |
+|---|---|
+| right | the result yields the expected outputs |
+| refused | the kind ended with an error for the user |
+| wrong | other outputs, a result that does not run, or an unexpected exception |
+| crashed | the process died |
+| skipped | ONNX Runtime does not yield the expected outputs for the original model |
+
+Outputs may be off by the test's own tolerance (at least 1e-5), after `optimize/float16` by 1e-2 absolute and relative,
+and after a kind of `quantize/` by a tenth of the output's largest value.
 """
 
 from __future__ import annotations
@@ -49,9 +54,9 @@ if TYPE_CHECKING:
 
     from orun.stages._graph.differences import Tolerance
 
-# Without VNNI processors cut sums of 8-bit products off: the model is right, and the answers there are not.
+# Processors without VNNI saturate sums of 8-bit products: the model is right, and its outputs there are wrong.
 INTEGERS = {"reduce_range": True} if processor.saturates() else {}
-# Parameters of each kind, by its name and what tells it from the same kind otherwise.
+# Parameters of each kind, by its name and the variant.
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "optimize/simplify": {},
     "optimize/simplify onnxslim": {"tool": "onnxslim"},
@@ -67,8 +72,8 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 OF_WEIGHTS = ("optimize/float16", "optimize/prune", "quantize/dynamic", "quantize/static", "quantize/weights")
 CALIBRATED = "quantize/static"
-SUITES = ("simple", "pytorch-converted", "pytorch-operator")  # beside the node tests
-UP, DOWN = 25, 24  # versions of the operator set that models are converted to: below UP up, and from it on down
+SUITES = ("simple", "pytorch-converted", "pytorch-operator")  # in addition to the node tests
+UP, DOWN = 25, 24  # versions of the operator set to convert to: UP for older models, DOWN for others
 INPUTS = "inputs.npz"
 PATIENCE = 120  # seconds without an answer after which a process is ended
 CAST_TOLERANCE = 1e-2
@@ -82,7 +87,7 @@ VERDICTS: tuple[Verdict, ...] = ("right", "refused", "wrong", "crashed", "skippe
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one test in one kind."""
+    """Result of one test with one kind."""
 
     test: str
     kind: str
@@ -91,7 +96,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Question:
+class BackendTest:
     """A test with its inputs and outputs by name."""
 
     name: str
@@ -102,20 +107,20 @@ class Question:
     atol: float
 
 
-def questions(only: str) -> list[TestCase]:
-    """The tests whose names match, in a random order, so that a part is a sample."""
+def select_tests(only: str) -> list[TestCase]:
+    """Return the tests whose names match, in a random order, so that the first ones are a sample."""
     from onnx.backend.test.loader import load_model_tests, load_node_model_tests
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of numpy, about the infinities that are tested
-        found = load_node_model_tests() + [case for suite in SUITES for case in load_model_tests(kind=suite)]
-    chosen = sorted((case for case in found if fnmatch(case.name, only)), key=lambda case: (case.name, case.kind))
-    random.Random(0).shuffle(chosen)
-    return chosen
+        warnings.simplefilter("ignore")  # numpy warns about the infinities in tests
+        cases = load_node_model_tests() + [case for suite in SUITES for case in load_model_tests(kind=suite)]
+    selected = sorted((case for case in cases if fnmatch(case.name, only)), key=lambda case: (case.name, case.kind))
+    random.Random(0).shuffle(selected)
+    return selected
 
 
-def question(case: TestCase) -> Question:
-    """A test, read from its folder where it has one."""
+def read_test(case: TestCase) -> BackendTest:
+    """Return a test, read from its folder if it has one."""
     inputs: Sequence[Any]
     outputs: Sequence[Any]
     if case.model is not None and case.data_sets:
@@ -128,16 +133,16 @@ def question(case: TestCase) -> Question:
     names = [value.name for value in model.graph.input if value.name not in stored]
     feed = dict(zip(names, map(_value, inputs), strict=False))
     expected = dict(zip((value.name for value in model.graph.output), map(_value, outputs), strict=False))
-    return Question(case.name, model, feed, expected, case.rtol, max(case.atol, 1e-5))
+    return BackendTest(case.name, model, feed, expected, case.rtol, max(case.atol, 1e-5))
 
 
-def _value(given: Any) -> Any:
-    """An array where a test has a number or a stored tensor."""
+def _value(value: Any) -> Any:
+    """Return a number or stored tensor of a test as an array."""
     import numpy as np
 
-    if isinstance(given, onnx.TensorProto):
-        return onnx.numpy_helper.to_array(given)
-    return np.asarray(given) if isinstance(given, np.generic) else given
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def _stored(folder: Path, kind: str) -> list[Any]:
@@ -145,56 +150,56 @@ def _stored(folder: Path, kind: str) -> list[Any]:
     return [onnx.numpy_helper.to_array(onnx.load_tensor(folder / f"{kind}_{number}.pb")) for number in range(count)]
 
 
-def examine(asked: Question, kinds: Sequence[str], say: Callable[[Row | None], None]) -> None:
-    """Run the kinds on a test; `say` hears None once the untouched model has run, and the row of each kind."""
-    forms = {"whole": asked, "stored": stored(asked)}
+def examine(test: BackendTest, kinds: Sequence[str], report: Callable[[Row | None], None]) -> None:
+    """Run the kinds on a test; report None once the original model has run, then the row of each kind."""
+    forms = {"whole": test, "stored": store_inputs(test)}
     with tempfile.TemporaryDirectory() as name, chdir(name):
-        for form, one in forms.items():
+        for form, form_of_test in forms.items():
             Path(form).mkdir()
-            onnx.save(one.model, Path(form, "model.onnx"))
-        problems = {form: answer(Path(form), one, "") for form, one in forms.items()}
-        say(None)
+            onnx.save(form_of_test.model, Path(form, "model.onnx"))
+        problems = {form: find_problem(Path(form), form_of_test, "") for form, form_of_test in forms.items()}
+        report(None)
         for kind in kinds:
             form = "stored" if kind in OF_WEIGHTS else "whole"
             if problems[form]:
-                say(Row(asked.name, kind, "skipped", problems[form]))
+                report(Row(test.name, kind, "skipped", problems[form]))
             else:
-                say(judged(forms[form], kind, Path(form).absolute()))
+                report(judge(forms[form], kind, Path(form).absolute()))
 
 
-def stored(asked: Question) -> Question:
-    """The same test with the tensors that the model takes after its first input stored in it."""
+def store_inputs(test: BackendTest) -> BackendTest:
+    """Return the test with a model that stores its tensor inputs, except the first."""
     import numpy as np
     from onnx import numpy_helper
 
-    _, *rest = asked.feed or [""]
-    names = {name for name in rest if isinstance(asked.feed[name], np.ndarray)}
+    _, *rest = test.feed or [""]
+    names = {name for name in rest if isinstance(test.feed[name], np.ndarray)}
     model = onnx.ModelProto()
-    model.CopyFrom(asked.model)
-    kept = [value for value in model.graph.input if value.name not in names]
+    model.CopyFrom(test.model)
+    inputs = [value for value in model.graph.input if value.name not in names]
     del model.graph.input[:]
-    model.graph.input.extend(kept)
-    model.graph.initializer.extend(numpy_helper.from_array(asked.feed[name], name) for name in sorted(names))
-    model.ir_version = max(model.ir_version, 4)  # before it, what is stored is an input too
-    return replace(asked, model=model, feed={name: value for name, value in asked.feed.items() if name not in names})
+    model.graph.input.extend(inputs)
+    model.graph.initializer.extend(numpy_helper.from_array(test.feed[name], name) for name in sorted(names))
+    model.ir_version = max(model.ir_version, 4)  # before version 4, initializers are inputs too
+    return replace(test, model=model, feed={name: value for name, value in test.feed.items() if name not in names})
 
 
-def answer(folder: Path, asked: Question, kind: str) -> str:
-    """What is wrong with the outputs of the model in a folder, if anything."""
+def find_problem(folder: Path, test: BackendTest, kind: str) -> str:
+    """Return what is wrong with the outputs of the model in a folder, or an empty text."""
     from orun.stages._graph.sessions import session
 
     try:
-        found = session(folder / "model.onnx", list(asked.expected))(asked.feed)
+        outputs = session(folder / "model.onnx", list(test.expected))(test.feed)
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors share no base class but this
         return f"does not run: {_line(getattr(error, 'why', '') or error)}"
-    for (name, right), value in zip(asked.expected.items(), found, strict=True):
-        if problem := _difference(right, value, lambda right: allowed(asked, kind, right)):
+    for (name, right), value in zip(test.expected.items(), outputs, strict=True):
+        if problem := _difference(right, value, lambda right: tolerance_of(test, kind, right)):
             return f"output {name!r}: {problem}"
     return ""
 
 
-def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
-    """How far an output may be off."""
+def tolerance_of(test: BackendTest, kind: str, right: Any) -> Tolerance:
+    """Return the tolerance for an output."""
     import numpy as np
 
     from orun.stages._graph.differences import Tolerance
@@ -203,8 +208,8 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
         return Tolerance(CAST_TOLERANCE, CAST_TOLERANCE)
     if kind.startswith("quantize/"):
         finite = right[np.isfinite(right)] if right.dtype.kind == "f" else right[:0]
-        return Tolerance(asked.atol + INT8_TOLERANCE * float(np.abs(finite).max(initial=0)), 0)
-    return Tolerance(asked.atol, asked.rtol)
+        return Tolerance(test.atol + INT8_TOLERANCE * float(np.abs(finite).max(initial=0)), 0)
+    return Tolerance(test.atol, test.rtol)
 
 
 def _difference(right: Any, value: Any, tolerance: Callable[[Any], Tolerance]) -> str:
@@ -220,66 +225,66 @@ def _difference(right: Any, value: Any, tolerance: Callable[[Any], Tolerance]) -
     return compare_values(right, np.asarray(value), tolerance(right))[0]
 
 
-def judged(asked: Question, kind: str, source: Path) -> Row:
-    """What a kind makes of a test: with inputs that it makes up, or those of the test where it cannot use such."""
+def judge(test: BackendTest, kind: str, source: Path) -> Row:
+    """Run a kind on a test, with made-up inputs, or with those of the test if the model cannot run made-up ones."""
     from orun.errors import OrunError
 
-    given = dict(KINDS[kind])
-    stored_inputs = _write_inputs(source.parent / INPUTS, asked)
+    params = dict(KINDS[kind])
+    stored_inputs = _write_inputs(source.parent / INPUTS, test)
     if kind == "convert/opset":
-        given["version"] = _version(asked.model)
+        params["version"] = _version(test.model)
     if kind == CALIBRATED:
-        given["dataset"] = stored_inputs
+        params["dataset"] = stored_inputs
     try:
         try:
-            made = run(kind, source, given)
+            result = run(kind, source, params)
         except OrunError as refusal:
             if not refusal.what.startswith("the model before it") or not stored_inputs:
                 raise
-            made = run(kind, source, {**given, "inputs": stored_inputs})
+            result = run(kind, source, {**params, "inputs": stored_inputs})
     except OrunError as refusal:
-        return Row(asked.name, kind, "refused", f"{refusal.what}: {_line(refusal.why)}")
-    except Exception as error:  # noqa: BLE001 - a user would meet it as it is
-        return Row(asked.name, kind, "wrong", f"{type(error).__name__}: {_line(error)}")
-    problem = answer(made, turned(asked) if kind == "optimize/layout" else asked, kind)
-    return Row(asked.name, kind, "wrong" if problem else "right", problem)
+        return Row(test.name, kind, "refused", f"{refusal.what}: {_line(refusal.why)}")
+    except Exception as error:  # noqa: BLE001 - a user would see the exception
+        return Row(test.name, kind, "wrong", f"{type(error).__name__}: {_line(error)}")
+    problem = find_problem(result, transpose_images(test) if kind == "optimize/layout" else test, kind)
+    return Row(test.name, kind, "wrong" if problem else "right", problem)
 
 
 def _version(model: onnx.ModelProto) -> int:
-    named = max((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), default=UP)
-    return UP if named < UP else DOWN
+    version = max((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), default=UP)
+    return UP if version < UP else DOWN
 
 
-def turned(asked: Question) -> Question:
-    """The same test with the channels of its images last."""
+def transpose_images(test: BackendTest) -> BackendTest:
+    """Return the test with the channels of its images last."""
     import numpy as np
 
     from orun.stages.optimize.layout import IMAGES, permutation
 
-    values = (*asked.model.graph.input, *asked.model.graph.output)
+    values = (*test.model.graph.input, *test.model.graph.output)
     images = {value.name for value in values if len(value.type.tensor_type.shape.dim) == IMAGES}
 
-    def turn(given: Mapping[str, Any]) -> dict[str, Any]:
+    def transpose(arrays: Mapping[str, Any]) -> dict[str, Any]:
         order = permutation(IMAGES, to_last=True)
-        return {name: np.transpose(value, order) if name in images else value for name, value in given.items()}
+        return {name: np.transpose(value, order) if name in images else value for name, value in arrays.items()}
 
-    return replace(asked, feed=turn(asked.feed), expected=turn(asked.expected))
+    return replace(test, feed=transpose(test.feed), expected=transpose(test.expected))
 
 
-def _write_inputs(path: Path, asked: Question) -> Mapping[str, Any] | None:
-    """The inputs of a test as a dataset of one example, where all are tensors."""
+def _write_inputs(path: Path, test: BackendTest) -> Mapping[str, Any] | None:
+    """Write the inputs of a test as a dataset of one example; return its source, or None unless all are tensors."""
     import numpy as np
 
-    if not asked.feed or not all(isinstance(value, np.ndarray | np.generic) for value in asked.feed.values()):
+    if not test.feed or not all(isinstance(value, np.ndarray | np.generic) for value in test.feed.values()):
         return None
-    examples: dict[str, Any] = {name: np.asarray(value)[None] for name, value in asked.feed.items()}
+    examples: dict[str, Any] = {name: np.asarray(value)[None] for name, value in test.feed.items()}
     np.savez(path, **examples)
-    types = {name: "float64" for name, value in asked.feed.items() if value.dtype == "float64"}
+    types = {name: "float64" for name, value in test.feed.items() if value.dtype == "float64"}
     return {"path": path.name, "types": types}
 
 
 def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
-    """Run a kind as its own process would, with the check of what it leaves; the folder that it filled."""
+    """Run a kind as a stage's process does, with the check of its output; return the output folder."""
     from orun.stages.contract import Context
     from orun.stages.ensure import check_output
     from orun.stages.params import build
@@ -310,67 +315,70 @@ def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
 
 
 def _line(error: object) -> str:
-    """The first line of a message, as one cell of a table."""
+    """Return the first line of a message, as a cell of a table."""
     return next(iter(str(error).strip().splitlines()), "").replace("|", "/")[:160]
 
 
 def rows(case: TestCase, kinds: Sequence[str]) -> Iterator[Row]:
-    """The row of every kind; each test has a process of its own, and what dies of it another for the kinds after it."""
-    left = list(kinds)
-    while left:
+    """Yield the row of every kind. Each test runs in its own process; after a crash the other kinds get a new one."""
+    kinds_left = list(kinds)
+    while kinds_left:
         ran = False
-        said, how = _heard(case, left)
-        for row in said:
+        reported, cause = _ask_process(case, kinds_left)
+        for row in reported:
             ran = True
             if row:
-                left.remove(row.kind)
+                kinds_left.remove(row.kind)
                 yield row
-        if how and not ran:
+        if cause and not ran:
             yield from (
-                Row(case.name, kind, "skipped", f"ONNX Runtime dies of the untouched model: {how}") for kind in left
+                Row(case.name, kind, "skipped", f"ONNX Runtime dies of the untouched model: {cause}")
+                for kind in kinds_left
             )
             return
-        if how and left:
-            yield Row(case.name, left.pop(0), "crashed", how)
+        if cause and kinds_left:
+            yield Row(case.name, kinds_left.pop(0), "crashed", cause)
 
 
-def _heard(case: TestCase, kinds: Sequence[str]) -> tuple[list[Row | None], str]:
-    """What a process says of a test, and how it died; nothing when it came to its end."""
+def _ask_process(case: TestCase, kinds: Sequence[str]) -> tuple[list[Row | None], str]:
+    """Return the reports of a process on a test, and how it died, if it did."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_say, args=(theirs, case, kinds))
+    process = multiprocessing.get_context("fork").Process(target=_answer, args=(theirs, case, kinds))
     process.start()
     theirs.close()
-    said: list[Row | None] = []
+    reported: list[Row | None] = []
     late = False
     try:
         while not (late := not ours.poll(PATIENCE)):
-            said.append(ours.recv())
+            reported.append(ours.recv())
     except EOFError:
         process.join(PATIENCE)
     process.kill()
     process.join()
     if late:
-        return said, f"no answer in {PATIENCE} s"
-    return said, f"exit status {process.exitcode}" if process.exitcode else ""
+        return reported, f"no answer in {PATIENCE} s"
+    return reported, f"exit status {process.exitcode}" if process.exitcode else ""
 
 
-def _say(pipe: Connection[Any, Any], case: TestCase, kinds: Sequence[str]) -> None:
-    warnings.simplefilter("ignore")  # what the tools warn of is not the result, nor what they print
-    with Path(os.devnull).open("w") as nowhere:
+def _answer(pipe: Connection[Any, Any], case: TestCase, kinds: Sequence[str]) -> None:
+    warnings.simplefilter("ignore")  # the output of the tools does not matter
+    with Path(os.devnull).open("w") as null:
         for stream in (1, 2):
-            os.dup2(nowhere.fileno(), stream)
-    examine(question(case), kinds, pipe.send)
+            os.dup2(null.fileno(), stream)
+    examine(read_test(case), kinds, pipe.send)
 
 
-def summary(found: Sequence[Row], kinds: Sequence[str]) -> str:
-    """How many of each verdict, why tests were refused, and every one that is wrong or crashed."""
-    counts = Counter((row.kind, row.verdict) for row in found)
-    counted = table(["kind", *VERDICTS], [[kind, *(str(counts[kind, one]) for one in VERDICTS)] for kind in kinds])
+def summary(results: Sequence[Row], kinds: Sequence[str]) -> str:
+    """Return tables of the verdicts, of the reasons for refusals, and of every wrong or crashed test."""
+    counts = Counter((row.kind, row.verdict) for row in results)
+    counted = table(
+        ["kind", *VERDICTS], [[kind, *(str(counts[kind, verdict]) for verdict in VERDICTS)] for kind in kinds]
+    )
     reasons = Counter(
-        (row.kind, QUOTED.sub("...", row.why.partition(": ")[0])) for row in found if row.verdict == "refused"
+        (row.kind, QUOTED.sub("...", row.why.partition(": ")[0])) for row in results if row.verdict == "refused"
     )
     refused = [[kind, why, str(number)] for (kind, why), number in sorted(reasons.items(), key=lambda item: -item[1])]
-    bad = [[row.kind, row.test, row.verdict, row.why] for row in found if row.verdict in ("wrong", "crashed")]
+    bad = [[row.kind, row.test, row.verdict, row.why] for row in results if row.verdict in ("wrong", "crashed")]
     parts = [counted, table(["kind", "refused because", "tests"], refused)]
     return "\n\n".join([*parts, table(["kind", "test", "verdict", "what"], sorted(bad))])
 
@@ -384,25 +392,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=Path, help="a file of results, one a line, to go on from")
     options = parser.parse_args(arguments)
     kept = options.rows.read_text("utf-8").splitlines() if options.rows and options.rows.exists() else []
-    found = [Row(**json.loads(line)) for line in kept]
-    done = {(row.test, row.kind) for row in found}
+    results = [Row(**json.loads(line)) for line in kept]
+    done = {(row.test, row.kind) for row in results}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for library in ("onnxruntime.quantization", "onnxruntime.transformers.float16", "onnxsim", "onnxslim"):
             importlib.import_module(library)  # once, for all the processes to come
-        cases = questions(options.only)[: options.limit]
+        cases = select_tests(options.only)[: options.limit]
     gc.freeze()
     for number, case in enumerate(cases):
         left = [kind for kind in options.kinds if (case.name, kind) not in done]
         for row in rows(case, left):
-            found.append(row)
+            results.append(row)
             if options.rows:
                 with options.rows.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
         print(f"{number + 1}/{len(cases)} {case.name}", file=sys.stderr)
     chosen = {case.name for case in cases}
     print(f"{len(chosen)} tests of onnx {onnx.__version__}; {machine()}\n")
-    print(summary([row for row in found if row.test in chosen and row.kind in options.kinds], options.kinds))
+    print(summary([row for row in results if row.test in chosen and row.kind in options.kinds], options.kinds))
 
 
 if __name__ == "__main__":

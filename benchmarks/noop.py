@@ -1,7 +1,7 @@
-"""What a run costs that has nothing to do, and a stage that does nothing, against `python -c "import click, yaml"`.
+"""Cost of a run with nothing to do, and of a trivial stage, against `python -c "import click, yaml"`.
 
-python -m benchmarks.noop                       builds pipelines/bert.yaml first, into a folder of its own
-python -m benchmarks.noop --store artifacts     uses what is built there
+python -m benchmarks.noop                       builds pipelines/bert.yaml first, in a temporary store
+python -m benchmarks.noop --store artifacts     uses the results in this store
 python -m benchmarks.noop --quick               without bert.yaml, graphs of 10 stages
 """
 
@@ -25,7 +25,7 @@ STAGE_BAR = 0.005  # CPU seconds of a trivial stage
 
 
 def small(store: Path | None, rounds: int) -> str:
-    """`orun --help`, and an up to date bert.yaml unless there is no store, as multiples of the bare command."""
+    """Measure `orun --help`, and an up-to-date bert.yaml if there is a store, as multiples of the bare command."""
     tasks = {"bare": partial(spend, BARE), "orun --help": partial(spend, (*ORUN, "--help"))}
     bars = {"orun --help": HELP_BAR, "orun pipelines/bert.yaml": BERT_BAR}
     if store:
@@ -34,19 +34,19 @@ def small(store: Path | None, rounds: int) -> str:
         tasks["orun pipelines/bert.yaml"] = partial(spend, command)
     spent = in_turn(tasks, rounds)
     rows = [
-        [name, f"{one.cpu:.3f}", f"{one.wall:.3f}", *_times(one, spent["bare"], bars.get(name))]
-        for name, one in spent.items()
+        [name, f"{cost.cpu:.3f}", f"{cost.wall:.3f}", *_times(cost, spent["bare"], bars.get(name))]
+        for name, cost in spent.items()
     ]
     return table(["command", "CPU s", "wall s", "times bare, CPU", "wall", "bar"], rows)
 
 
-def _times(one: Spent, bare: Spent, bar: float | None) -> list[str]:
-    cpu, wall = one.cpu / bare.cpu, one.wall / bare.wall
+def _times(cost: Spent, bare: Spent, bar: float | None) -> list[str]:
+    cpu, wall = cost.cpu / bare.cpu, cost.wall / bare.wall
     return [f"{cpu:.2f}", f"{wall:.2f}", verdict(cpu, bar) if bar else ""]
 
 
 def graphs(folder: Path, sizes: Sequence[int], rounds: int) -> str:
-    """Cold and no-op runs of fans and chains."""
+    """Measure cold and no-op runs of fans and chains."""
     rows = [row for shape in get_args(Shape) for row in _graph_rows(folder, shape, sizes, rounds)]
     head = ["graph", "stages", "cold, CPU s", "a stage, CPU ms", "", "no-op, CPU s", "above bare", ""]
     return table(head, rows)
@@ -57,14 +57,14 @@ def _graph_rows(folder: Path, shape: Shape, sizes: Sequence[int], rounds: int) -
     for size in sizes:
         command = (*ORUN, str(write_pipeline(folder, shape, size)), "--store", str(folder / f"{shape}{size}"), "-q")
         cold = spend(command)
-        spend(command)  # it notes what it looked at, for those after it
+        spend(command)  # it writes the no-op record
         spent = in_turn({"bare": partial(spend, BARE), f"{shape} of {size}": partial(spend, command)}, rounds)
         noop = spent[f"{shape} of {size}"].cpu
         above = noop - spent["bare"].cpu
         if size == sizes[0]:
             smallest, each = cold, ["", ""]
         else:
-            stage = (cold.cpu - smallest.cpu) / (size - sizes[0])  # without what every run costs
+            stage = (cold.cpu - smallest.cpu) / (size - sizes[0])  # without the fixed cost of a run
             each = [f"{stage * 1000:.1f}", verdict(stage * 1000, STAGE_BAR * 1000)]
         figures = [f"{cold.cpu:.2f}", *each, f"{noop:.3f}", f"{above:.3f}", verdict(above, SIZES[size])]
         rows.append([shape, str(size), *figures])

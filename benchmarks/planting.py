@@ -1,4 +1,4 @@
-"""A model made slower on purpose: extra nodes that compute for nothing, and noise that is switched on around it."""
+"""Planted slow-downs: extra nodes without effect on the outputs, and processes that make noise."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-NOISE_SECONDS = (0.2, 2.0)  # how long a noise process works, and how long it rests
+NOISE_SECONDS = (0.2, 2.0)  # range of the times for which a noise process works, and rests
 
 
 def plant(source: Path, target: Path, sites: int, rank: int) -> None:
-    """Write the model with x + (x A) B in place of x at a few tensors, A and B zero: the same outputs, later.
+    """Write a slower model with the same outputs: x + (x A) B replaces x at some tensors, and A and B are zero.
 
     Args:
-        source: the model.
-        target: where the slower one goes.
-        sites: at how many tensors, evenly spread.
-        rank: columns of A; the time added is in proportion.
+        source: path of the model.
+        target: path of the slower model.
+        sites: number of tensors, evenly spread.
+        rank: columns of A, to which the added time is proportional.
 
     Raises:
-        ValueError: when the model has no tensor whose last size is known to plant at.
+        ValueError: when no tensor of the model has a known last size.
     """
     model = onnx.load(source)
     graph = model.graph
@@ -52,10 +52,10 @@ def plant(source: Path, target: Path, sites: int, rank: int) -> None:
 
 
 def _sites(model: onnx.ModelProto, count: int) -> list[tuple[str, int]]:
-    """Name and last size of tensors of at least two axes, evenly spread."""
+    """Return the names and last sizes of tensors with at least two axes, evenly spread."""
     graph = shape_inference.infer_shapes(model).graph
     outputs = {value.name for value in graph.output}
-    found = {
+    widths = {
         value.name: value.type.tensor_type.shape.dim[-1].dim_value
         for value in graph.value_info
         if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
@@ -63,16 +63,16 @@ def _sites(model: onnx.ModelProto, count: int) -> list[tuple[str, int]]:
         and value.type.tensor_type.shape.dim[-1].dim_value > 1
         and value.name not in outputs
     }
-    made = [name for node in graph.node for name in node.output if name in found and node.op_type in ("Add", "Relu")]
-    if not made:
+    names = [name for node in graph.node for name in node.output if name in widths and node.op_type in ("Add", "Relu")]
+    if not names:
         raise ValueError("the model has no tensor to plant nodes at")
-    chosen = [made[len(made) * index // count] for index in range(count)]
-    return [(name, found[name]) for name in dict.fromkeys(chosen)]
+    chosen = [names[len(names) * index // count] for index in range(count)]
+    return [(name, widths[name]) for name in dict.fromkeys(chosen)]
 
 
 @contextlib.contextmanager
 def noise(processes: int, seed: int) -> Iterator[None]:
-    """Processes that work and rest in turn, half of the time each; they end with the block."""
+    """Run processes that work half of the time, until the block ends."""
     context = multiprocessing.get_context("fork")
     hogs = [context.Process(target=_hog, args=(seed + index, os.getpid()), daemon=True) for index in range(processes)]
     for hog in hogs:

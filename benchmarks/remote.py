@@ -1,4 +1,4 @@
-"""Pushing to and fetching from a remote, beside a plain loop over obstore: CPU seconds, and MB/s against a loopback S3.
+"""Cost of pushing to and fetching from a remote, against a plain loop over obstore, with an S3 server on loopback.
 
 python -m benchmarks.remote                     64 files of 4 MiB, three rounds
 python -m benchmarks.remote --files 8 --size 1  smaller
@@ -34,7 +34,7 @@ KEY = "0" * 64
 
 
 def loop(source: Path, url: str, target: Path, *, getting: bool) -> None:
-    """What one would write by hand: obstore in as many threads, nothing checked, nothing synced."""
+    """Transfer as a script would: obstore in as many threads, without checks and without fsync."""
     from obstore import get, put
     from obstore.store import from_url
 
@@ -54,11 +54,12 @@ def loop(source: Path, url: str, target: Path, *, getting: bool) -> None:
 
 
 def transfer(source: Path, url: str, target: Path, *, getting: bool) -> None:
-    """The same as orun does it: looked for first, hashed before and after, on the disk when it is done."""
+    """Transfer as orun does: look for each object first, hash it before and after, and sync it to the disk."""
     with ThreadPoolExecutor(TRANSFERS) as pool:
         transfers = Transfers(Bucket(url), Keyring(), pool)
-        found = sorted(source.iterdir())
-        pieces = [Piece(one.name, one.stat().st_size, str((target if getting else source) / one.name)) for one in found]
+        folder = target if getting else source
+        files = sorted(source.iterdir())
+        pieces = [Piece(file.name, file.stat().st_size, str(folder / file.name)) for file in files]
         if getting:
             if problems := transfers.fetch(pieces).problems:
                 raise SystemExit("\n".join(problems))
@@ -67,7 +68,7 @@ def transfer(source: Path, url: str, target: Path, *, getting: bool) -> None:
 
 
 def do(task: str, source: Path, url: str) -> None:
-    """One task, in a process of its own."""
+    """Do one task; it has its own process."""
     with tempfile.TemporaryDirectory(dir=source.parent) as target:
         work = {"loop": loop, "orun": transfer}.get(task.partition(" ")[0])
         if work:
@@ -76,11 +77,11 @@ def do(task: str, source: Path, url: str) -> None:
 
 @contextmanager
 def s3() -> Iterator[None]:
-    """A server on loopback with an empty bucket, its address in the environment."""
-    heard, told = os.pipe()
-    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=told)
-    os.close(told)
-    with os.fdopen(heard) as output:
+    """Run a server on loopback with an empty bucket; its address is in the environment."""
+    read_end, write_end = os.pipe()
+    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=write_end)
+    os.close(write_end)
+    with os.fdopen(read_end) as output:
         port = int(output.readline())
     os.environ |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_REGION": "us-east-1"}
     os.environ |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
@@ -95,7 +96,7 @@ def s3() -> Iterator[None]:
 
 
 def measure(files: int, size: int, rounds: int) -> Mapping[str, Spent]:
-    """Every task in turn; each round pushes to a place where nothing is."""
+    """Measure every task in turn; each round pushes to an empty place."""
     with s3(), tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "files"
         source.mkdir()
@@ -128,8 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     total = chosen.files * chosen.size * 1.048576
     start = spent["start"]
     rows = [
-        [name, f"{one.cpu - start.cpu:.2f}", f"{one.wall - start.wall:.2f}", f"{total / (one.wall - start.wall):.0f}"]
-        for name, one in spent.items()
+        [
+            name,
+            f"{cost.cpu - start.cpu:.2f}",
+            f"{cost.wall - start.wall:.2f}",
+            f"{total / (cost.wall - start.wall):.0f}",
+        ]
+        for name, cost in spent.items()
         if name != "start"
     ]
     print(machine())

@@ -1,11 +1,12 @@
-"""What it takes to put a deleted output back, beside hashing it once and copying it.
+"""Cost of restoring a deleted output, against hashing it once and copying it.
 
     python -m benchmarks.restore            1 GiB
     python -m benchmarks.restore --mib 64
     TMPDIR=/mnt/xfs python -m benchmarks.restore
 
-Where the store links outputs (no reflinks), deleting one changes the time stamp of the stored object, so its digest is
-taken again before it is linked: most of the time. A copy-on-write file system spares that.
+If the store hard-links outputs (no reflinks), deleting an output changes the time stamp of the stored object. orun then
+computes its digest again before it links the object, which takes most of the time. A copy-on-write file system avoids
+it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def big(context: Context, *, mib: int) -> None:
 
 
 def tasks(folder: Path, mib: int) -> dict[str, Callable[[], Spent]]:
-    """What is compared; the pipeline has been built."""
+    """Build the pipeline, and return the tasks to compare."""
     (folder / "big.py").write_text(CODE, "utf-8")
     pipeline = folder / "big.yaml"
     pipeline.write_text(f"name: big\nstages:\n  big: {{uses: ./big.py:big, with: {{mib: {mib}}}}}\n", "utf-8")
@@ -53,7 +54,7 @@ def tasks(folder: Path, mib: int) -> dict[str, Callable[[], Spent]]:
 def _deleted(command: Sequence[str], output: Path) -> Spent:
     shutil.rmtree(output)
     spent = spend(command)
-    spend(command)  # it notes what it looked at, for the next
+    spend(command)  # it writes the no-op record for the next run
     return spent
 
 
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="restore-") as folder:
         spent = in_turn(tasks(Path(folder), options.mib), options.rounds)
-    rows = [[name, f"{one.cpu:.3f}", f"{one.wall:.3f}"] for name, one in spent.items()]
+    rows = [[name, f"{cost.cpu:.3f}", f"{cost.wall:.3f}"] for name, cost in spent.items()]
     print(machine(), table([f"{options.mib} MiB", "CPU s", "wall s"], rows), sep="\n\n")
 
 

@@ -1,4 +1,4 @@
-"""How others call a model slower: each from the wall times of one model after those of the other."""
+"""Decision rules of other tools on whether a model got slower, from the wall times of two models in sequence."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ CRITERION_NOISE = 0.01  # Criterion's default noise threshold
 
 
 def mean_of_100(before: Floats, after: Floats, limit: float) -> bool:
-    """The mean of 100 runs is worse by more than the limit."""
+    """Compare the means of 100 runs."""
     return bool(after.mean() / before.mean() - 1 > limit)
 
 
 def olive(before: Floats, after: Floats, limit: float) -> bool:
-    """The same of 20 runs after 10 to warm up, its evaluator's defaults."""
+    """Compare the means of 20 runs after 10 warm-up runs, the defaults of Olive's evaluator."""
     return bool(after[10:30].mean() / before[10:30].mean() - 1 > limit)
 
 
 def pytest_benchmark_mean(before: Floats, after: Floats, limit: float) -> bool:
-    """`--benchmark-compare-fail=mean:5%` over as many rounds as fit into a second, its default."""
+    """Apply `--benchmark-compare-fail=mean:5%` to the rounds that fit into a second, the default."""
     return bool(_rounds(after).mean() / _rounds(before).mean() - 1 > limit)
 
 
 def pytest_benchmark_min(before: Floats, after: Floats, limit: float) -> bool:
-    """`--benchmark-compare-fail=min:5%` over the same rounds."""
+    """Apply `--benchmark-compare-fail=min:5%` to the same rounds."""
     return bool(_rounds(after).min() / _rounds(before).min() - 1 > limit)
 
 
 def criterion(before: Floats, after: Floats, limit: float) -> bool:
-    """The whole 95 % bootstrap interval of the mean's change is above the noise threshold; it takes no limit."""
+    """Return whether the whole 95 % bootstrap interval of the mean's change exceeds the noise threshold; no limit."""
     del limit
     generator = np.random.default_rng(0)
     means = [
@@ -48,12 +48,12 @@ def criterion(before: Floats, after: Floats, limit: float) -> bool:
 
 
 def mann_whitney(before: Floats, after: Floats, limit: float) -> bool:
-    """Mann-Whitney's test at 1 %, and the median worse by more than half the limit."""
+    """Apply Mann-Whitney's test at 1 %, and require a median that is worse by more than half the limit."""
     ranks = np.concatenate([before, after]).argsort().argsort() + 1.0
-    count, others = len(after), len(before)
-    statistic = ranks[others:].sum() - count * (count + 1) / 2
-    spread = math.sqrt(count * others * (count + others + 1) / 12)
-    significant = (statistic - count * others / 2) / spread > NormalDist().inv_cdf(0.99)
+    count, count_before = len(after), len(before)
+    statistic = ranks[count_before:].sum() - count * (count + 1) / 2
+    spread = math.sqrt(count * count_before * (count + count_before + 1) / 12)
+    significant = (statistic - count * count_before / 2) / spread > NormalDist().inv_cdf(0.99)
     return bool(significant and np.median(after) / np.median(before) - 1 > limit / 2)
 
 

@@ -1,4 +1,4 @@
-"""The graphs of `graphs.py` for other build systems and runners, each in its own language; stages write a few bytes."""
+"""Graphs of `graphs.py` in the languages of other build systems and runners; each stage writes a few bytes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Runner:
     """A tool that brings a graph up to date.
 
     Attributes:
-        program: what must be on the PATH.
-        write: write(folder, shape, size) leaves the graph in the folder.
-        command: brings it up to date, in that folder.
+        program: the executable, searched on the PATH.
+        write: write(folder, shape, size) writes the graph into the folder.
+        command: brings the graph up to date, in that folder.
         prepare: commands before the first run.
-        most: stages beyond which a first run takes the better part of an hour.
+        most: most stages; with more, a first run takes most of an hour.
     """
 
     program: str

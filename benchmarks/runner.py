@@ -1,11 +1,11 @@
-"""The same graphs of trivial stages for orun and for other build systems and runners, in turn on one machine.
+"""Graphs of trivial stages, run by orun and by other build systems and runners, on one machine.
 
     python -m benchmarks.runner                     fans and chains of 10, 100 and 1000 stages
     python -m benchmarks.runner --sizes 10 --rounds 1
     python -m benchmarks.runner --only orun ninja
 
-Tools that are not on the PATH are left out, and named. What a stage of orun has that theirs have not: a process that is
-watched for what it reads, an artifact that is stored by its content and checked, and a record of it.
+Tools that are not on the PATH are left out, and named. A stage of orun does more than those of the others: its process
+is traced, its artifact is checked and stored by content, and the result is recorded.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SIZES = (10, 100, 1000)
 
 
 def compare(runners: Mapping[str, Runner], shape: Shape, size: int, rounds: int) -> list[list[str]]:
-    """A row for each runner: what the first run costs, and one that has nothing to do."""
+    """Return a row for each runner: the cost of the first run, and of a run with nothing to do."""
     cold: dict[str, Spent] = {}
     tasks: dict[str, Callable[[], Spent]] = {}
-    said: dict[str, str] = {}
+    problems: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="runner-") as top:
         for name, runner in runners.items():
             if size > runner.most:
-                said[name] = "not tried"
+                problems[name] = "not tried"
                 continue
             folder = Path(top, name)
             folder.mkdir()
@@ -46,12 +46,12 @@ def compare(runners: Mapping[str, Runner], shape: Shape, size: int, rounds: int)
                 cold[name] = spend(runner.command, folder)
                 spend(runner.command, folder)
             except subprocess.CalledProcessError:
-                said[name] = "fails"
+                problems[name] = "fails"
                 continue
             tasks[name] = partial(spend, runner.command, folder)
-        found = in_turn(tasks, rounds)
+        noop = in_turn(tasks, rounds)
     return [
-        [shape, str(size), name, *(_figures(cold[name], found[name]) if name in found else [said[name], "", "", ""])]
+        [shape, str(size), name, *(_figures(cold[name], noop[name]) if name in noop else [problems[name], "", "", ""])]
         for name in runners
     ]
 

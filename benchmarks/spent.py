@@ -1,4 +1,4 @@
-"""What commands cost, whole process trees: seconds on the CPU, which a busy machine changes least, and on the wall."""
+"""Cost of commands with all their processes: CPU seconds, which a busy machine affects least, and wall seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPUINFO = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds: on the CPU, in user and system mode together, and by the clock on the wall."""
+    """CPU seconds in user and system mode, and wall seconds."""
 
     cpu: float
     wall: float
@@ -31,11 +31,11 @@ def spend(command: Sequence[str], folder: Path = ROOT) -> Spent:
     """Run a command to its end.
 
     Args:
-        command: a program with its arguments; it imports orun from the tree that this file is in.
-        folder: where it runs.
+        command: a program with its arguments; it imports orun from this checkout.
+        folder: its working folder.
 
     Raises:
-        CalledProcessError: when it fails; what it printed goes to stderr.
+        CalledProcessError: when it fails; its output goes to stderr.
     """
     with tempfile.TemporaryFile() as output:
         start = time.perf_counter()
@@ -51,27 +51,27 @@ def spend(command: Sequence[str], folder: Path = ROOT) -> Spent:
 
 
 def _environment() -> dict[str, str]:
-    """This tree's orun with its byte code kept, as that of an installed one is."""
+    """Return an environment for this checkout's orun, with byte code as an installed orun has."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPATH": str(ROOT)}
 
 
 def in_turn(tasks: Mapping[str, Callable[[], Spent]], rounds: int) -> dict[str, Spent]:
-    """Do every task once a round, in order; the medians over the rounds by the task's name."""
-    found: dict[str, list[Spent]] = {name: [] for name in tasks}
+    """Do every task once in each round; return the medians over the rounds, by the task's name."""
+    costs: dict[str, list[Spent]] = {name: [] for name in tasks}
     for number in range(rounds):
         for name, task in tasks.items():
-            found[name].append(task())
-            said = found[name][-1]
-            print(f"{number + 1}/{rounds} {name}: {said.cpu:.2f} CPU s, {said.wall:.2f} s", file=sys.stderr)
+            cost = task()
+            costs[name].append(cost)
+            print(f"{number + 1}/{rounds} {name}: {cost.cpu:.2f} CPU s, {cost.wall:.2f} s", file=sys.stderr)
     return {
-        name: Spent(median(one.cpu for one in spent), median(one.wall for one in spent))
-        for name, spent in found.items()
+        name: Spent(median(cost.cpu for cost in costs_of_task), median(cost.wall for cost in costs_of_task))
+        for name, costs_of_task in costs.items()
     }
 
 
 def machine() -> str:
-    """This machine and today, for the line above a table."""
+    """Describe this machine and today, for the line above a table."""
     models = [line.partition(":")[2].strip() for line in _lines(CPUINFO) if line.startswith("model name")]
     model = models[0] if models else platform.machine()
     load = os.getloadavg()[0]
@@ -83,11 +83,11 @@ def _lines(path: Path) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def verdict(value: float, bar: float) -> str:
-    """Whether a figure is within its bar, for a table."""
+    """Say whether a figure is within its bar, for a table."""
     return f"{'within' if value <= bar else 'MISSES'} {bar:g}"

@@ -1,11 +1,10 @@
-"""How fast the models are that `quantize/tune` found for MiniLM, beside PyTorch and the export.
+"""Speed of the models that `quantize/tune` chose for MiniLM, against PyTorch and the export.
 
     orun pipelines/tuned.yaml --store FOLDER
     python -m benchmarks.tuned --store FOLDER
 
 Batch 1, 128 tokens, one thread, CPU time of the whole process: see `benchmarks.envelope`. The least is the median of
-the block that was disturbed least, see `orun.measure.latency.final_timing`. Accuracy is what the search found on all
-examples.
+the least disturbed block, see `orun.measure.latency.final_timing`. Accuracy is the search's own figure on all examples.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ EXPORT = "plain export"
 
 
 def chosen(model: Path) -> dict[str, Any]:
-    """What the search says of the model that it chose."""
+    """Return the settings and figures that the search stored in its model."""
     properties = {entry.key: entry.value for entry in load_graph(model).metadata_props}
-    found: dict[str, Any] = json.loads(properties[PROPERTY])["chosen"]
-    return found
+    settings: dict[str, Any] = json.loads(properties[PROPERTY])["chosen"]
+    return settings
 
 
-def target_of(told: dict[str, Any], given: Target) -> Target:
-    """Where a chosen model runs: the pipeline's target, with the providers that the search settled on."""
-    providers = tuple(Provider(name, options) for one in told["providers"] for name, options in one.items())
+def target_of(settings: dict[str, Any], target: Target) -> Target:
+    """Return the pipeline's target with the providers that the search chose."""
+    providers = tuple(Provider(name, options) for item in settings["providers"] for name, options in item.items())
     here = providers[0].name == CPU
-    interpreter = None if here else venvs.interpreter(given.environment)
-    return replace(given, providers=providers, environment=None, interpreter=interpreter)
+    interpreter = None if here else venvs.interpreter(target.environment)
+    return replace(target, providers=providers, environment=None, interpreter=interpreter)
 
 
 def _spent(blocks: Sequence[Floats]) -> tuple[float, float]:
-    """Seconds of an inference: the median, and that of the least disturbed block."""
+    """Return the median seconds of an inference over all blocks, and in the least disturbed block."""
     return float(np.median(np.concatenate(blocks))), min(float(np.median(block)) for block in blocks)
 
 
-def _ratios(blocks: Sequence[Floats], others: Sequence[Floats]) -> str:
-    return " / ".join(f"{one / other:.2f}" for one, other in zip(_spent(blocks), _spent(others), strict=True))
+def _ratios(before: Sequence[Floats], after: Sequence[Floats]) -> str:
+    return " / ".join(f"{old / new:.2f}" for old, new in zip(_spent(before), _spent(after), strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -66,20 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     out = options.store / "out" / "tuned"
     tuned = [stage for stage in pipeline.stages if stage.uses == "quantize/tune"]
     forms: dict[str, tuple[Path, Target]] = {EXPORT: (out / "export" / "model.onnx", cpu(1))}
-    told: dict[str, dict[str, Any]] = {}
+    choices: dict[str, dict[str, Any]] = {}
     for stage in tuned:
         model = out / stage.id / "model.onnx"
         if not model.exists() or stage.target is None:
             parser.error(f"{model} is not there: orun pipelines/tuned.yaml --store {options.store}")
-        told[stage.id] = chosen(model)
-        forms[stage.id] = (model, target_of(told[stage.id], stage.target))
+        choices[stage.id] = chosen(model)
+        forms[stage.id] = (model, target_of(choices[stage.id], stage.target))
     modules, _ = torch_models(1)
     blocks = times(forms, modules, made_up_feed(), options.rounds)
     rows = []
     for name, each in blocks.items():
         to_torch, to_export = (_ratios(blocks[other], each) for other in (TORCH, EXPORT))
-        settings = f"{told[name]['method']} on {told[name]['place']}" if name in told else ""
-        accuracy = f"{told[name]['accuracy']:.5f}" if name in told else ""
+        settings = f"{choices[name]['method']} on {choices[name]['place']}" if name in choices else ""
+        accuracy = f"{choices[name]['accuracy']:.5f}" if name in choices else ""
         milliseconds = " / ".join(f"{1000 * seconds:.2f}" for seconds in _spent(each))
         rows.append([name, settings, milliseconds, to_torch, to_export, accuracy])
     head = ["form", "settings", "CPU ms, median / least", "speed-up to PyTorch", "to the export", "cosine, mean"]

@@ -11,7 +11,7 @@ import pytest
 from onnx.backend.test.case.test_case import TestCase as Case
 
 from benchmarks import node_tests
-from benchmarks.node_tests import KINDS, Row, examine, question, rows, summary
+from benchmarks.node_tests import KINDS, Row, examine, read_test, rows, summary
 from tests.stages.models import WORDY, parse
 
 CONVOLUTION = """
@@ -40,7 +40,7 @@ def image_case() -> Case:
 
 def verdicts(one: Case) -> dict[str, str]:
     found: list[Row | None] = []
-    examine(question(one), list(KINDS), found.append)
+    examine(read_test(one), list(KINDS), found.append)
     return {row.kind: row.verdict for row in found if row}
 
 
