@@ -16,8 +16,8 @@ import orun
 PACKAGE = Path(orun.__file__).parent
 ROOT = {"__init__.py", "__main__.py", "api.py", "errors.py", "py.typed"}
 LIBRARIES = {
-    "click", "jsonschema", "keras", "msgspec", "networkx", "numpy", "onnx", "onnxruntime", "onnxsim", "optuna", "ray",
-    "rich", "sklearn", "tensorflow", "tf2onnx", "torch", "transformers", "yaml",
+    "click", "jinja2", "jsonschema", "keras", "msgspec", "networkx", "numpy", "onnx", "onnxruntime", "onnxsim",
+    "optuna", "ray", "rich", "sklearn", "tensorflow", "tf2onnx", "torch", "transformers", "yaml",
 }  # fmt: skip
 # From the top of the imports to the bottom: each file imports from its own room and from those after it.
 ROOMS = (

@@ -14,7 +14,7 @@ import orun
 from orun.__main__ import COLLECTED_AT
 
 FRAMEWORKS = {"numpy", "onnx", "onnxruntime", "ray", "tensorflow", "torch"}
-WHEN_NEEDED = {"jsonschema", "networkx", "rich", "sqlite3", "xml"}
+WHEN_NEEDED = {"jinja2", "jsonschema", "networkx", "rich", "sqlite3", "xml"}
 HELP_NEEDS = {"orun", "orun.__main__", "orun.cli", "orun.cli.main", "orun.cli.verb", "orun.errors"}
 
 REPORT = """

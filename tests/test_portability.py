@@ -19,7 +19,7 @@ from tests.project import Project
 WITHOUT_POSIX = """
 import builtins, contextlib, importlib, io, json, os, pkgutil, signal, sys
 import asyncio, concurrent.futures, ctypes, multiprocessing.connection, shutil, socket, subprocess, tempfile, uuid
-import click, jsonschema, msgspec, networkx, numpy, onnx, onnxruntime, rich.console, torch, yaml
+import click, jinja2, jsonschema, msgspec, networkx, numpy, onnx, onnxruntime, rich.console, torch, yaml
 
 MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 FUNCTIONS = {

@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
+import tempfile
+import webbrowser
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import orun
 from orun.cli import options
+from orun.cli.outputs import output_option, write_file
 from orun.cli.verb import Verb
+from orun.errors import UsageError
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
 
 EXAMPLES = (
     ("orun graph pipelines/bert.yaml", "one line a stage: its kind and what it needs"),
+    ("orun graph pipelines/bert.yaml --open", "a picture, in a browser"),
+    ("orun graph pipelines/bert.yaml --format svg > bert.svg", "a picture for a page"),
     ("orun graph pipelines/bert.yaml --format mermaid", "a chart for Markdown"),
-    ("orun graph pipelines/bert.yaml --format dot | dot -Tsvg > bert.svg", "a picture, by Graphviz"),
 )
+PICTURES = ("svg", "html")
 
 
 @click.command("graph", cls=Verb, examples=EXAMPLES)
 @options.file_argument
-@click.option("--format", "form", type=click.Choice(["text", "mermaid", "dot"]), default="text", help="How to draw it.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "mermaid", "dot", *PICTURES]),
+    default=None,
+    help="How to draw it; text by default.",
+)
+@output_option("--output", "Write it to this file.", "-o")
+@click.option("--open", "show", is_flag=True, help="Open the picture in a browser.")
 @options.set_option
 @options.json_option
-def command(file: str, form: str, overrides: Sequence[str], as_json: bool) -> int:
+def command(
+    file: str, form: str | None, output: Path | None, show: bool, overrides: Sequence[str], as_json: bool
+) -> int:
     """Show the stages of FILE in the order in which they may run, and what each needs."""
-    from orun.pipeline.graph import RENDERERS
-
+    if show and form not in (None, *PICTURES):
+        raise UsageError(f"a browser shows no graph as {form}", hint="orun graph FILE --format svg --open")
     pipeline = orun.load(file, options.parse_overrides(overrides))
     if as_json:
         options.show_json(_data(pipeline))
-    else:
-        options.show([RENDERERS[form](pipeline)])
+        return 0
+    form = form or ("html" if show else "text")
+    text = _drawn(pipeline, form)
+    if show and output is None:
+        output = Path(tempfile.mkdtemp(prefix="orun-")) / f"graph.{form}"
+    if output is None:
+        options.show([text])
+        return 0
+    write_file(output, f"{text}\n")
+    options.show([f"wrote {output}"])
+    if show:
+        webbrowser.open(output.absolute().as_uri())
     return 0
+
+
+def _drawn(pipeline: Pipeline, form: str) -> str:
+    if form in PICTURES:
+        from orun.report.html.graph_page import graph_file
+
+        return graph_file(pipeline, form)
+    from orun.pipeline.graph import RENDERERS
+
+    return RENDERERS[form](pipeline)
 
 
 def _data(pipeline: Pipeline) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class RunStarted(Record, frozen=True):
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looks at each stage.
         commit: that git has checked out around the pipeline file; empty where there is none, and when it repeats a run.
         orun: its version; empty when it repeats a run.
+        expected: seconds that each stage which may run took last time, or null where that is not known; empty when it
+            repeats a run.
     """
 
     run: str
@@ -51,6 +53,7 @@ class RunStarted(Record, frozen=True):
     repeats: str = ""
     commit: str = ""
     orun: str = ""
+    expected: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class StageWaiting(Record, frozen=True):

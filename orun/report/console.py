@@ -10,6 +10,7 @@ from orun.core.run_record import RunResult
 from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
 from orun.report.notes import stage_notes
+from orun.report.progress import RunProgress
 from orun.report.stages import stage_table
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
@@ -32,6 +33,7 @@ class Console:
         self._terminal = terminal
         self._detail = detail
         self._lines = Lines((), terminal)
+        self._progress = RunProgress()
         self._live: Live | None = None
 
     def __call__(self, event: Event) -> None:
@@ -43,10 +45,9 @@ class Console:
         if self._live is None and self._terminal.live and isinstance(event, (StageStarted, StageWaiting)):
             from orun.report.live import Live
 
-            self._live = Live(self._stream, self._terminal)
+            self._live = Live(self._stream, self._terminal, self._progress)
+        self._progress.apply(event)
         line = self._lines.line(event)
-        if self._live:
-            self._live.show(event)
         if line:
             self._print(line)
 

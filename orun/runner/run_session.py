@@ -148,6 +148,11 @@ class Session(Record, frozen=True):
             },
             commit=commit_of(pipeline.root),
             orun=__version__,
+            expected={
+                step.stage.id: step.seconds
+                for step in self.plan.steps
+                if step.stage.id in self.chosen and step.action in ("run", "maybe")
+            },
         )
 
     def _end(self, code: int) -> RunResult:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from orun.errors import UsageError
 
 CHUNK = 1 << 20  # bytes
+KILOBYTE = 1000
 PATIENCE = 60.0  # seconds without a byte
 
 Progress = Callable[[int, int, str], None]
@@ -63,7 +64,7 @@ def _fetch(url: str, path: Path, progress: Progress) -> str:
             hasher.update(chunk)
             file.write(chunk)
             received += len(chunk)
-            progress(received, max(total, received), f"fetch {path.name}")
+            progress(received // KILOBYTE, max(total, received) // KILOBYTE, f"kB of {path.name}")
     if total and received < total:
         raise http.client.IncompleteRead(b"", total - received)
     return hasher.hexdigest()

@@ -74,7 +74,7 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
 
     orun("baseline", "accept", "release.yaml")
     orun("report", "--html", "accepted.html")
-    assert "This run is the accepted one." in texts(project / "accepted.html")
+    assert "This run is the accepted one: on " in texts(project / "accepted.html")
 
     orun("release.yaml", "--set", "stages.int8.with.per_channel=true", "--html", "changed.html")
     page = texts(project / "changed.html")

@@ -100,7 +100,12 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
     ratio, difference = Estimate(1.081, 1.062, 1.099), Estimate(0.0006, 0.0004, 0.0008)
     baseline = Comparison(0.00744, ratio, difference, "interleaved, 12 launches of each", 12)
     slow = replace(LATENCY.metrics["p50"], baseline=baseline)
-    inputs = {"device cpu": "EPYC", "device cores": "2", "device host": "builder", "target": '{"a":1}'}
+    inputs = {
+        "device cpu": "EPYC",
+        "device cores": "2",
+        "device host": "builder",
+        "target": '{"providers":[["CPUExecutionProvider",{}]],"session":{"intra_op_num_threads":2}}',
+    }
     latency = replace(LATENCY, metrics={"p50": slow}, inputs=components(inputs))
     document = read(page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
     told = {one.one("dt").text: one.one("dd").text for one in document.at("gates").one("dl").every("div")}
@@ -108,7 +113,7 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
         "p50": "8.04 ms (8.01 ms to 8.12 ms)",
         "the accepted baseline": "7.44 ms; 1.08x of it (1.06x to 1.10x); interleaved, 12 launches of each",
         "measured": "2026-09-21 10:43:20 UTC",
-        "on": 'builder, EPYC, 2 cores, target {"a":1}',
+        "on": "builder, EPYC, 2 cores, CPUExecutionProvider, intra_op_num_threads 2",
     }
 
 

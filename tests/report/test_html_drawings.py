@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from orun.blame.diagnosis import Diagnosis, Level, Place
-from orun.core.metrics import Estimate
+from orun.core.metrics import Estimate, Unit
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.history.points import Series
 from orun.report.document import dumps
+from orun.report.html.chart import Axis, Scale
 from orun.report.html.limits import limit_of
 from orun.report.html.page import page
-from orun.report.html.parts import Scale
-from orun.report.html.tags import anchors, escape, visible
-from orun.report.html.timeline import step_of
+from orun.report.html.templating import anchors, code, prose, visible
 
 from .pages import Element, read, titles
 from .support import COSINE, GATE_FAILED, HOUR, NOW, P50, PASSED, SLOWER, SPEEDUP, STEPPED, series
@@ -90,25 +89,40 @@ def test_a_scale_keeps_what_is_beyond_at_its_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "step"),
-    [(0.004, 0.001), (1.0, 0.5), (12.34, 5.0), (59.0, 15.0), (178.0, 60.0), (3000.0, 900.0), (90000.0, 36000.0)],
+    ("values", "unit", "ticks"),
+    [
+        ((0.0, 12.34), "s", ("0 s", "5 s", "10 s", "15 s")),
+        ((0.00801, 0.00842), "s", ("8.0 ms", "8.2 ms", "8.4 ms", "8.6 ms")),
+        ((90.35e6, 90.42e6), "B", ("90.34 MB", "90.36 MB", "90.38 MB", "90.40 MB", "90.42 MB")),
+        ((0.91, 0.935), "ratio", ("91 %", "92 %", "93 %", "94 %")),
+        ((0.0, 9.0), "", ("0.0", "2.5", "5.0", "7.5", "10.0")),
+        ((1.0, 1.0), "x", ("0.90x", "0.95x", "1.00x", "1.05x", "1.10x")),
+        ((math.nan, math.inf), "", ("-1.0", "-0.5", "0.0", "0.5", "1.0")),
+        ((-1e308, 1e308), "", ("-1e+308", "1e+308")),
+    ],
 )
-def test_the_steps_of_a_time_are_round(length: float, step: float) -> None:
-    assert step_of(length) == pytest.approx(step)
+def test_the_ticks_of_an_axis_are_round_and_cover_the_values(
+    values: tuple[float, ...], unit: Unit, ticks: tuple[str, ...]
+) -> None:
+    axis = Axis.of("", values, unit)
+    assert tuple(axis.ticks) == ticks
 
 
-def test_the_trend_of_a_gated_metric_has_its_points_and_where_it_changed() -> None:
-    document = read(page(PASSED, [series(STEPPED)]))
-    drawing = document.at("trend").one("svg")
+def test_the_trend_of_a_gated_metric_has_its_points_its_threshold_and_where_it_changed() -> None:
+    limit = replace(P50, rule="max", threshold="12ms", unit="s", measured=0.01)
+    section = read(page(replace(PASSED, verdicts=(limit,)), [series(STEPPED)])).at("trends")
+    drawing = section.one("svg")
     assert drawing.every("title")[0].text == "latency.p50: 16 measurements between 8 ms and 10 ms"
     assert drawing.one("desc").text == "The level changed: 8.01 ms -> 10 ms (+25.0 %)"
-    points = drawing.every("circle")
+    points = [one for one in drawing.every("path") if one.attributes["class"] in ("point", "last")]
     assert (len(points), points[-1].attributes["class"]) == (16, "last")
     assert points[0].one("title").text == "8 ms in run run0"
-    heights = [float(one.attributes["cy"]) for one in points]
-    assert (heights[0], heights[2], heights[10]) == (48.0, 47.6, 8.2)  # from the least to the largest
-    (change,) = drawing.every("line", "change")
-    assert change.attributes["x1"] == f"{3 + 94 * 7.5 / 15:.2f}".rstrip("0").rstrip(".") + "%"
+    assert [points[number].attributes["d"] for number in (0, 15)] == ["M0.0 1000.0h0", "M1000.0 500.0h0"]
+    assert drawing.one("path", "threshold").attributes["d"] == "M0 0.0H1000"
+    assert drawing.one("path", "change").attributes["d"] == "M500.0 0V1000"
+    axes = [[tick.text for tick in section.one("div", name).every("span")] for name in ("y-axis", "x-axis")]
+    assert axes == [["12 ms", "11 ms", "10 ms", "9 ms", "8 ms"], ["2026-09-20", "2026-09-21"]]
+    assert [one.text for one in section.every("span", "key")] == ["max 12ms", "the level changed"]
 
 
 def test_what_was_measured_after_the_run_is_no_part_of_its_report() -> None:
@@ -144,7 +158,9 @@ def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
 def test_what_cannot_be_seen_is_written_out() -> None:
     assert visible("a\tb\nc") == "a\tb\nc"
     assert visible("\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041") == (r"\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041")
-    assert escape('<a href="x">&\'\u202e') == r"&lt;a href=&quot;x&quot;&gt;&amp;'\u202e"
+    assert code("<a>\u202e") == r"<code>&lt;a&gt;\u202e</code>"
+    assert prose("`a<b` & `c`") == "<code>a&lt;b</code> &amp; <code>c</code>"
+    assert prose("a ` b") == "a ` b"
 
 
 def test_ids_are_words_and_no_two_alike() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from orun.core.run_record import StageResult
 from orun.core.serialization import replace
-from orun.report.html.layers import Layout, lay_out
+from orun.report.html.graph_layout import Layout, lay_out
 from orun.report.html.page import page
 
 from .pages import Element, read
@@ -82,13 +82,13 @@ def graph_of(stages: tuple[StageResult, ...]) -> Element:
 
 def test_each_stage_is_drawn_with_its_outcome_and_leads_to_its_row() -> None:
     drawing = read(page(linked(GATE_FAILED))).at("graph").one("svg")
-    nodes = [(one.attributes["href"], one.one("text", "name").text, one.one("text", "told").text) for one in
+    nodes = [(one.attributes["href"], one.one("text", "name").text, one.one("text", "caption").text) for one in
              drawing.every("a")]  # fmt: skip
     assert nodes == [
-        ("#stage-export", "export", "cached, 90.4 MB"),
+        ("#stage-export", "export", "cached, took 12.1 s"),
         ("#stage-int8", "int8", "built, 3.25 s"),
         ("#stage-accuracy", "accuracy", "built, 6.5 s"),
-        ("#stage-latency", "latency", "cached, 3.4 kB"),
+        ("#stage-latency", "latency", "cached, took 19 s"),
         ("#stage-release", "release", "blocked"),
     ]
     assert len(drawing.every("path", "edge")) == 6
@@ -103,7 +103,7 @@ def test_sixty_stages_are_drawn_a_line_each() -> None:
     assert not section.every("details")
     assert (float(drawing.attributes["width"]) < 1040, float(drawing.attributes["height"]) < 2000) == (True, True)
     assert drawing.every("text", "name")[1].text == "int8[per_ch\u2026l=true,size=0]"
-    assert [one.text for one in drawing.every("text", "told")][:2] == ["built", "cached"]
+    assert [one.text for one in drawing.every("text", "caption")][:2] == ["built", "cached"]
     assert drawing.every("g")[1].one("title").text == "int8[per_channel=true,size=0] (quantize/dynamic): cached"
 
 

@@ -37,13 +37,13 @@ def test_the_timeline_says_when_stages_waited_and_ran(tmp_path: Path) -> None:
         (12.1, Notice("warning", "out/bert/`int8` was put back")),
     ])  # fmt: skip
     document = read(page(result))
-    drawing = document.at("timeline").one("svg")
-    assert [one.one("title").text for one in drawing.every("rect")] == [
+    section = document.at("timeline")
+    assert [one.one("title").text for one in section.every("rect", "run")] == [
         "int8: built, from 500 ms to 4 s of the run", "accuracy: built, from 5 s to 12 s of the run",
     ]  # fmt: skip
-    assert drawing.one("line", "waited").text == "accuracy waited for the machine, 1 s"
-    assert [one.text for one in drawing.every("text", "name")] == ["int8, 3.25 s", "accuracy, 6.5 s"]
-    assert [one.text for one in drawing.every("text", "tick")] == ["0 s", "5 s", "10 s"]
+    assert section.one("rect", "waited").text == "accuracy waited for the machine, 1 s"
+    assert [one.every("td")[0].text for one in section.every("tr")[2:]] == ["3.25 s", "6.5 s"]
+    assert [one.text for one in section.one("div", "x-axis").every("span")] == ["0 s", "5 s", "10 s", "15 s"]
     assert document.at("notices").one("li").text == "?warning out/bert/int8 was put back"
 
 

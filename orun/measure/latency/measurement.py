@@ -107,7 +107,7 @@ def measure(
     launches: list[Launch] = []
     seconds = idle = 0.0
     while len(launches) < most:
-        progress(int(seconds), math.ceil(budget.time), f"launch {len(launches) + 1}")
+        progress(int(seconds), math.ceil(budget.time), f"s, launch {len(launches) + 1}")
         launches.append(run_launch(cases, pace, random, launches[0].method if launches else None))
         warm = max(session.warm for session in launches[0].sessions.values())
         pace = replace(pace, warmup=max(budget.warmup, warm), longest=0.0)

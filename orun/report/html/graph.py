@@ -1,46 +1,148 @@
-"""The graph of stages as a drawing: what became of each, and what feeds it."""
+"""Graph of stages as a drawing: what became of each, how long it took, and what feeds it."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from orun.core.run_record import RunResult, StageResult
+from orun.core.run_record import StageResult
 from orun.report.figures import count
-from orun.report.html.layers import Layout, lay_out
-from orun.report.html.parts import Section, drawing, fold
+from orun.report.html.graph_layout import Layout, lay_out
 from orun.report.html.source import Source
-from orun.report.html.tags import Markup, element, visible
-from orun.report.stages import STYLES, stage_row
+from orun.report.html.templating import visible
+from orun.report.stages import STYLES
+from orun.text.units import show
 
 WIDEST = 1040  # of a page; a drawing is turned round before it gets wider
 FOLDED = 150  # stages from which the drawing is shown when one asks for it
 MOST = 400  # stages from which there is none
 LETTER = 7.3  # width of a letter of a name
+SMALL_LETTER = 6.3  # width of a letter of a caption
 LONGEST = 26  # letters of a name that are shown
 LINE, LINES = 24, 42  # heights of a stage of one line, and of two
-BETWEEN, EDGE = 46, 4  # room between layers, and around the drawing
+BETWEEN, EDGE = 46, 4  # distance of layers, and margin of the drawing
 CROWDED = 14  # stages side by side, from which each has one line
 
 
-def graph(source: Source) -> Section | None:
-    """The section; None for a run that does not say what needs what."""
-    result = source.result
-    stages = {stage.stage: stage for stage in result.stages}
-    place = {name: number for number, name in enumerate(stages)}  # a stage stands after those that it needs
+@dataclass(frozen=True)
+class Node:
+    """Stage to draw.
+
+    Attributes:
+        name: of the stage.
+        caption: below the name; `short` is shown in its place where a stage has one line.
+        title: shown when one points at it.
+        style: classes of the drawing.
+        target: id that it links to; empty for none.
+    """
+
+    name: str
+    caption: str
+    short: str
+    title: str
+    style: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class PlacedNode:
+    """Node with its upper left corner and the text that fits."""
+
+    node: Node
+    left: str
+    top: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Drawing of a graph: its size, paths of its edges, and its nodes.
+
+    Attributes:
+        title: in words.
+        width, height: of the drawing.
+        node_width, node_height: of a node.
+        one_line: whether a node has one line.
+        edges: SVG paths.
+        nodes: with their places.
+    """
+
+    title: str
+    width: str
+    height: str
+    node_width: str
+    node_height: int
+    one_line: bool
+    edges: Sequence[str]
+    nodes: Sequence[PlacedNode]
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """Drawing of the stages, folded if there are many; no drawing if there are too many."""
+
+    number: str
+    drawing: Drawing | None
+    folded: bool
+
+
+def graph(source: Source) -> GraphView | None:
+    """Return the graph of a run; None if the run does not say what needs what."""
+    stages = source.result.stages
+    place = {stage.stage: number for number, stage in enumerate(stages)}  # a stage stands after those that it needs
     needs = {
-        name: [need for need in stage.needs if place.get(need, number) < number]
-        for number, (name, stage) in enumerate(stages.items())
+        stage.stage: [need for need in stage.needs if place.get(need, number) < number]
+        for number, stage in enumerate(stages)
     }
     if not any(needs.values()):
         return None
-    stage_count = count(len(stages), "stage")
-    if len(stages) > MOST:
-        text = f"{stage_count} are too many for a drawing; the table below says what each needs."
-        return Section("graph", "Graph", element("p", text, class_="quiet"))
-    picture = element("div", _drawn(source, stages, lay_out(needs)), class_="wide", tabindex="0", role="region",
-                      aria_label="Graph of the stages")  # fmt: skip
-    return Section("graph", "Graph", fold(f"Drawing of {stage_count}", picture) if len(stages) > FOLDED else picture)
+    nodes = [
+        Node(
+            name=stage.stage,
+            caption=_caption(stage),
+            short=stage.outcome,
+            title=f"{stage.stage} ({stage.uses}): {_caption(stage)}",
+            style=f"{STYLES[stage.outcome]} {stage.outcome}",
+            target=source.stages[stage.stage],
+        )
+        for stage in stages
+    ]
+    drawing = draw(nodes, needs) if len(stages) <= MOST else None
+    return GraphView(count(len(stages), "stage"), drawing, folded=len(stages) > FOLDED)
+
+
+def _caption(stage: StageResult) -> str:
+    """Return `built, 3.25 s`, or `cached, took 3.25 s` for an earlier run."""
+    took = "took " if stage.outcome == "cached" else ""
+    return f"{stage.outcome}, {took}{show(stage.seconds, 's')}" if stage.seconds else stage.outcome
+
+
+def draw(nodes: Sequence[Node], needs: Mapping[str, Sequence[str]]) -> Drawing:
+    """Return the drawing of a graph; each node stands after all that it needs."""
+    layout = lay_out(needs)
+    longest = max(
+        max(LETTER * min(len(visible(node.name)), LONGEST), SMALL_LETTER * min(len(node.caption), LONGEST))
+        for node in nodes
+    )
+    one_line = layout.breadth >= CROWDED
+    node_width = max(longest + 24, 132)
+    frame = Frame(layout, node_width + 60, LINE) if one_line else Frame(layout, node_width, LINES)
+    width, height = map(_figure, frame.size)
+    placed = []
+    for node in nodes:
+        left, top = map(_figure, frame.corner(*layout.places[node.name]))
+        placed.append(PlacedNode(node, left, top, _short(visible(node.name))))
+    return Drawing(
+        title=f"Graph of {count(len(nodes), 'stage')}",
+        width=width,
+        height=height,
+        node_width=_figure(frame.width),
+        node_height=frame.height,
+        one_line=one_line,
+        edges=[frame.path(route) for route in layout.routes.values()],
+        nodes=placed,
+    )
 
 
 class Frame:
@@ -84,62 +186,6 @@ class Frame:
     def _point(self, along: float, across: float) -> str:
         first, second = (across, along) if self.turned else (along, across)
         return f"{_figure(first)} {_figure(second)}"
-
-
-def _drawn(source: Source, stages: Mapping[str, StageResult], layout: Layout) -> Markup:
-    longest = max(min(len(visible(name)), LONGEST) for name in stages)
-    crowded = layout.breadth >= CROWDED
-    node_width = max(longest * LETTER + 24, 132)
-    frame = Frame(layout, node_width + 60, LINE) if crowded else Frame(layout, node_width, LINES)
-    width, height = map(_figure, frame.size)
-    edges = [
-        element("path", d=frame.path(route), class_="edge", marker_end="url(#arrow)")
-        for route in layout.routes.values()
-    ]
-    nodes = [_node(source, stage, frame, layout.places[name]) for name, stage in stages.items()]
-    arrow = element(
-        "marker", element("path", d="M0 1L8 5L0 9z"), id="arrow", viewBox="0 0 8 10", refX="8", refY="5",
-        markerWidth="7", markerHeight="8", orient="auto",
-    )  # fmt: skip
-    return drawing(
-        f"Graph of {count(len(stages), 'stage')}",
-        "Each stage with its outcome; arrows lead to the stages that need it. The table of stages says the same.",
-        element("defs", arrow),
-        edges,
-        nodes,
-        ident="graph-drawing",
-        class_="graph",
-        viewBox=f"0 0 {width} {height}",
-        width=width,
-        height=height,
-    )
-
-
-def _node(source: Source, stage: StageResult, frame: Frame, place: tuple[int, float]) -> Markup:
-    caption = _caption(source.result, stage)
-    left, top = map(_figure, frame.corner(*place))
-    name = element("text", _short(visible(stage.stage)), x=14, y=17, class_="name")
-    if frame.height == LINE:
-        label = element("text", stage.outcome, x=_figure(frame.width - 8), y=16, text_anchor="end", class_="told")
-    else:
-        label = element("text", caption, x=14, y=34, class_="told")
-    group = element(
-        "g",
-        element("title", f"{stage.stage} ({stage.uses}): {caption}"),
-        element("rect", width=_figure(frame.width), height=frame.height, rx=6),
-        element("rect", width=5, height=frame.height, rx=2.5, class_="side"),
-        name,
-        label,
-        class_=f"node {STYLES[stage.outcome]} {stage.outcome}",
-        transform=f"translate({left} {top})",
-    )
-    return element("a", group, href=f"#{source.stages[stage.stage]}")
-
-
-def _caption(result: RunResult, stage: StageResult) -> str:
-    """`built, 3.25 s`."""
-    _, _, seconds, size, _ = stage_row(result, stage)
-    return ", ".join(part for part in (stage.outcome, seconds or size) if part)
 
 
 def _short(name: str) -> str:

@@ -1,168 +1,130 @@
-"""A graph laid out in layers, as Sugiyama does it: each node after all that it needs, few crossings, short edges.
-
-Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures", IEEE SMC 11 (1981).
-"""
+"""Error by layer, as `quantize/debug` found it, and time by layer, as `measure/profile` did."""
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-SWEEPS = 12  # over all layers; after a few the order hardly changes
-THIN = 0.35  # of the room of a node, for an edge that goes past
-Node = str | tuple[str, str, int]  # a name, or where an edge passes a layer
+from orun.core.run_record import StageResult
+from orun.core.serialization import foreign_json
+from orun.report.html.chart import Bar, BarRow
+from orun.report.html.source import Source
+from orun.report.html.stored import read_stored
+from orun.text.units import show
+
+MOST = 12  # layers or operators of a table
+FILES = {"quantize/debug": "tensors.json", "measure/profile": "profile.json"}
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Positions of nodes and edges.
+class Layers:
+    """Table of layers with bars.
 
     Attributes:
-        places: of each node its layer, and where in it: nodes side by side are 1 or more apart, the first is at 0.
-        routes: of each edge, from the node before to the node after, the places that it goes through.
-        layers: how many there are.
-        breadth: the largest place in a layer.
+        stage: that measured.
+        title: what the bars show.
+        note: how to read them.
+        titles: of the columns.
+        rows: the largest first.
+        legend: pairs of a style and a text.
+        more: rows that are left out.
     """
 
-    places: Mapping[str, tuple[int, float]]
-    routes: Mapping[tuple[str, str], Sequence[tuple[int, float]]]
-    layers: int
-    breadth: float
+    stage: str
+    title: str
+    note: str
+    titles: Sequence[tuple[str, str]]
+    rows: Sequence[BarRow]
+    legend: Sequence[tuple[str, str]] = ()
+    more: int = 0
 
 
-def lay_out(needs: Mapping[str, Sequence[str]]) -> Layout:
-    """Lay out a graph without loops.
+def layers(source: Source) -> list[Layers]:
+    """Return the tables of all stages that looked into layers."""
+    return [table for stage in source.result.stages if stage.uses in FILES for table in _tables(source, stage)]
 
-    Args:
-        needs: the nodes right before each node; every node is a key, and stands after those.
-    """
-    level = _levels(needs)
-    rows: list[list[Node]] = [[] for _ in range(max(level.values(), default=-1) + 1)]
-    for name in needs:
-        rows[level[name]].append(name)
-    before: dict[Node, list[Node]] = {name: [] for name in needs}
-    chains: dict[tuple[str, str], list[Node]] = {}
-    for name, sources in needs.items():
-        for source in sources:
-            passed: list[Node] = [(source, name, number) for number in range(level[source] + 1, level[name])]
-            for number, layer in enumerate(passed, level[source] + 1):
-                rows[number].append(layer)
-            chain: list[Node] = [source, *passed, name]
-            chains[source, name] = chain
-            for first, second in itertools.pairwise(chain):
-                before.setdefault(second, []).append(first)
-    rows = _untangled(rows, before)
-    places_ = _placed(rows, before)
-    least = min(places_.values(), default=0.0)
-    depth = {node: number for number, row in enumerate(rows) for node in row}
-    spot = {node: (depth[node], place - least) for node, place in places_.items()}
-    return Layout(
-        places={name: spot[name] for name in needs},
-        routes={edge: [spot[node] for node in chain] for edge, chain in chains.items()},
-        layers=len(rows),
-        breadth=max(places_.values(), default=0.0) - least,
+
+def _tables(source: Source, stage: StageResult) -> list[Layers]:
+    content = read_stored(source.store, stage, FILES[stage.uses])
+    try:
+        document = foreign_json(content) if content else {}
+        if not document:
+            return []
+        return [_errors(stage.stage, document)] if stage.uses == "quantize/debug" else _times(stage.stage, document)
+    except (ValueError, KeyError, TypeError, AttributeError):  # a document of another version
+        return []
+
+
+def _errors(stage: str, document: Mapping[str, Any]) -> Layers:
+    findings = document["findings"]
+    tried = [finding for finding in findings if finding["share"] is not None]
+    shown = sorted(tried, key=lambda finding: -finding["share"])[:MOST]
+    largest = max([abs(finding["share"]) for finding in shown], default=0.0) or 1.0
+    return Layers(
+        stage=stage,
+        title="Error by layer",
+        note="The bar is the share of the outputs' error that goes if this layer alone computes in float. "
+        "Shares need not add up to 100 %, because errors of layers may cancel out.",
+        titles=(("layer", "left"), ("operator", "left"), ("SQNR", "right"), ("share", "right"), ("", "left")),
+        rows=[
+            BarRow(
+                finding["node"],
+                (finding["op"], f"{float(finding['sqnr']):.1f} dB", show(finding["share"], "ratio")),
+                [Bar(0.0, max(finding["share"], 0.0) / largest, "added")],
+            )
+            for finding in shown
+        ],
+        more=len(findings) - len(shown),
     )
 
 
-def _levels(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """The layer of each node: behind all that it needs, and what needs nothing right before the first that needs it."""
-    level: dict[str, int] = {}
-    for name, sources in needs.items():
-        level[name] = 1 + max((level[source] for source in sources), default=-1)
-    nearest: dict[str, int] = {}
-    for name, sources in needs.items():
-        for source in sources:
-            nearest[source] = min(nearest.get(source, level[name]), level[name])
-    return {name: nearest[name] - 1 if not needs[name] and name in nearest else depth for name, depth in level.items()}
+def _times(stage: str, document: Mapping[str, Any]) -> list[Layers]:
+    nodes, total = document["models"]["model"]["nodes"], document["models"]["model"]["total"]
+    shown = sorted(nodes, key=lambda node: -node["seconds"])[:MOST]
+    largest = max((node["seconds"] for node in shown), default=0.0) or 1.0
+    by_node = Layers(
+        stage=stage,
+        title="Time by layer",
+        note="The nodes of the optimized graph that take the most time.",
+        titles=(("layer", "left"), ("operator", "left"), ("time", "right"), ("share", "right"), ("", "left")),
+        rows=[
+            BarRow(
+                node["name"] or f"{node['op']} {node['index']}",
+                (node["op"], show(node["seconds"], "s"), show(node["seconds"] / total, "ratio") if total else ""),
+                [Bar(0.0, node["seconds"] / largest, "size")],
+            )
+            for node in shown
+        ],
+        more=len(nodes) - len(shown),
+    )
+    return [*_operators(stage, document), by_node]
 
 
-def _after(before: Mapping[Node, Sequence[Node]]) -> dict[Node, list[Node]]:
-    after: dict[Node, list[Node]] = {}
-    for node, sources in before.items():
-        for source in sources:
-            after.setdefault(source, []).append(node)
-    return after
-
-
-def _untangled(rows: list[list[Node]], before: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
-    """Each layer in the order with the fewest crossings that sweeps by barycentres find."""
-    after = _after(before)
-    best, least = rows, _crossings(rows, before)
-    for sweep in range(SWEEPS):
-        if not least:
-            break
-        down = sweep % 2 == 0
-        rows = _swept(rows, before if down else after, down=down)
-        if (crossings := _crossings(rows, before)) < least:
-            best, least = rows, crossings
-    return best
-
-
-def _swept(rows: list[list[Node]], neighbours: Mapping[Node, Sequence[Node]], *, down: bool) -> list[list[Node]]:
-    """Sort each layer by the mean place of its neighbours in the layer that was sorted before."""
-    rows = list(rows)
-    order = range(1, len(rows)) if down else range(len(rows) - 2, -1, -1)
-    for number in order:
-        fixed = rows[number - 1 if down else number + 1]
-        place = {node: float(index) for index, node in enumerate(fixed)}
-        own = {node: float(index) for index, node in enumerate(rows[number])}
-        rows[number] = sorted(rows[number], key=lambda node: (_mean(node, neighbours, place, own), own[node]))
-    return rows
-
-
-def _mean(
-    node: Node, neighbours: Mapping[Node, Sequence[Node]], place: Mapping[Node, float], own: Mapping[Node, float]
-) -> float:
-    positions = [place[neighbour] for neighbour in neighbours.get(node, ()) if neighbour in place]
-    return sum(positions) / len(positions) if positions else own[node]
-
-
-def _crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> int:
-    """How many pairs of edges between neighbouring layers cross."""
-    total = 0
-    for upper, lower in itertools.pairwise(rows):
-        place = {node: index for index, node in enumerate(upper)}
-        seen: list[int] = []
-        for node in lower:
-            ends = sorted(place[source] for source in before.get(node, ()))
-            total += sum(len(seen) - bisect_left(seen, end + 1) for end in ends)
-            for end in ends:
-                insort(seen, end)
-    return total
-
-
-def _placed(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> dict[Node, float]:
-    """Place each node in its layer, as close to the middle of its neighbours as the other nodes allow."""
-    after = _after(before)
-    places_: dict[Node, float] = {}
-    for row in rows:
-        places_ |= dict(zip(row, _spread(row, [0.0] * len(row)), strict=True))
-    for sweep in range(SWEEPS):
-        down = sweep % 2 == 0
-        for row in rows if down else reversed(rows):
-            wanted = [_mean(node, before if down else after, places_, places_) for node in row]
-            places_ |= dict(zip(row, _spread(row, wanted), strict=True))
-    return places_
-
-
-def _spread(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones, by least squares, that keep the order and the room of each node."""
-    offsets: list[float] = []
-    for index, node in enumerate(row):
-        gap = (_node_width(row[index - 1]) + _node_width(node)) / 2 if index else 0.0
-        offsets.append((offsets[-1] if offsets else 0.0) + gap)
-    blocks: list[tuple[float, int]] = []  # pools of neighbours that push one another: sum and count
-    for want, offset in zip(wanted, offsets, strict=True):
-        total, count = want - offset, 1
-        while blocks and blocks[-1][0] / blocks[-1][1] > total / count:
-            more, members = blocks.pop()
-            total, count = total + more, count + members
-        blocks.append((total, count))
-    bases = [total / count for total, count in blocks for _ in range(count)]
-    return [base + offset for base, offset in zip(bases, offsets, strict=True)]
-
-
-def _node_width(node: Node) -> float:
-    return 1.0 if isinstance(node, str) else THIN
+def _operators(stage: str, document: Mapping[str, Any]) -> list[Layers]:
+    if "slower" not in document:
+        return []
+    every = document["slower"]["operators"]
+    shown = sorted(every, key=lambda operator: -max(operator["seconds"], operator["reference"]))[:MOST]
+    largest = max((max(operator["seconds"], operator["reference"]) for operator in shown), default=0.0) or 1.0
+    return [
+        Layers(
+            stage=stage,
+            title="Time by operator",
+            note="",
+            titles=(("operator", "left"), ("model", "right"), ("reference", "right"), ("", "left")),
+            rows=[
+                BarRow(
+                    operator["name"],
+                    (show(operator["seconds"], "s"), show(operator["reference"], "s")),
+                    [
+                        Bar(0.0, operator["reference"] / largest, "other", "reference"),
+                        Bar(0.0, operator["seconds"] / largest, "size thin", "model"),
+                    ],
+                )
+                for operator in shown
+            ],
+            legend=(("size", "model"), ("other", "reference")),
+            more=len(every) - len(shown),
+        )
+    ]

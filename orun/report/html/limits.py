@@ -1,20 +1,46 @@
-"""A gate as a drawing: the measured value, its interval, and what the threshold allows."""
+"""Drawing of a gate: the measured value, its interval, and what the threshold allows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from orun.core.metrics import Estimate
 from orun.core.run_record import Verdict
 from orun.report.gates import measured
-from orun.report.html.parts import Scale, drawing, percent
-from orun.report.html.tags import Markup, element
+from orun.report.html.chart import Scale
 from orun.text.units import parse_duration, parse_ratio, parse_size, span, split
 
-TOP, BAR, HEIGHT = 3, 22, 42  # where the field begins, how high it is, and the drawing with the words below
 PERCENT = 100
 SEEN = 0.05  # of the scale, that two values must be apart
-EDGE = 0.18  # of the width, from where words are set against the end and not in the middle
+EDGE = 0.18  # of the width, from where a label is set against the end and not in the middle
+
+Label = tuple[float, str, str]  # place, anchor, text
+
+
+@dataclass(frozen=True)
+class LimitDrawing:
+    """Places of what is drawn, from 0 to 1.
+
+    Attributes:
+        title: in words.
+        outcome: of the gate.
+        allowed, interval: start and width.
+        limit: the threshold.
+        value: what was measured.
+        unchanged: no change, for a gate on a change; None if it is the threshold.
+        labels: below the drawing.
+    """
+
+    title: str
+    outcome: str
+    allowed: tuple[float, float]
+    interval: tuple[float, float]
+    limit: float
+    value: float
+    unchanged: float | None
+    labels: tuple[Label, ...]
 
 
 def limit_of(verdict: Verdict) -> float | None:
@@ -32,35 +58,32 @@ def limit_of(verdict: Verdict) -> float | None:
     return parts[0] / (PERCENT if parts[1] == "%" else 1) if parts else None
 
 
-def limit_drawing(verdict: Verdict, ident: str) -> Markup:
-    """The drawing; nothing where no value was measured or there is no threshold."""
+def limit_drawing(verdict: Verdict) -> LimitDrawing | None:
+    """Return the drawing; None if no value was measured or there is no threshold."""
     limit, value = limit_of(verdict), verdict.measured
     if limit is None or value is None or math.isnan(value):
-        return Markup()
+        return None
     interval = verdict.interval or Estimate(value, value, value)
-    change = verdict.rule not in ("min", "max")  # for which no change is a place of its own
-    nothing = 1.0 if verdict.unit == "x" else 0.0
-    scale = _scale(limit, value, interval, [nothing] if change else [])
+    is_change = verdict.rule not in ("min", "max")
+    unchanged = 1.0 if verdict.unit == "x" else 0.0
+    scale = _scale(limit, value, interval, [unchanged] if is_change else [])
+    share, low, high = map(scale.share, (limit, interval.low, interval.high))
     interval_text = span(verdict.interval, verdict.unit, verdict.threshold)
-    title = f"{verdict.title}: {measured(verdict)}{f' ({interval_text})' if interval_text else ''}, {verdict.outcome}"
-    return drawing(
-        title,
-        "The band is what the threshold allows, the bar is the 95 % interval, the dot is the measured value.",
-        *_field(scale, limit, upper=not verdict.rule.startswith("min")),
-        *([_mark(scale, nothing, "nothing")] if change and nothing != limit else []),
-        _bar(scale, interval, verdict.outcome),
-        element("circle", cx=scale.at(value), cy=TOP + BAR / 2, r=4.5, class_=f"dot {verdict.outcome}"),
-        *([_word(scale, 0.0, "0")] if scale.low == 0 and scale.share(limit) > EDGE else []),
-        _word(scale, limit, verdict.threshold),
-        ident=ident,
-        class_="limits",
-        height=HEIGHT,
-        width="100%",
+    return LimitDrawing(
+        title=f"{verdict.title}: {measured(verdict)}{f' ({interval_text})' if interval_text else ''}, "
+        f"{verdict.outcome}",
+        outcome=verdict.outcome,
+        allowed=(share, 1 - share) if verdict.rule.startswith("min") else (0.0, share),
+        interval=(low, high - low),
+        limit=share,
+        value=scale.share(value),
+        unchanged=scale.share(unchanged) if is_change and unchanged != limit else None,
+        labels=tuple(_labels(scale, share, verdict.threshold)),
     )
 
 
 def _scale(limit: float, value: float, interval: Estimate, more: list[float]) -> Scale:
-    """From 0 where the distance from the limit can be seen so, else around what is to be seen."""
+    """Return a scale from 0 if the distance from the limit can be seen on it, else around the values."""
     values = [limit, value, interval.low, interval.high, *more]
     top = max((number for number in values if math.isfinite(number)), default=0.0)
     if not more and min(values) >= 0 and abs(limit - value) >= SEEN * top:
@@ -68,28 +91,7 @@ def _scale(limit: float, value: float, interval: Estimate, more: list[float]) ->
     return Scale.of(values, margin=0.12)
 
 
-def _field(scale: Scale, limit: float, *, upper: bool) -> list[Markup]:
-    """The whole width, the part of it that is allowed, and the line between."""
-    share = scale.share(limit)
-    start, width = (0.0, share) if upper else (share, 1 - share)
-    return [
-        element("rect", x=0, y=TOP, width="100%", height=BAR, rx=3, class_="field"),
-        element("rect", x=percent(start), y=TOP, width=percent(width), height=BAR, rx=3, class_="allowed"),
-        _mark(scale, limit, "limit"),
-    ]
-
-
-def _mark(scale: Scale, value: float, class_: str) -> Markup:
-    return element("line", x1=scale.at(value), x2=scale.at(value), y1=TOP - 2, y2=TOP + BAR + 2, class_=class_)
-
-
-def _bar(scale: Scale, interval: Estimate, outcome: str) -> Markup:
-    low, high = scale.share(interval.low), scale.share(interval.high)
-    middle = TOP + BAR / 2
-    return element("rect", x=percent(low), y=middle - 3, width=percent(high - low), height=6, class_=f"bar {outcome}")
-
-
-def _word(scale: Scale, value: float, text: str) -> Markup:
-    share = scale.share(value)
-    anchor = "start" if share < EDGE else "end" if share > 1 - EDGE else "middle"
-    return element("text", text, x=percent(share), y=HEIGHT - 3, text_anchor=anchor, class_="tick")
+def _labels(scale: Scale, limit: float, threshold: str) -> Iterator[Label]:
+    if scale.low == 0 and limit > EDGE:
+        yield 0.0, "start", "0"
+    yield limit, "start" if limit < EDGE else "end" if limit > 1 - EDGE else "middle", threshold

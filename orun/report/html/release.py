@@ -1,53 +1,65 @@
-"""Section on what is released: digests that identify each bundle and its models."""
+"""What is released: digests that identify each bundle and its files."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from orun.core.run_record import StageResult
 from orun.core.serialization import foreign_json
 from orun.report.figures import quoted
-from orun.report.html.parts import Section, cell, code, row, table, terms
 from orun.report.html.source import Source
 from orun.report.html.stored import read_stored
-from orun.report.html.tags import Children, Markup, element, join
+from orun.report.html.templating import code
 from orun.stages.release._manifest import MANIFEST
 from orun.text.suggestions import near
 from orun.text.units import show
 
-TITLES = (("file", "left"), ("size", "right"), ("SHA-256", "left"))
+
+@dataclass(frozen=True)
+class Bundle:
+    """Release bundle.
+
+    Attributes:
+        stage: that made it.
+        name, version: of the release; may be empty.
+        sha256: of its manifest, which lists all files.
+        check: the command that checks a copy; may be empty.
+        files: path, size, SHA-256.
+    """
+
+    stage: str
+    name: str
+    version: str
+    sha256: str
+    check: str
+    files: Sequence[Sequence[str]]
 
 
-def release(source: Source) -> Section | None:
-    """The section; None for a run that has no bundle."""
-    blocks = [block for stage in source.result.stages for block in _bundle(source, stage)]
-    return Section("release", "What is released", join(*blocks)) if blocks else None
+def release(source: Source) -> list[Bundle]:
+    """Return the bundles of a run."""
+    return [bundle for stage in source.result.stages for bundle in _bundle(source, stage)]
 
 
-def _bundle(source: Source, stage: StageResult) -> Iterator[Markup]:
+def _bundle(source: Source, stage: StageResult) -> Iterator[Bundle]:
     content = read_stored(source.store, stage, MANIFEST) if stage.uses == "release/bundle" else None
     if content is None:
         return
     try:
         manifest: Mapping[str, Any] = foreign_json(content)
-        rows = [
-            row(
-                element("th", code(str(file["path"])), scope="row", role="rowheader"),
-                cell(show(float(file["size"]), "B"), "size", class_="right"),
-                cell(code(str(file["sha256"])), "SHA-256"),
-            )
+        files = [
+            (code(str(file["path"])), show(float(file["size"]), "B"), code(str(file["sha256"])))
             for file in manifest["files"]
         ]
     except (ValueError, KeyError, TypeError):  # a manifest of another version
         return
-    yield terms(_facts(stage, manifest, hashlib.sha256(content).hexdigest()))
-    yield table(TITLES, rows, f"Files of {stage.stage}", "digests")
-
-
-def _facts(stage: StageResult, manifest: Mapping[str, Any], digest: str) -> Iterator[tuple[str, Children]]:
-    yield "name", str(manifest.get("name", ""))
-    yield "version", str(manifest.get("version", ""))
-    yield "SHA-256 of the bundle", join(code(digest), ", that of its manifest, which lists all files")
-    yield "check a copy", code(f"orun verify {quoted(near(stage.out))}") if stage.out else ""
+    yield Bundle(
+        stage=stage.stage,
+        name=str(manifest.get("name", "")),
+        version=str(manifest.get("version", "")),
+        sha256=hashlib.sha256(content).hexdigest(),
+        check=f"orun verify {quoted(near(stage.out))}" if stage.out else "",
+        files=files,
+    )

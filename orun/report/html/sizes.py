@@ -1,44 +1,33 @@
-"""Section on sizes: what each stage makes of the size of the model, as bars."""
+"""Size of the model after each stage, as a waterfall."""
 
 from __future__ import annotations
 
 from orun.core.run_record import StageResult
-from orun.report.html.parts import Section, cell, drawing, percent, row, table
+from orun.report.html.chart import Bar, BarRow
 from orun.report.html.source import Source
-from orun.report.html.tags import Markup, element
 from orun.text.units import changed, show
 
-TITLES = (("stage", "left"), ("size", "right"), ("change", "right"), ("", "left"))
-BAR = 14  # pixels
+
+def sizes(source: Source) -> list[BarRow]:
+    """Return a row for each stage that made a model; none if there is only one."""
+    models = {
+        stage.stage: stage.metrics["size"].value
+        for stage in source.result.stages
+        if "size" in stage.metrics and not stage.uses.startswith(("measure/", "release/"))
+    }
+    largest = max(models.values(), default=0.0)
+    if len(models) < 2 or not largest:  # noqa: PLR2004 - a change needs two
+        return []
+    return [_row(source.by_name[name], models, largest, source.stages[name]) for name in models]
 
 
-def sizes(source: Source) -> Section | None:
-    """The section; None if fewer than two stages made a model."""
-    models = [stage for stage in source.result.stages if "size" in stage.metrics and not _measures(stage)]
-    if len(models) < 2:  # noqa: PLR2004 - a change needs two
-        return None
-    largest = max(stage.metrics["size"].value for stage in models)
-    rows = []
-    for number, stage in enumerate(models):
-        size = stage.metrics["size"].value
-        before = next((other for other in models if other.stage in stage.needs), None)
-        title = f"{stage.stage}: {show(size, 'B')}"
-        bar = element("rect", x=0, y=0, width=percent(size / largest if largest else 0), height=BAR, class_="size")
-        rows.append(
-            row(
-                element("th", element("bdi", stage.stage), scope="row", role="rowheader"),
-                cell(show(size, "B"), "size", class_="right"),
-                cell(changed(before.metrics["size"].value, size, "B") if before else "", "change", class_="right"),
-                cell(_picture(title, bar, f"size-{number}"), class_="picture"),
-            )
-        )
-    return Section("sizes", "Size by stage", table(TITLES, rows, "Size of the model after each stage", "sizes"))
-
-
-def _picture(title: str, bar: Markup, ident: str) -> Markup:
-    note = "The bar is the share of the largest model."
-    return drawing(title, note, bar, ident=ident, width="100%", height=BAR)
-
-
-def _measures(stage: StageResult) -> bool:
-    return stage.uses.startswith(("measure/", "release/"))
+def _row(stage: StageResult, models: dict[str, float], largest: float, target: str) -> BarRow:
+    size = models[stage.stage]
+    before = next((models[name] for name in stage.needs if name in models), None)
+    bars = [Bar(0.0, size / largest, "size", f"{stage.stage}: {show(size, 'B')}")]
+    if before is not None and before != size:
+        start, end = sorted((size / largest, before / largest))
+        style = "saved" if size < before else "added"
+        title = f"{show(abs(before - size), 'B')} {'smaller' if size < before else 'larger'} than its input"
+        bars = [Bar(0.0, start, "size"), Bar(start, end - start, style, title)]
+    return BarRow(stage.stage, (show(size, "B"), changed(before, size, "B")), bars, target)

@@ -17,7 +17,7 @@ from orun.eventlog import read_result
 from orun.fs.observed_state import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.history.run_diff import completed
-from orun.report.html.tags import anchors
+from orun.report.html.templating import anchors
 from orun.store.layout import RECORD_FILE
 
 UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines of a log, of which nothing is told here

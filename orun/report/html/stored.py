@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import array
 import ast
+import hashlib
 import io
+import mmap
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from orun.core.run_record import StageResult
 from orun.errors import OrunError
 from orun.fs.observed_state import RECORD_LIMIT
+from orun.report.html.onnx_outline import Outline, read_outline
+from orun.stages.contract import MODEL
 
+HASHED = 4 << 30  # bytes of a file, up to which its SHA-256 is in the report
+COPIES = ("release/bundle", "release/publish", "release/triton")  # kinds that hold a model which another stage made
 NPY = b"\x93NUMPY"  # begins an array in a file, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
 
@@ -30,6 +37,60 @@ def read_stored(store: Path, stage: StageResult, name: str) -> bytes | None:
             return opened.read(entry.digest) if entry and entry.size <= RECORD_LIMIT else None
     except OrunError:  # the store is damaged or gone: the report does without the file
         return None
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """Model in the store: its outline, and size and SHA-256 of each of its files by path."""
+
+    outline: Outline
+    files: Mapping[str, tuple[int, str]]
+
+
+def read_model(store: Path, stage: StageResult) -> StoredModel | None:
+    """Return the model of a stage; None if its artifact is no model, or the store has lost it."""
+    from orun.store import Store
+
+    if not stage.tree:
+        return None
+    try:
+        with Store.open(store, read_only=True) as opened:
+            tree = opened.tree(stage.tree)
+            digests = {entry.path: entry.digest for entry in tree.entries} if tree else {}
+            objects = opened.parts.objects
+            if MODEL not in digests or any(objects.problem(digest, quarantine=False) for digest in digests.values()):
+                return None
+            paths = {name: Path(objects.path(digest)) for name, digest in digests.items()}
+            with (
+                paths[MODEL].open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+                memoryview(data) as view,
+            ):
+                outline = read_outline(view)
+            return StoredModel(outline, {name: (path.stat().st_size, _sha256(path)) for name, path in paths.items()})
+    except (OrunError, OSError, ValueError):  # the store is damaged or gone: the report does without the model
+        return None
+
+
+def model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult]:
+    """Return the stages whose artifact is a model; a bundle, which holds a copy, is none."""
+    from orun.store import Store
+
+    kinds = [stage for stage in stages if stage.tree and stage.uses not in COPIES]
+    try:
+        with Store.open(store, read_only=True) as opened:
+            trees = [(stage, opened.tree(stage.tree)) for stage in kinds]
+    except OrunError:
+        return []
+    return [stage for stage, tree in trees if tree and any(entry.path == MODEL for entry in tree.entries)]
+
+
+def _sha256(path: Path) -> str:
+    """Return the digest of a file; empty for a file that is too large to be read for a report."""
+    if path.stat().st_size > HASHED:
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_samples(content: bytes) -> Mapping[str, array.array[float]]:

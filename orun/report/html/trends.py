@@ -1,97 +1,101 @@
-"""Section on trends: a point for each measurement of the gated metrics, and change points."""
+"""Trends of the gated metrics: each measurement of the past, thresholds, and where the level changed."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from orun.history.changes import changes
+from orun.history.points import Point as Measurement
 from orun.history.points import Series
-from orun.report.html.parts import Scale, Section, cell, drawing, percent, row, table
+from orun.report.figures import count
+from orun.report.html.chart import Axis, Chart, Line, Point, Scale
+from orun.report.html.limits import limit_of
 from orun.report.html.source import Source
-from orun.report.html.tags import Markup, element
-from orun.report.trend import TREND, shift, trend_cells
+from orun.report.trend import shift
 from orun.text.units import amount
 
 NEWEST = 60  # measurements that are drawn
-HEIGHT, EDGE, SIDE = 56, 8, 0.03  # of a drawing; of its margins in pixels, and of its width
+LABELS = 3  # of the horizontal axis
 
 
-def trends(source: Source) -> Section | None:
-    """The section; None where no gated metric has a past."""
-    rows = [
-        row(
-            element("th", element("bdi", name), scope="row", role="rowheader"),
-            cell(times, TREND[1], class_="right"),
-            cell(_line(series, f"trend-{number}"), class_="picture"),
-            cell(latest, TREND[3], class_="right"),
-            cell(change, TREND[4]),
-        )
-        for number, series in enumerate(
-            (metric_series for metric_series in source.series if len(metric_series.points) > 1), 1
-        )
-        for name, times, _, latest, change in [trend_cells(series)]
-    ]
-    if not rows:
-        return None
-    alignments = ("left", "right", "left", "right", "left")
-    titles = list(zip(TREND, alignments, strict=True))
-    return Section("trend", "Trend on this machine", table(titles, rows, "Gated metrics over the runs", "trends"))
+@dataclass(frozen=True)
+class Trend:
+    """Trend of one metric: its name, what it is now, how it changed, and the chart."""
+
+    name: str
+    latest: str
+    change: str
+    chart: Chart
 
 
-def _line(series: Series, ident: str) -> Markup:
-    """The newest measurements from left to right; a dashed line where the level changed."""
-    skipped = max(0, len(series.values) - NEWEST)
-    values = series.values[skipped:]
-    scale = Scale.of(values, margin=0.0)
-    shifts = [change for change in changes(series) if change.index >= skipped]
-    finite = [value for value in values if math.isfinite(value)] or [math.nan]
+def trends(source: Source) -> list[Trend]:
+    """Return the trend of each gated metric that was measured more than once."""
+    return [_trend(source, series) for series in source.series if len(series.points) > 1]
+
+
+def _trend(source: Source, series: Series) -> Trend:
+    skipped = max(0, len(series.points) - NEWEST)
+    shown = series.points[skipped:]
     unit = series.last.unit
-    summary = f"{len(values)} measurements between {amount(min(finite), unit)} and {amount(max(finite), unit)}"
-    changed = "; ".join(shift(change, series) for change in shifts)
-    return drawing(
-        f"{series.name}: {summary}",
-        f"The level changed: {changed}" if changed else "The level did not change.",
-        *(_change(change.index - skipped, len(values), shift(change, series)) for change in shifts),
-        *_steps(values, scale),
-        *_points(series, skipped, scale),
-        ident=ident,
-        class_="trend",
-        width="100%",
-        height=HEIGHT,
+    limits = _limits(source, series)
+    shifts = [(change.index - skipped - 0.5, shift(change, series)) for change in changes(series)]
+    inside = [change for change in shifts if change[0] > 0]
+    drawn = [(float(number), point) for number, point in enumerate(shown) if math.isfinite(point.value)]
+    texts = [amount(value, unit) for value in _ends([point.value for _, point in drawn])]
+    return Trend(
+        name=series.name,
+        latest=amount(series.last.value, unit),
+        change=shifts[-1][1] if shifts else "",
+        chart=Chart(
+            title=f"{series.name}: {count(len(shown), 'measurement')} between {' and '.join(texts)}",
+            description=f"The level changed: {'; '.join(text for _, text in inside)}"
+            if inside
+            else "The level did not change.",
+            x=Axis("runs, the oldest first", Scale(0.0, float(len(shown) - 1)), _dates(shown)),
+            y=Axis.of(series.name, [*(point.value for _, point in drawn), *(value for value, _ in limits)], unit),
+            lines=[Line("line-0", [(place, point.value) for place, point in drawn])],
+            points=[
+                Point(
+                    place,
+                    point.value,
+                    f"{amount(point.value, unit)} in run {point.run}",
+                    "last" if point is series.last else "point",
+                )
+                for place, point in drawn
+            ],
+            limits=[value for value, _ in limits],
+            changes=inside,
+            legend=[
+                *(("threshold", text) for _, text in limits),
+                *([("change", "the level changed")] if inside else []),
+            ],
+        ),
     )
 
 
-def _across(number: float, length: int) -> str:
-    return percent(SIDE + (1 - 2 * SIDE) * (number / (length - 1) if length > 1 else 0.5))
+def _limits(source: Source, series: Series) -> list[tuple[float, str]]:
+    """Return the absolute thresholds of a metric; those of changes have no place among its values."""
+    verdicts = {
+        (limit, verdict.condition): None
+        for verdict in source.result.verdicts
+        if f"{verdict.stage}.{verdict.metric}" == series.name and verdict.rule in ("min", "max")
+        for limit in [limit_of(verdict)]
+        if limit is not None
+    }
+    return list(verdicts)
 
 
-def _down(value: float, scale: Scale) -> float:
-    return round(HEIGHT - EDGE - scale.share(value) * (HEIGHT - 2 * EDGE), 1)
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values, default=math.nan), max(values, default=math.nan)
 
 
-def _steps(values: tuple[float, ...], scale: Scale) -> Iterator[Markup]:
-    for number, (value, next_value) in enumerate(itertools.pairwise(values)):
-        if math.isfinite(value) and math.isfinite(next_value):
-            yield element(
-                "line", x1=_across(number, len(values)), y1=_down(value, scale),
-                x2=_across(number + 1, len(values)), y2=_down(next_value, scale), class_="step",
-            )  # fmt: skip
-
-
-def _points(series: Series, skipped: int, scale: Scale) -> Iterator[Markup]:
-    shown = series.points[skipped:]
-    for number, point in enumerate(shown):
-        if math.isfinite(point.value):
-            last = number == len(shown) - 1
-            title = element("title", f"{amount(point.value, point.unit)} in run {point.run}")
-            yield element(
-                "circle", title, cx=_across(number, len(shown)), cy=_down(point.value, scale), r=4 if last else 2.5,
-                class_="last" if last else "point",
-            )  # fmt: skip
-
-
-def _change(number: int, length: int, text: str) -> Markup:
-    at = _across(number - 0.5, length)
-    return element("line", element("title", text), x1=at, x2=at, y1=1, y2=HEIGHT - 1, class_="change")
+def _dates(points: Sequence[Measurement]) -> list[str]:
+    """Return the days of the first, the middle and the last point; the time of day, too, if they are one day's."""
+    middle = [points[len(points) // 2]] if len(points) % 2 and len(points) >= LABELS else []
+    times = [datetime.fromtimestamp(point.measured_at, UTC) for point in (points[0], *middle, points[-1])]
+    one_day = len({time.date() for time in times}) == 1
+    return [time.strftime("%Y-%m-%d %H:%M" if one_day and number == 0 else "%H:%M" if one_day else "%Y-%m-%d")
+            for number, time in enumerate(times)]  # fmt: skip

@@ -96,7 +96,7 @@ def run_cases(
     """
     outputs = []
     for done, case in enumerate(tries):
-        context.progress(done, len(tries), f"run {title}")
+        context.progress(done, len(tries), f"inputs run by {title}")
         try:
             outputs.append(model(case.feed))
         except UsageError as error:  # not a matter of the inputs

@@ -41,7 +41,7 @@ def load_back(
     runs: dict[str, IsolatedRun] = {}
     for number in range(launches):
         for role, model in (("uncompiled", context.model()), ("compiled", context.result)):
-            context.progress(number, launches, f"load the {role} model")
+            context.progress(number, launches, f"loads of the {role} model")
             try:
                 runs[role] = run_isolated(RunRequest(model, target), [case.feed for case in tries])
             except OrunError as error:

@@ -97,7 +97,7 @@ def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> A
             number = next(self.numbers, None)
             if number is None:
                 return None
-            context.progress(number, len(dataset), "calibrate")
+            context.progress(number, len(dataset), "examples calibrated")
             return take_example(dataset.inputs, number, ranks)
 
     return Reader()

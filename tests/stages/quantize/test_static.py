@@ -170,7 +170,7 @@ def test_fewer_samples_give_other_ranges(tmp_path: Path) -> None:
 def test_texts_of_different_lengths(tmp_path: Path, tiny_bert: Path) -> None:
     result = quantize(tmp_path, tiny_bert, "tokens", op_types=["MatMul"], per_channel=True)
     assert result.value("quantized") == 12
-    assert result.progress[0] == (0, 16, "calibrate")
+    assert result.progress[0] == (0, 16, "examples calibrated")
     assert result.value("max_abs_error") < 0.5
 
 

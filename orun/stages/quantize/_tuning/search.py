@@ -95,7 +95,7 @@ class Search:
         """Make and judge a candidate, unless it is in the log."""
         if wanted in self.trial_log.trials:
             return self.trial_log.trials[wanted]
-        self.progress(len(self.trial_log.trials), self.trials, wanted.title)
+        self.progress(len(self.trial_log.trials), self.trials, f"candidates, now {wanted.title}")
         trial = self._judged(wanted)
         self.trial_log.add(trial)
         result = f"{self.judge.goal.metric} {trial.accuracy:.5g}, time {trial.time:.3f}, {trial.size} bytes"
@@ -134,7 +134,7 @@ class Search:
                     return None
 
             model = self.workshop.model(make_settings("float", fused=fused))
-            self.progress(len(self.trial_log.trials), self.trials, "which layers suffer most")
+            self.progress(len(self.trial_log.trials), self.trials, "candidates, now which layers suffer most")
             self._groups[fused] = rank(model, self.outputs, self.feeds, make_except, self.seconds * RANKING)
             worst = [f"{', '.join(group.nodes)}: {group.harm:.2g}" for group in self._groups[fused][:5]]
             self.log.info("most harmful when quantized:\n  %s", "\n  ".join(worst))
@@ -203,7 +203,7 @@ class Search:
         for trial in reaching:
             if len(judged) == FINALISTS:
                 break
-            self.progress(self.trials, self.trials, f"finalist: {trial.settings.title}")
+            self.progress(self.trials, self.trials, f"candidates, finalist {trial.settings.title}")
             accuracy = self.judge.accuracy(*self._placed(trial), everything=True)
             if self.judge.goal.short(accuracy):
                 self.log.info("%s: %s %.5g on all examples", trial.settings.title, self.judge.goal.metric, accuracy)
@@ -219,7 +219,7 @@ class Search:
         """Time the finalists alternately, for a quarter as long as the search: earlier times are of other minutes."""
 
         def progress(rounds: int) -> None:
-            self.progress(self.trials, self.trials, f"finalists, round {rounds}")
+            self.progress(self.trials, self.trials, f"candidates, finalists in round {rounds}")
 
         searched = time.monotonic() - self._began
         seconds = FINAL * min(self.seconds, searched / (1 - FINAL))

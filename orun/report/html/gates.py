@@ -1,0 +1,177 @@
+"""Release checklist: every gate with its figures, why it did not pass, and how it was judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import subjects, value_of
+from orun.core.metrics import Comparison, Metric
+from orun.core.run_record import Verdict
+from orun.core.source_location import Position
+from orun.report.figures import count
+from orun.report.gates import (
+    NOT_JUDGED,
+    caveat,
+    caveats,
+    gate_row,
+    next_step,
+    open_gates,
+    style_of,
+    unjudged,
+    why,
+    why_unjudged,
+)
+from orun.report.html.limits import LimitDrawing, limit_drawing
+from orun.report.html.source import Source
+from orun.report.html.templating import moment
+from orun.report.terminal import Style
+from orun.text.units import amount, show, span
+
+FAILS = " (fails the run)"  # of a gate that did not fail itself
+DEEPEST = 4  # groups that are set in
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Gate of the checklist.
+
+    Attributes:
+        ident: id of its row.
+        outcome, style: its verdict, and how that is painted.
+        fails: says that it fails the run although it did not fail itself.
+        stage, rest: its name, of which the stage is a link.
+        condition, measured, interval: its figures as text.
+        depth: groups that it is in.
+        drawing: the value against the threshold, if there are two numbers.
+        why: what was found.
+        position: its place in the file.
+        is_open: whether it did not pass; then the finding is shown without being asked for.
+        hint: the next command; may be empty.
+        caveat: what the verdict does not tell; may be empty.
+        evidence: what the verdict rests on.
+    """
+
+    ident: str
+    outcome: str
+    style: Style
+    fails: str
+    stage: str
+    rest: str
+    condition: str
+    why: str
+    position: Position
+    measured: str = ""
+    interval: str = ""
+    depth: int = 0
+    drawing: LimitDrawing | None = None
+    is_open: bool = True
+    hint: str = ""
+    caveat: str = ""
+    evidence: list[tuple[str, str | Markup]] = field(default_factory=list)
+
+
+def gates(source: Source) -> list[Gate]:
+    """Return the gates of a run, judged ones first."""
+    result = source.result
+    unsolved, limited = set(map(id, open_gates(result.verdicts))), set(map(id, caveats(result)))
+    judged = [
+        _judged(source, verdict, number, is_open=id(verdict) in unsolved, has_note=id(verdict) in limited)
+        for number, verdict in enumerate(result.verdicts, 1)
+    ]
+    left = [
+        Gate(
+            ident=f"unjudged-{number}",
+            outcome=NOT_JUDGED,
+            style="doubt",
+            fails=FAILS if gate.fails else "",
+            stage=gate.stage,
+            rest=f" {gate.metric}",
+            condition=gate.condition,
+            why=why_unjudged(stage),
+            position=gate.position,
+        )
+        for number, (stage, gate) in enumerate(unjudged(result), 1)
+    ]
+    return judged + left
+
+
+def _judged(source: Source, verdict: Verdict, number: int, *, is_open: bool, has_note: bool) -> Gate:
+    name, measured, interval, condition = gate_row(verdict)
+    return Gate(
+        ident=f"gate-{number}",
+        outcome=verdict.outcome,
+        style=style_of(verdict),
+        fails=FAILS if verdict.fails and verdict.outcome != "failed" else "",
+        stage=verdict.stage,
+        rest=name.strip().removeprefix(verdict.stage),
+        condition=condition,
+        measured=measured if verdict.measured is not None else "",
+        interval=interval,
+        depth=min(verdict.depth, DEEPEST),
+        drawing=limit_drawing(verdict),
+        why=why(verdict),
+        position=verdict.position,
+        is_open=is_open,
+        hint=next_step(verdict, source.result) if is_open and verdict.fails else "",
+        caveat=caveat(verdict) if has_note else "",
+        evidence=list(_evidence(source, verdict)),
+    )
+
+
+def _evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, str | Markup]]:
+    """Yield what a verdict rests on: the metric, its comparisons, where and when it was measured."""
+    stage = source.by_name.get(verdict.stage)
+    metric = stage.metrics.get(verdict.metric) if stage else None
+    if stage is None or metric is None:
+        return
+    compared = {"the reference": metric.reference, "the accepted baseline": metric.baseline, **metric.references}
+    comparisons = [(name, _compared(other, metric)) for name, other in compared.items() if other is not None]
+    if comparisons or metric.interval or metric.examples:
+        yield verdict.metric, _value(metric)
+    yield from comparisons if metric.unit != "x" else ()  # the other model's speed-up is 1
+    if metric.noise == "timing" and stage.built_at:
+        yield "measured", moment(stage.built_at)
+        yield "on", _device(source, verdict.stage)
+
+
+def _value(metric: Metric) -> str:
+    interval = span(metric.interval, metric.unit)
+    examples = f", {count(metric.examples, 'example')}" if metric.examples else ""
+    return amount(metric.value, metric.unit) + (f" ({interval})" if interval else "") + examples
+
+
+def _compared(other: Comparison, metric: Metric) -> str:
+    ratio = f"{show(other.ratio.value, 'x')} of it"
+    if other.ratio.low != other.ratio.high:
+        ratio += f" ({span(other.ratio, 'x')})"
+    return f"{amount(other.value, metric.unit)}; {ratio}; {other.method}"
+
+
+def _device(source: Source, stage: str) -> str:
+    """Return processor, cores and runtime, or the GPU, and the target of a measurement."""
+    inputs = source.inputs.get(stage, ())
+    traits = subjects(inputs, ComponentKind.DEVICE)
+    wanted = ("host", "cpu", "cores", "gpu name", "gpu driver_version", "runtime")
+    parts = [f"{traits[name]} cores" if name == "cores" else traits[name] for name in wanted if traits.get(name)]
+    if target := value_of(inputs, ComponentKind.TARGET):
+        parts.append(target_words(target))
+    return ", ".join(parts)
+
+
+def target_words(text: str) -> str:
+    """Return the target in a cache key as words: `CPUExecutionProvider, intra_op_num_threads 2`."""
+    try:
+        target = json.loads(text)
+        providers = [" ".join([name, *_settings(options)]) for name, options in target["providers"]]
+        return ", ".join([*providers, *_settings(target.get("session", {}))])
+    except (ValueError, KeyError, TypeError, AttributeError):  # a target of another version
+        return text
+
+
+def _settings(options: dict[str, object]) -> list[str]:
+    return [f"{name} {value}" for name, value in options.items()]
