@@ -43,10 +43,10 @@ def level_row(level: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
 
 def place_row(place: Place) -> Sequence[Cell]:
     """Return the cells of a place under `PLACES`: its name, its share of the error, its nodes."""
-    return Cell(place.node), Cell(_share(place.share)), Cell(", ".join(place.nodes[:SHOWN]))
+    return Cell(place.node), Cell(share_text(place.share)), Cell(", ".join(place.nodes[:SHOWN]))
 
 
-def _share(share: float) -> str:
+def share_text(share: float) -> str:
     """Return the share of the error that a place brings. It is negative if the place makes up for another."""
     return f"{100 * share:.0f} %" if share > -1 else "makes up for others"
 

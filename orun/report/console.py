@@ -13,6 +13,7 @@ from orun.report.notes import stage_notes
 from orun.report.progress import RunProgress
 from orun.report.stages import stage_table
 from orun.report.summary import summary_line
+from orun.report.table import display_width, wrap
 from orun.report.terminal import Terminal
 from orun.report.undeclared_writes import stray_notes
 
@@ -60,8 +61,16 @@ class Console:
         try:
             look_into(result)
         finally:
-            for line in (*tables[-1:], verdict):  # the last line of the tables is empty
+            for line in (*tables[-1:], *self._folded(verdict)):  # the last line of the tables is empty
                 self._print(line)
+
+    def _folded(self, verdict: str) -> list[str]:
+        """Return the verdict in lines that fit the terminal, each part of it on lines of its own."""
+        if not self._terminal.live or display_width(verdict) <= self._terminal.width:
+            return [verdict]
+        first, *rest = verdict.split("; ")
+        parts = [first, *(f"  {part}" for part in rest)]
+        return [line for part in parts for line in wrap(part, self._terminal.width)]
 
     def close(self) -> None:
         """Leave the terminal as it was; safe to call twice."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from rich import live, spinner
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -18,6 +19,7 @@ from orun.report.terminal import Terminal
 
 REDRAWS = 2  # a second: a stage that measures time may be running, and redrawing takes time from it
 BAR = 20  # columns
+LONGEST_NAME = 30  # columns of a stage's name
 
 
 class Live:
@@ -42,18 +44,21 @@ class Live:
 
     def _region(self) -> Group:
         running = list(self._progress.stages())
-        stages = Table.grid(padding=(0, 2, 0, 0))
-        stages.add_column(no_wrap=True)
-        stages.add_column(no_wrap=True, overflow="ellipsis", style="bold")
-        stages.add_column(no_wrap=True, overflow="ellipsis")
-        for name, text in running:
-            stages.add_row(self._spinner, Text(name), Text(text))
+        names = min(max((cell_len(name) for name, _ in running), default=0), LONGEST_NAME)
+        lines = [self._line(name, text, names) for name, text in running]
         bar = Table.grid(padding=(0, 2, 0, 0))
         bar.add_column(width=BAR)
         bar.add_column(no_wrap=True, overflow="ellipsis")
         total = max(self._progress.total, 1)
-        bar.add_row(
-            ProgressBar(total, min(len(self._progress.done), total), width=BAR, complete_style="green"),
-            Text(self._progress.summary()),
-        )
-        return Group(stages, bar) if running else Group(bar)
+        done = min(len(self._progress.done), total)
+        bar.add_row(ProgressBar(total, done, width=BAR, complete_style="green"), Text(self._progress.summary()))
+        return Group(*lines, bar)
+
+    def _line(self, name: str, text: str, width: int) -> Table:
+        shown = Text(name, style="bold")
+        shown.truncate(width, overflow="ellipsis", pad=True)
+        line = Table.grid(padding=(0, 1, 0, 0))
+        line.add_column(no_wrap=True, width=1)
+        line.add_column(no_wrap=True, overflow="ellipsis")
+        line.add_row(self._spinner, Text.assemble(shown, "  ", text))
+        return line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -10,6 +11,8 @@ from orun.core.serialization import Record
 from orun.report.terminal import Style, Terminal
 
 GAP = "  "
+# A space between a number and its unit, at which no line is broken.
+OF_UNIT = re.compile(r"(?<=[0-9]) (?=(?:%|dB|[kMGT]?B|[nµm]?s|min|h)(?![A-Za-z]))")
 NARROWEST = 16  # columns below which a flexible column is not squeezed unless it says so
 
 
@@ -79,7 +82,7 @@ def wrap(text: str, width: int) -> list[str]:
         return [indent + line for line in wrap(stripped, max(width - len(indent), 1))]
     lines: list[str] = []
     current = ""
-    for word in text.replace("\n", " ").split(" "):
+    for word in OF_UNIT.sub("\0", text.replace("\n", " ")).split(" "):
         joined = f"{current} {word}" if current else word
         if display_width(joined) <= width:
             current = joined
@@ -91,7 +94,7 @@ def wrap(text: str, width: int) -> list[str]:
             cut = _prefix(current, width)
             lines.append(current[:cut])
             current = current[cut:]
-    return [*lines, current]
+    return [line.replace("\0", " ") for line in (*lines, current)]
 
 
 def _prefix(text: str, width: int) -> int:

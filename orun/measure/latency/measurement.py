@@ -95,7 +95,7 @@ def measure(
         cases: by name: `model`, and what it is compared with (`reference`, `baseline`).
         budget: how much is measured.
         seed: of every random order.
-        progress: called as progress(seconds, of seconds, step) before each launch.
+        progress: called as progress(launches done, of launches, "launches") before each launch.
 
     Raises:
         OrunError: if a model cannot be opened or run.
@@ -107,7 +107,7 @@ def measure(
     launches: list[Launch] = []
     seconds = idle = 0.0
     while len(launches) < most:
-        progress(int(seconds), math.ceil(budget.time), f"s, launch {len(launches) + 1}")
+        progress(len(launches), max(fewest, len(launches) + 1), "launches")
         launches.append(run_launch(cases, pace, random, launches[0].method if launches else None))
         warm = max(session.warm for session in launches[0].sessions.values())
         pace = replace(pace, warmup=max(budget.warmup, warm), longest=0.0)

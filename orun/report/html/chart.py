@@ -68,12 +68,14 @@ class Axis:
         """Return the axis over all finite values whose ticks are round numbers."""
         finite = [value for value in values if math.isfinite(value)] or [0.0]
         around = Scale(min(finite), max(finite)) if len(set(finite)) > 1 else Scale.of(finite)
-        step = _round_step((around.high - around.low) / INTERVALS)
+        largest = max(abs(around.low), abs(around.high))
+        factor, suffix = next((scale for scale in reversed(SCALES[unit]) if scale[0] <= largest), SCALES[unit][0])
+        step = _round_step((around.high - around.low) / factor / INTERVALS)
         if not math.isfinite(step):  # values near the largest number
             return cls(title, around, (f"{around.low:.2g}", f"{around.high:.2g}"))
-        first, last = math.floor(around.low / step), math.ceil(around.high / step)
-        labels = _labels([number * step for number in range(first, last + 1)], step, unit)
-        return cls(title, Scale(first * step, last * step), labels)
+        first, last = math.floor(around.low / factor / step), math.ceil(around.high / factor / step)
+        labels = [f"{text}{suffix}" for text in _labels(range(first, last + 1), step)]
+        return cls(title, Scale(first * step * factor, last * step * factor), labels)
 
     def across(self, value: float) -> float:
         """Return the horizontal place of a value."""
@@ -89,15 +91,11 @@ def _round_step(least: float) -> float:
     return next((step * magnitude for step in STEPS if step * magnitude >= least), math.inf)
 
 
-def _labels(values: Sequence[float], step: float, unit: Unit) -> list[str]:
-    largest = max(map(abs, values))
-    factor, suffix = max(
-        (scale for scale in SCALES[unit] if scale[0] <= largest), default=SCALES[unit][0], key=lambda scale: scale[0]
-    )
-    magnitude = math.floor(math.log10(step / factor) + 1e-9)
-    quarter = math.isclose(step / factor, 2.5 * 10.0**magnitude)  # has one digit more
-    digits = max(0, quarter - magnitude)
-    return [f"{value / factor + 0.0:,.{digits}f}{suffix}" for value in values]
+def _labels(multiples: Iterable[int], step: float) -> list[str]:
+    """Return the multiples of a step with as many digits as the step has."""
+    magnitude = math.floor(math.log10(step) + 1e-9)
+    quarter = math.isclose(step, 2.5 * 10.0**magnitude)  # has one digit more
+    return [f"{multiple * step:,.{max(0, quarter - magnitude)}f}" for multiple in multiples]
 
 
 @dataclass(frozen=True)

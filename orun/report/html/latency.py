@@ -48,18 +48,21 @@ def _chart(stage: StageResult, curves: Mapping[str, Sequence[float]]) -> Chart:
     high = max(_quantile(times, CUT) for times in curves.values())
     medians = ", ".join(f"{name} {show(_quantile(times, 0.5), 's')}" for name, times in curves.items())
     styles = {name: f"line-{number}" for number, name in enumerate(curves)}
+    axis = Axis.of("wall time of an inference", (low, high), "s")
     return Chart(
         title=f"Wall times of the inferences of {stage.stage}",
         description=f"Share of the inferences that took no longer than a time. Medians: {medians}.",
-        x=Axis.of("wall time of an inference", (low, high), "s"),
+        x=axis,
         y=SHARES,
-        lines=[Line(styles[name], _curve(times)) for name, times in curves.items()],
+        lines=[Line(styles[name], _curve(times, axis.scale.high)) for name, times in curves.items()],
         legend=[(styles[name], _summary(name, times)) for name, times in curves.items()],
     )
 
 
-def _curve(times: Sequence[float]) -> list[tuple[float, float]]:
-    return [(_quantile(times, step / STEPS), step / STEPS) for step in range(STEPS + 1)]
+def _curve(times: Sequence[float], end: float) -> list[tuple[float, float]]:
+    """Return points of the distribution, those beyond the end of the axis left out."""
+    points = [(_quantile(times, step / STEPS), step / STEPS) for step in range(STEPS + 1)]
+    return [point for point in points if point[0] <= end]
 
 
 def _summary(name: str, times: Sequence[float]) -> str:

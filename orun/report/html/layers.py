@@ -8,6 +8,8 @@ from typing import Any
 
 from orun.core.run_record import StageResult
 from orun.core.serialization import foreign_json
+from orun.report.blame import share_text
+from orun.report.figures import ABSENT
 from orun.report.html.chart import Bar, BarRow
 from orun.report.html.source import Source
 from orun.report.html.stored import read_stored
@@ -60,7 +62,7 @@ def _errors(stage: str, document: Mapping[str, Any]) -> Layers:
     findings = document["findings"]
     tried = [finding for finding in findings if finding["share"] is not None]
     shown = sorted(tried, key=lambda finding: -finding["share"])[:MOST]
-    largest = max([abs(finding["share"]) for finding in shown], default=0.0) or 1.0
+    largest = max((finding["share"] for finding in shown if finding["share"] > 0), default=1.0)
     return Layers(
         stage=stage,
         title="Error by layer",
@@ -70,7 +72,7 @@ def _errors(stage: str, document: Mapping[str, Any]) -> Layers:
         rows=[
             BarRow(
                 finding["node"],
-                (finding["op"], f"{float(finding['sqnr']):.1f} dB", show(finding["share"], "ratio")),
+                (finding["op"], f"{float(finding['sqnr']):.1f} dB", share_text(finding["share"])),
                 [Bar(0.0, max(finding["share"], 0.0) / largest, "added")],
             )
             for finding in shown
@@ -101,6 +103,10 @@ def _times(stage: str, document: Mapping[str, Any]) -> list[Layers]:
     return [*_operators(stage, document), by_node]
 
 
+def _time(seconds: float) -> str:
+    return show(seconds, "s") if seconds else ABSENT
+
+
 def _operators(stage: str, document: Mapping[str, Any]) -> list[Layers]:
     if "slower" not in document:
         return []
@@ -116,7 +122,7 @@ def _operators(stage: str, document: Mapping[str, Any]) -> list[Layers]:
             rows=[
                 BarRow(
                     operator["name"],
-                    (show(operator["seconds"], "s"), show(operator["reference"], "s")),
+                    (_time(operator["seconds"]), _time(operator["reference"])),
                     [
                         Bar(0.0, operator["reference"] / largest, "other", "reference"),
                         Bar(0.0, operator["seconds"] / largest, "size thin", "model"),

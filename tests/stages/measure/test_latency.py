@@ -138,7 +138,7 @@ def test_the_log_says_what_was_found_and_what_it_took(measured: StageRun) -> Non
     assert lines[0].endswith(", 3 launches)")
     assert " of the baseline's (95 % interval " in lines[1]
     assert lines[2].startswith("3 launches in ")
-    assert [what for _, _, what in measured.progress] == ["launch 1", "launch 2", "launch 3"]
+    assert measured.progress == ((0, 3, "launches"), (1, 3, "launches"), (2, 3, "launches"))
 
 
 def test_a_model_alone_has_no_speed_up(tmp_path: Path) -> None:
