@@ -89,6 +89,7 @@ CASES: Mapping[str, Case] = {
     "optimize/float16": CHECKED,
     "optimize/layout": CHECKED,
     "optimize/prune": CHECKED,
+    "optimize/edit": Case({"edits": [{"rename": {"x": "rows"}}], "dims": DIMS}),
     "optimize/python": Case({"function": "big_models.py:unchanged", "dims": DIMS}),
     "optimize/transformer": CHECKED,
     "quantize/dynamic": CHECKED,

@@ -73,7 +73,8 @@ def fragment(kind: ParamType) -> Fragment:
     elif kind.name == "map":
         schema = value(["object"], "", describe_type(kind)) | {"additionalProperties": fragment(kind.items[0])}
     else:
-        schema = fields(kind.fields)
+        schema = fields(kind.fields) | ({"minProperties": 1, "maxProperties": 1} if kind.one_key else {})
+        schema["patternErrorMessage"] = f"expected {describe_type(kind)}"
     if kind.optional:
         schema["type"] = [*schema["type"], "null"]
     return schema
@@ -139,7 +140,7 @@ def describe_type(kind: ParamType) -> str:
     elif kind.name == "map":
         text = f"a mapping, each value {describe_type(kind.items[0])}"
     elif kind.name == "object":
-        text = _describe_mapping(kind.fields)
+        text = _describe_mapping(kind.fields, "with one key of" if kind.one_key else "of")
     elif kind.name == "union":
         text = " or ".join(describe_type(item) for item in kind.items)
     elif kind.name == "any":
@@ -149,8 +150,9 @@ def describe_type(kind: ParamType) -> str:
     return text
 
 
-def _describe_mapping(params: Sequence[Param]) -> str:
-    return f"a mapping of {', '.join(param.name for param in params)}" if params else "nothing: there are no parameters"
+def _describe_mapping(params: Sequence[Param], words: str = "of") -> str:
+    names = ", ".join(param.name for param in params)
+    return f"a mapping {words} {names}" if params else "nothing: there are no parameters"
 
 
 def json_text(constant: Any) -> str:

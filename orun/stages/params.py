@@ -73,6 +73,10 @@ class WithUnit(Record, frozen=True):
     """Mark of a duration that other tools express as a number of runs: a plain number is ambiguous and refused."""
 
 
+class OneKey(Record, frozen=True):
+    """Mark of an object of which a file sets exactly one field, such as an item of a list that may be of many kinds."""
+
+
 TypeName = Literal[
     "bool", "int", "float", "str", "code", "path", "target", "duration", "size", "ratio", "any",
     "literal", "list", "map", "object", "union",
@@ -97,6 +101,7 @@ class ParamType(Record, frozen=True):
         fields: fields of an `object`.
         range: bounds of a number.
         with_unit: whether a `duration` needs a unit unless it is 0.
+        one_key: whether exactly one field of an `object` is set.
     """
 
     name: TypeName
@@ -106,6 +111,7 @@ class ParamType(Record, frozen=True):
     fields: tuple[Param, ...] = ()
     range: Range = Range()
     with_unit: bool = False
+    one_key: bool = False
 
 
 class Param(Record, frozen=True):
@@ -147,8 +153,10 @@ def type_of(hint: Any) -> ParamType:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         bounds = next((extra for extra in hint.__metadata__ if isinstance(extra, Range)), Range())
-        with_unit = any(isinstance(extra, WithUnit) for extra in hint.__metadata__)
-        return replace(type_of(arguments[0]), range=bounds, with_unit=with_unit)
+        with_unit, one_key = (
+            any(isinstance(extra, mark) for extra in hint.__metadata__) for mark in (WithUnit, OneKey)
+        )
+        return replace(type_of(arguments[0]), range=bounds, with_unit=with_unit, one_key=one_key)
     if hint is Any:
         return ParamType("any")
     if isinstance(hint, type) and hint in MARKERS:

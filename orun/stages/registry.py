@@ -36,6 +36,7 @@ BUILTIN: tuple[str, ...] = (
     "optimize/float16",
     "optimize/layout",
     "optimize/prune",
+    "optimize/edit",
     "optimize/python",
     "compile/engine",
     "compile/mobile",

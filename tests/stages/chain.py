@@ -70,6 +70,7 @@ def small(folder: Path) -> dict[str, StageRun]:
     return {
         "check/model": run("check/model"),
         "check/coverage": run("check/coverage", target="cpu"),
+        "optimize/edit": run("optimize/edit", edits=[{"extract": {"outputs": ["y"]}}, {"rename": {"x": "rows"}}]),
         "optimize/python": run("optimize/python", function="changes.py:eliminate_identity", form="ir"),
         "quantize/qat": run_stage("quantize/qat", folder, inputs={"model": artifact(folder, parse(FAKE_QUANTIZED))}),
         "optimize/layout": run_stage("optimize/layout", folder, inputs={"model": image}),

@@ -278,6 +278,21 @@ def check_against_input(
     return check(context, agreement, tries, expected, adapt(result) if adapt else result, limits)
 
 
+def run_alone(context: Context, candidate: str, trial: Trial, hint: str = UNFIT) -> int:
+    """Run `context.result` where nothing can be compared; return the number of inputs.
+
+    Raises:
+        StageFailed: when it fails on one.
+    """
+    from orun.stages._graph.io import load_graph
+
+    model = load_graph(context.result)
+    tries = load_cases(replace(context, inputs={"model": context.output}), model, trial)
+    result = session(context.result, [value.name for value in model.graph.output], context.target)
+    run_cases(context, candidate, result, tries, hint)
+    return len(tries)
+
+
 def load_cases(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """Return the cases of a trial: examples of its dataset, or values made up within the model's domain."""
     from orun.stages._graph.input_domain import to_input_values

@@ -53,6 +53,13 @@ def substitute(axis: str, sizes: Mapping[str, int]) -> int | str:
     return " + ".join([*left, *([str(known)] if known else [])]) if left else known
 
 
+def rename(axis: str, names: Mapping[str, str]) -> str:
+    """Return an axis with other names for itself, or for those that it follows from."""
+    if axis in names or not _follows(axis):
+        return names.get(axis, axis)
+    return re.sub(_NAME, lambda match: names.get(match[0], match[0]), axis)
+
+
 def make_name(name: str, place: int) -> str:
     """Return a name for a dynamic axis of an input of a framework's model, where axes have no names."""
     return BATCH if place == 0 else f"{name}_{place}"

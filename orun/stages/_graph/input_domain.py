@@ -143,7 +143,7 @@ def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[
         write_domain(after, domain)
     if named or not carries:
         _rewrite(after, path)
-    return _lost(domain, before, after)
+    return _lost(read_domain(after), before, after)
 
 
 def _name_axes(before: ModelProto, after: ModelProto) -> bool:
@@ -177,6 +177,6 @@ def _lost(domain: InputDomain, before: ModelProto, after: ModelProto) -> tuple[s
     notes = []
     if removed:
         notes.append(f"the input domain of {', '.join(removed)} is dropped: the model no longer has this input")
-    if new and not any(name in read_domain(after).inputs for name in new):
+    if new and not any(name in domain.inputs for name in new):
         notes.append(f"the input domain does not cover {', '.join(new)}, which the model takes now")
     return tuple(notes)

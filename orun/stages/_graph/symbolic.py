@@ -6,9 +6,13 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from orun.stages.library_errors import describe_error, failing
+
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
     from onnx.onnx_pb import TensorShapeProto
+
+    from orun.stages.contract import Context
 
 # Reductions whose axes are an input since opset 18; ONNX Runtime's inference only knows ReduceSum.
 REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMin", "ReduceSumSquare")
@@ -77,6 +81,25 @@ def infer(model: ModelProto) -> ModelProto:
     del result.graph.value_info[:]
     result.graph.value_info.extend(kept)
     return result
+
+
+def infer_shapes(context: Context, model: ModelProto) -> ModelProto:
+    """Return the model with its shapes, by ONNX Runtime's inference or, if that fails, by ONNX's own.
+
+    Raises:
+        StageFailed: when neither can.
+    """
+    from onnx import shape_inference
+
+    try:
+        return infer(model)
+    except Exception as error:  # noqa: BLE001 - it raises errors of any type
+        context.log.warning(
+            "ONNX Runtime's inference cannot follow the model, ONNX's own is used: %s", describe_error(error)
+        )
+    with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
+        inferred: ModelProto = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    return inferred
 
 
 def _complete(declared: TensorShapeProto, known: TensorShapeProto) -> None:

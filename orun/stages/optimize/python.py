@@ -12,7 +12,7 @@ stage only checks that the result runs, so `measure/accuracy` should follow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from orun.core.metrics import Metric
@@ -54,7 +54,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the changed model to `context.result`."""
-    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.agreement import Trial, check_against_input, run_alone
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph, save, weigh
     from orun.stages._graph.signature import find_shared_outputs
@@ -66,7 +66,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         check_interface(context.stage, before, after, "`interface: changed` where that is meant")
     shared = find_shared_outputs(before, after)
     if not shared:
-        _run_alone(context, params, after)
+        count = run_alone(context, "the changed model", Trial(params.dims, params.inputs))
+        context.log.info("ran the changed model on %d inputs: it takes others than before, or yields others", count)
         return metrics
     error = check_against_input(
         context,
@@ -77,18 +78,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         hint=f"look at what {params.function} changes; `check: false` where that is meant",
     )
     return {**metrics, "max_abs_error": error}
-
-
-def _run_alone(context: Context, params: Params, model: ModelProto) -> None:
-    """Run a result that nothing can be compared with."""
-    from orun.stages._graph.agreement import Trial, load_cases, run_cases
-    from orun.stages._graph.sessions import session
-
-    own = replace(context, inputs={"model": context.output})
-    tries = load_cases(own, model, Trial(params.dims, params.inputs))
-    run = session(context.result, [value.name for value in model.graph.output], context.target)
-    run_cases(own, "the changed model", run, tries)
-    context.log.info("ran the changed model on %d inputs: it takes others than before, or yields others", len(tries))
 
 
 def _change(context: Context, params: Params) -> ModelProto:

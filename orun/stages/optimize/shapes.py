@@ -17,7 +17,6 @@ from orun.errors import StageFailed
 from orun.stages._graph import axes
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.library_errors import describe_error, failing
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
 
@@ -56,11 +55,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import external_files, load_graph, save, weigh
+    from orun.stages._graph.symbolic import infer_shapes
 
     model = load_graph(context.model())
     external = bool(external_files(model))
     _fix(context, model, params.fix)
-    result = _infer(context, model)
+    result = infer_shapes(context, model)
     onnx.load_external_data_for_model(result, str(context.model().parent))
     save(result, context.result, external=external)
     made_up = params.inputs is None or isinstance(params.inputs, dict)
@@ -99,23 +99,6 @@ def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
         else:
             axis.ClearField("dim_param")  # named axes of outputs follow from the fixed axes
     del model.graph.value_info[:]  # they hold the former axes
-
-
-def _infer(context: Context, model: ModelProto) -> ModelProto:
-    """Return the model with its shapes, by ONNX Runtime's inference or, if that fails, by ONNX's own."""
-    from onnx import shape_inference
-
-    from orun.stages._graph.symbolic import infer
-
-    try:
-        return infer(model)
-    except Exception as error:  # noqa: BLE001 - it raises errors of any type
-        context.log.warning(
-            "ONNX Runtime's inference cannot follow the model, ONNX's own is used: %s", describe_error(error)
-        )
-    with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
-        inferred: ModelProto = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    return inferred
 
 
 def _is_known(value: ValueInfoProto) -> bool:

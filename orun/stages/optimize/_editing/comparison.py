@@ -1,0 +1,73 @@
+"""Comparison of an edited model with the model before it, whose inputs and outputs may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from orun.core.metrics import Metric
+from orun.errors import StageFailed, UsageError
+from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_alone, run_cases
+from orun.stages._graph.differences import Tolerance
+from orun.stages._graph.sessions import Feed, session
+from orun.stages.optimize._editing.draft import Draft
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    Array = NDArray[Any]
+
+TITLE = "the edited model"
+HINT = "look at what the edits change; `check: false` where that is meant"
+BAKED = "the graph may hold that size in a constant: export the model with a dynamic axis"
+
+
+def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance | None) -> Metric | None:
+    """Run the edited model, and compare the outputs that the model before it has, too.
+
+    Args:
+        draft: the relation of both models.
+        result: the edited model, which is written already.
+        trial: inputs of the edited model.
+        tolerance: for edits that keep what the model computes; None to compare nothing.
+
+    Returns:
+        The largest error; None if no output can be compared.
+
+    Raises:
+        StageFailed: when a model fails, or they disagree.
+    """
+    context = draft.context
+    shared = [value.name for value in result.graph.output if value.name in draft.outputs]
+    edits = " and ".join(dict.fromkeys(draft.altered)) or "shapes"
+    if not shared or tolerance is None:
+        run_alone(context, TITLE, trial)
+        why = f"{edits} changed what goes in or comes out" if tolerance else "`check` is off"
+        context.note(f"no output was compared with the model before it: {why}")
+        return None
+    made_up = trial.inputs is None or isinstance(trial.inputs, dict)
+    own = replace(context, inputs={"model": context.output})
+    cases = load_cases(own, result, replace(trial, dims={**trial.dims, **draft.sizes}) if made_up else trial)
+    cases = tuple(replace(case, feed={**case.feed, **draft.fixed_values}) for case in cases)
+    agreement = Agreement(TITLE, "the model before it", shared, None if draft.altered else tolerance, HINT)
+    before = session(context.model(), [draft.outputs[name] for name in shared], context.target)
+
+    def run_before(feed: Feed) -> Sequence[Array]:
+        for step_back in reversed(draft.steps_back):
+            feed = step_back(feed)
+        return before(feed)
+
+    expected = run_cases(context, agreement.reference, run_before, cases)
+    try:
+        after = session(context.result, shared, context.target)
+    except UsageError as error:
+        message = f"ONNX Runtime cannot open {TITLE}"
+        raise StageFailed(context.stage, message, why=error.why, hint=HINT) from error
+    largest = check(context, agreement, cases, expected, after)
+    if draft.sizes and made_up:
+        run_alone(context, TITLE, trial, BAKED)
+    if draft.altered:
+        context.note(f"{edits} may change what the model computes: its outputs may differ, see `max_abs_error`")
+    return largest

@@ -1,0 +1,141 @@
+"""Model under edit, with its input domain and its relation to the model before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orun.errors import StageFailed
+from orun.stages._graph.input_domain import InputDomain
+from orun.stages._graph.names import make_unique
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from numpy.typing import NDArray
+
+    from orun.stages.contract import Context
+
+    Array = NDArray[Any]
+
+Feed = Mapping[str, "Array"]
+
+
+@dataclass
+class Draft:
+    """Model under edit.
+
+    Attributes:
+        context: of the stage.
+        model: the model.
+        domain: its input domain.
+        outputs: outputs that the model before it computes too, each with its name there.
+        steps_back: from the inputs after each edit to those before it, oldest edit first.
+        fixed_values: values of inputs that were constants, by name; the comparison uses them.
+        sizes: sizes that dynamic axes had before; the comparison uses them.
+        altered: names of the edits so far that may change what the model computes.
+        reshaped: whether shapes of outputs must be inferred anew.
+    """
+
+    context: Context
+    model: ir.Model
+    domain: InputDomain
+    outputs: dict[str, str]
+    steps_back: list[Callable[[Feed], Feed]] = field(default_factory=list)
+    fixed_values: dict[str, Array] = field(default_factory=dict)
+    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    altered: list[str] = field(default_factory=list)
+    reshaped: bool = False
+
+    @property
+    def inputs(self) -> dict[str, ir.Value]:
+        """Inputs by name, without weights, which are inputs too before IR version 4."""
+        return {value.name or "": value for value in self.model.graph.inputs if not value.is_initializer()}
+
+    def values(self) -> Iterator[ir.Value]:
+        """Yield every value that has a name, those of nested graphs included."""
+        for graph in (self.model.graph, *self.model.graph.subgraphs()):
+            yield from graph.inputs
+            yield from (value for value in graph.initializers.values() if not value.is_graph_input())
+            for node in graph:
+                yield from (value for value in node.outputs if value.name)
+
+    def names(self) -> set[str]:
+        """Return the names of all values."""
+        return {value.name or "" for value in self.values()}
+
+    def infer(self) -> None:
+        """Infer types and shapes of inner values, as far as an inference can follow the model."""
+        import onnx_ir as ir
+
+        from orun.stages._graph.symbolic import infer_shapes
+
+        self.model = ir.from_proto(infer_shapes(self.context, ir.to_proto(self.model)))
+
+    def failed(self, place: str, problem: str, *, why: str = "", hint: str = "") -> StageFailed:
+        """Return the error of an edit.
+
+        Args:
+            place: the edit in the file, such as `edits[2].rename`.
+            problem: what cannot be done.
+            why: the reason.
+            hint: what to do instead.
+        """
+        return StageFailed(self.context.stage, f"{place}: {problem}", why=why, hint=hint)
+
+    def port(self, place: str, name: str) -> Path:
+        """Return the path of the model at a port that only some edits need."""
+        from orun.stages.contract import MODEL
+
+        if name not in self.context.inputs:
+            raise self.failed(
+                place,
+                "there is no model to merge",
+                why=f"no stage is connected to the input `{name}`",
+                hint=f"needs: {{model: STAGE, {name}: STAGE}}",
+            )
+        return self.context.inputs[name] / MODEL
+
+
+class Prologue:
+    """Nodes that compute in the model what an input was before the edit; they go before all others."""
+
+    def __init__(self, draft: Draft, name: str) -> None:
+        self._draft = draft
+        self._name = name
+        self._used = draft.names()
+        self._nodes: list[ir.Node] = []
+
+    def constant(self, array: Array) -> ir.Value:
+        """Add a constant."""
+        import onnx_ir as ir
+
+        tensor = ir.tensor(array, name=make_unique(f"{self._name}_constant", self._used))
+        value = ir.val(tensor.name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape))
+        self._draft.model.graph.register_initializer(value)
+        return value
+
+    def node(self, op_type: str, operands: Sequence[ir.Value], **attributes: int) -> ir.Value:
+        """Add a node, and return its result."""
+        import onnx_ir as ir
+
+        node = ir.node(op_type, operands, attributes, name=make_unique(f"{self._name}_{op_type}", self._used))
+        node.outputs[0].name = make_unique(f"{self._name}_{op_type.lower()}", self._used)
+        self._nodes.append(node)
+        return node.outputs[0]
+
+    def replace(self, value: ir.Value, result: ir.Value) -> None:
+        """Insert the nodes, and let their result take the place of a value."""
+        graph = self._draft.model.graph
+        result.type, result.shape = value.type, value.shape
+        value.replace_all_uses_with(result, replace_graph_outputs=True)
+        if len(graph):
+            graph.insert_before(graph[0], self._nodes)
+        else:
+            graph.extend(self._nodes)
+
+
+def axis_names(value: ir.Value) -> list[int | str | None]:
+    """Return the axes of a value: sizes, names, or None where neither is known."""
+    return [axis if isinstance(axis, int) else axis.value for axis in value.shape or ()]

@@ -1,0 +1,151 @@
+"""Edits of parts: a piece of a model, and two models in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from orun.stages._graph.input_domain import InputDomain, read_domain
+from orun.stages.library_errors import failing
+from orun.stages.name_checks import require_known
+from orun.stages.optimize._editing.draft import Draft
+from orun.stages.optimize._editing.interface import require_typed
+from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+OTHER = "other"  # port of the model that is merged
+
+
+@dataclass(frozen=True)
+class Extract:
+    """A piece of the model, between values."""
+
+    inputs: Annotated[
+        list[str], Doc("Values that the piece takes; inputs of the model that it needs besides are kept.")
+    ] = field(default_factory=list)
+    outputs: Annotated[list[str], Doc("Values that it yields; the model's outputs when left out.")] = field(
+        default_factory=list
+    )
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The model at the port `other`, put after or before this one."""
+
+    connect: Annotated[
+        dict[str, str], Doc("Outputs of the first model, each with the input of the second that it feeds.")
+    ]
+    place: Annotated[Literal["after", "before"], Doc("Where `other` goes.")] = "after"
+    prefix: Annotated[
+        str, Doc("Put before every name in `other`, its inputs and outputs included; needed where names collide.")
+    ] = ""
+
+
+def extract(draft: Draft, piece: Extract, place: str) -> None:
+    """Keep the piece of the model between some values."""
+    import onnx_ir as ir
+
+    draft.infer()
+    graph = draft.model.graph
+    values = ir.convenience.create_value_mapping(graph, include_subgraphs=False)
+    computed = {name: value for name, value in values.items() if not value.is_initializer()}
+    require_known(f"{place}.inputs", piece.inputs, computed)
+    require_known(f"{place}.outputs", piece.outputs, values)
+    if not piece.inputs and not piece.outputs:
+        raise draft.failed(
+            place, "names no value", hint="`outputs: [NAME]` for the head, `inputs: [NAME]` for the tail"
+        )
+    for name in (*piece.inputs, *piece.outputs):
+        require_typed(draft, values[name], place)
+    outputs = piece.outputs or [value.name or "" for value in graph.outputs]
+    kept = [name for name in draft.inputs if name not in piece.inputs]
+    order = list(graph.initializers)
+    part = ir.convenience.extract(graph, [*piece.inputs, *kept], outputs)
+    for name in kept:
+        value = next(value for value in part.inputs if value.name == name)
+        if not value.uses() and not value.is_graph_output():
+            part.inputs.remove(value)
+    weights = {name: part.initializers[name] for name in order if name in part.initializers}
+    part.initializers.clear()  # `extract` leaves them in an order that differs from process to process
+    part.initializers.update(weights)
+    draft.model = ir.Model(
+        part,
+        ir_version=draft.model.ir_version,
+        producer_name=draft.model.producer_name,
+        producer_version=draft.model.producer_version,
+        functions=list(draft.model.functions.values()),
+        metadata_props=dict(draft.model.metadata_props),
+    )
+    cut = set(piece.inputs) - set(kept)
+    draft.outputs = {} if cut else {name: before for name, before in draft.outputs.items() if name in outputs}
+    draft.fixed_values = {name: value for name, value in draft.fixed_values.items() if name in draft.inputs}
+    draft.altered.append("extract")
+
+
+def merge(draft: Draft, merger: Merge, place: str) -> None:
+    """Put another model after or before this one."""
+    import onnx_ir as ir
+    from onnx import compose
+
+    from orun.stages._graph.io import load
+
+    ours, other = ir.to_proto(draft.model), load(draft.port(place, OTHER))
+    domain = read_domain(other)
+    del other.metadata_props[:]
+    if merger.prefix:
+        compose.add_prefix(other, merger.prefix, inplace=True)
+    after = merger.place == "after"
+    connections = _connections(merger, ours, other)
+    first, second = (ours, other) if after else (other, ours)
+    _require_fitting(draft, first, second, connections, place)
+    ours.ir_version = other.ir_version = max(ours.ir_version, other.ir_version)
+    with failing(draft.context, f"{place}: the models cannot be merged", "where names collide, set `prefix`"):
+        merged = compose.merge_models(first, second, list(connections.items()), name=ours.graph.name)
+    merged.producer_name, merged.producer_version = ours.producer_name, ours.producer_version
+    merged.graph.doc_string = ours.graph.doc_string
+    draft.model = ir.from_proto(merged)
+    theirs = {f"{merger.prefix}{name}": values for name, values in domain.inputs.items()}
+    draft.domain = InputDomain({**theirs, **draft.domain.inputs}, {**domain.sizes, **draft.domain.sizes})
+    draft.outputs = {name: before for name, before in draft.outputs.items() if after and name not in connections}
+    draft.altered.append("merge")
+
+
+def _connections(merger: Merge, ours: ModelProto, other: ModelProto) -> dict[str, str]:
+    """Return the connections with the names that the models have now."""
+    after = merger.place == "after"
+    prefix = merger.prefix
+    theirs = {value.name for value in (other.graph.input if after else other.graph.output)}
+    ours_known = {value.name for value in (ours.graph.output if after else ours.graph.input)}
+
+    def named(name: str) -> str:
+        return f"{prefix}{name}" if prefix and f"{prefix}{name}" in theirs else name
+
+    pairs = merger.connect.items()
+    require_known("connect", [source if after else target for source, target in pairs], ours_known)
+    require_known("connect", [named(target if after else source) for source, target in pairs], theirs)
+    return {(source if after else named(source)): (named(target) if after else target) for source, target in pairs}
+
+
+def _require_fitting(
+    draft: Draft, first: ModelProto, second: ModelProto, connections: Mapping[str, str], place: str
+) -> None:
+    """Refuse connections between types, and models of operator sets, that do not fit."""
+    from onnx import TensorProto
+
+    outputs = {value.name: value.type.tensor_type.elem_type for value in first.graph.output}
+    inputs = {value.name: value.type.tensor_type.elem_type for value in second.graph.input}
+    for source, target in connections.items():
+        if outputs[source] != inputs[target]:
+            kinds = [TensorProto.DataType.Name(kind).lower() for kind in (outputs[source], inputs[target])]
+            raise draft.failed(place, f"output {source!r} is of {kinds[0]}, and input {target!r} of {kinds[1]}")
+    versions = {item.domain: item.version for item in first.opset_import}
+    for item in second.opset_import:
+        if versions.get(item.domain, item.version) != item.version:
+            raise draft.failed(
+                place,
+                f"one model uses operator set {versions[item.domain]}, the other {item.version}",
+                hint=f"put `convert/opset` with `version: {max(versions[item.domain], item.version)}` before the older",
+            )
