@@ -14,7 +14,8 @@ OrunError                    exit code
 │   ├── StageTimeout             it ran past its time
 │   ├── OutputRefused            it ended well, and what it left is not what its kind promises
 │   ├── InputChanged             what it read was edited while it ran
-│   └── UndeclaredInput          it reads what another stage wrote beside its output in another run
+│   ├── UndeclaredInput          it reads what another stage wrote beside its output in another run
+│   └── NotPortable              it reads or writes what does not travel to the machine that runs it
 └── Interrupted              130 the user stopped it
 
 Anything else that reaches the top is a bug in orun: exit code 5, the traceback in a log file.
@@ -143,6 +144,10 @@ class UndeclaredInput(StageError):
 
     Or it reads the output of a stage that it does not wait for.
     """
+
+
+class NotPortable(StageError):
+    """The stage reads what did not travel to the machine that ran it, or writes what does not travel back."""
 
 
 class Interrupted(OrunError):

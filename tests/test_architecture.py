@@ -21,9 +21,9 @@ LIBRARIES = {
 }  # fmt: skip
 # From the top of the imports to the bottom: each file imports from its own room and from those after it.
 ROOMS = (
-    "cli", "scaffold", "report", "blame", "api", "noop", "cluster", "runner", "remote", "planning", "gates", "history",
-    "executors", "pipeline", "stages", "diagnosis", "eventlog", "measure", "store", "environment", "fs", "text",
-    "errors", "core", "providers",
+    "cli", "scaffold", "report", "blame", "api", "noop", "cluster", "agent", "runner", "remote", "planning", "gates",
+    "history", "executors", "pipeline", "stages", "diagnosis", "eventlog", "measure", "store", "environment", "fs",
+    "text", "errors", "core", "providers",
 )  # fmt: skip
 
 

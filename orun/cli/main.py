@@ -44,6 +44,7 @@ VERBS = {
     "baseline": "Accept a release as the one to compare with.",
     "verify": "Check a bundle, or build stages again and compare.",
     "store": "Show, check, pin and clean up what is stored.",
+    "agent": "Run stages on this machine for runs on others.",
     "completion": "Print or install the completion script of a shell.",
     "head": "Let the machines of a fleet meet here (needs Ray).",
     "doctor": "Show what this machine has and what stages would lack.",

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from orun.core.events import Notice, StageWaiting
-from orun.fs.os_errors import convert_os_errors, ensure_space
+from orun.core.events import Notice
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
+from orun.remote.artifacts import Artifacts, Steps
 from orun.remote.connection import FAILURES, Connection
 from orun.remote.envelope import RefusedError
 from orun.remote.known_results import KnownResults
-from orun.remote.names import UNKNOWN
-from orun.remote.transfers import Fetched, Piece, Records, Transfers
-from orun.remote.validation import validate_file_list, validate_record
+from orun.remote.transfers import Records, Transfers
+from orun.remote.validation import validate_record
 from orun.remote.variables import unkeyed
-from orun.store import Action, Tree
-from orun.store.objects import Incoming
-from orun.text.units import show
-
-# A download yields operations, is sent their results, and returns whether it got what it was for.
-Steps = Generator[Callable[[Transfers], Any], Any, bool]
+from orun.store import Action
 
 POLL_SECONDS = 0.05
-REFUSALS_SHOWN = 3  # of one stage
 
 
 @dataclass
@@ -47,17 +40,23 @@ class Downloads:
         planner: decides what is up to date.
         known: results that are known to be in the remote.
         results: how many arrived.
-        size: bytes that arrived.
     """
 
     connection: Connection
     planner: Planner
     known: KnownResults
     results: int = 0
-    size: int = 0
     _running: dict[str, Download] = field(default_factory=dict)
     _ended: set[tuple[str, str]] = field(default_factory=set)
     _fetched: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._artifacts = Artifacts(self.planner.store, self.connection.emit)
+
+    @property
+    def size(self) -> int:
+        """Bytes that arrived."""
+        return self._artifacts.size
 
     def wants(self, step: Step) -> bool:
         """Return whether to look for a stage's result before it runs: once a key, never for a measurement."""
@@ -95,7 +94,7 @@ class Downloads:
             RemoteError: if the remote fails and is required.
         """
         for name, digest in models.items():
-            self._running[name] = Download(self._tree(name, digest, noun="the accepted model"))
+            self._running[name] = Download(self._artifacts.fetch(name, digest, noun="the accepted model"))
         while waiting := [name for name in list(self._running) if not self._advance(name)]:
             if self.connection.state == "down":
                 for name in waiting:
@@ -159,61 +158,8 @@ class Downloads:
                 actions.append(unkeyed(validate_record(step, record), self.planner.pipeline.private))
             except RefusedError as error:
                 problems.append(f"a record of key {step.key}: {error}")
-        self._refuse(step.stage.id, problems)
+        self._artifacts.refuse(step.stage.id, problems)
         return actions
 
     def _artifact(self, name: str, action: Action) -> Steps:
-        return self._tree(name, action.tree, size=action.size, log=action.log)
-
-    def _tree(
-        self, name: str, digest: str, *, size: int | None = None, log: str = "", noun: str = "its result"
-    ) -> Steps:
-        """Fetch the missing objects of an artifact of so many bytes, and its log if there is one."""
-        store, file_list = self.planner.store, b""
-        tree = store.tree(digest)
-        if tree is None:
-            answer = yield partial(Transfers.file_list, digest=digest)
-            if isinstance(answer, RefusedError):
-                return self._refuse(name, [str(answer)])
-            file_list = answer
-            try:
-                tree = Tree(digest, validate_file_list(file_list, size))
-            except RefusedError as error:
-                return self._refuse(name, [f"the list of files {digest}: {error}"])
-        pieces = self._missing(name, tree, log)
-        if expected := sum(piece.size for piece in pieces if piece.size != UNKNOWN):
-            self.connection.emit(StageWaiting(name, f"{noun} from the remote, {show(expected, 'B')}"))
-        fetched = yield partial(Transfers.fetch, pieces=pieces)
-        if fetched.problems:
-            return self._refuse(name, fetched.problems)
-        self._store(name, pieces, fetched, file_list)
-        return not store.check(digest)
-
-    def _missing(self, name: str, tree: Tree, log: str) -> list[Piece]:
-        """Return each object of an artifact that is not in the store, with a temporary file for it."""
-        store, parts = self.planner.store, self.planner.store.parts
-        with convert_os_errors(f"fetch {name} from the remote", store.root):
-            sizes = {entry.digest: entry.size for entry in tree.entries if parts.objects.problem(entry.digest)}
-            if sizes:
-                ensure_space(parts.session.folder, sum(sizes.values()))
-            if log and parts.objects.problem(log):
-                sizes[log] = UNKNOWN
-            return [Piece(digest, size, parts.session.path("fetched")) for digest, size in sizes.items()]
-
-    def _store(self, name: str, pieces: list[Piece], fetched: Fetched, file_list: bytes) -> None:
-        """Make objects of the files that arrived, and of the list of files."""
-        objects = self.planner.store.parts.objects
-        with convert_os_errors(f"store what was fetched of {name}", self.planner.store.root):
-            pairs = zip(pieces, fetched.arrived, strict=True)
-            incoming = [Incoming(piece.path, piece.digest, *arrived) for piece, arrived in pairs if arrived]
-            if file_list:
-                incoming.append(objects.from_bytes(file_list))
-            objects.commit(incoming)
-        self.size += sum(file.size for file in incoming)
-
-    def _refuse(self, name: str, problems: Sequence[str]) -> bool:
-        for problem in problems[:REFUSALS_SHOWN]:
-            self.connection.emit(Notice("warning", f"{name}: refused from the remote: {problem}"))
-        if more := len(problems[REFUSALS_SHOWN:]):
-            self.connection.emit(Notice("warning", f"{name}: refused from the remote: {more} more"))
-        return False
+        return self._artifacts.fetch(name, action.tree, size=action.size, log=action.log)

@@ -1,11 +1,12 @@
-"""Results known to be in a remote, so that each is offered once: `index/remote-<digest of the URL>.txt`.
+"""Results and objects known to be in a remote, so that each is offered once: `index/remote-<digest of the URL>.txt`.
 
-One line a result, appended. The file may be deleted at any time: then the remote is asked again.
+One line each, appended. The files may be deleted at any time: then the remote is asked again.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from orun.fs.digests import digest_bytes
@@ -14,28 +15,28 @@ from orun.fs.os_errors import convert_os_errors
 from orun.store import Action
 
 
-class KnownResults:
-    """The results of a store that are known to be in one remote."""
+class KnownLines:
+    """Lines of a file that only grows."""
 
-    def __init__(self, store: Path, url: str) -> None:
-        self._path = store / "index" / f"remote-{digest_bytes(url.encode())[:16]}.txt"
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._loaded: set[str] | None = None
 
-    def __contains__(self, action: Action) -> bool:
-        return _line(action) in self._lines()
+    def __contains__(self, line: str) -> bool:
+        return line in self._lines()
 
-    def add(self, action: Action) -> None:
-        """Note that a result is in the remote; StoreError if that cannot be written."""
-        line = _line(action)
-        if line in self._lines():
+    def add(self, lines: Iterable[str]) -> None:
+        """Add lines; StoreError if they cannot be written."""
+        new = [line for line in dict.fromkeys(lines) if line not in self._lines()]
+        if not new:
             return
         with convert_os_errors("note what is in the remote", self._path):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
-                write_all(descriptor, f"{line}\n".encode("ascii"))
+                write_all(descriptor, "".join(f"{line}\n" for line in new).encode("ascii"))
             finally:
                 os.close(descriptor)
-        self._lines().add(line)
+        self._lines().update(new)
 
     def _lines(self) -> set[str]:
         if self._loaded is None:
@@ -44,6 +45,31 @@ class KnownResults:
             except OSError:
                 self._loaded = set()
         return self._loaded
+
+
+class KnownResults:
+    """The results of a store that are known to be in one remote."""
+
+    def __init__(self, store: Path, url: str) -> None:
+        self._lines = KnownLines(store / "index" / f"remote-{_name(url)}.txt")
+
+    def __contains__(self, action: Action) -> bool:
+        return _line(action) in self._lines
+
+    def add(self, action: Action) -> None:
+        """Note that a result is in the remote; StoreError if that cannot be written."""
+        self._lines.add([_line(action)])
+
+
+class KnownObjects(KnownLines):
+    """Digests of the objects of snapshots that are known to be in one remote."""
+
+    def __init__(self, store: Path, url: str) -> None:
+        super().__init__(store / "index" / f"remote-objects-{_name(url)}.txt")
+
+
+def _name(url: str) -> str:
+    return digest_bytes(url.encode())[:16]
 
 
 def _line(action: Action) -> str:

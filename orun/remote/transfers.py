@@ -181,11 +181,23 @@ class Transfers:
         os.fsync(descriptor)
         return ""
 
-    def push(self, key: str, record: bytes, pieces: Sequence[Piece]) -> Pushed:
-        """Write the objects that are not there, then the record."""
+    def push(self, key: str, record: bytes, pieces: Sequence[Piece], *, newest: bool = False) -> Pushed:
+        """Write the objects that are not there, then the record.
+
+        Args:
+            key: of the result.
+            record: the record.
+            pieces: its objects.
+            newest: replace a record of the same dependencies, as a new measurement does.
+        """
+        sent = self.upload(pieces)
+        return Pushed(self._write_record(key, record, newest=newest), sent)
+
+    def upload(self, pieces: Sequence[Piece]) -> int:
+        """Write the objects that are not there; return the bytes that were sent."""
         sent = self._each(self._upload, [piece for piece in pieces if piece.digest not in self.present])
         self.present.update(piece.digest for piece in pieces)
-        return Pushed(self._write_record(key, record), sum(sent))
+        return sum(sent)
 
     def _upload(self, piece: Piece) -> int:
         """Write an object unless it is there; return the bytes that were sent."""
@@ -204,7 +216,7 @@ class Transfers:
         self.damaged.discard(piece.digest)
         return piece.size
 
-    def _write_record(self, key: str, record: bytes) -> str:
+    def _write_record(self, key: str, record: bytes, *, newest: bool) -> str:
         """Write a record unless a complete result of the same dependencies is there; return the tree in force."""
         own = json.loads(record)
         data = sign(record, self.keys)
@@ -216,6 +228,9 @@ class Transfers:
                 other = _mapping(present)
                 tree = str(other.get("tree"))
                 same = other.get("implicit_deps") == own["implicit_deps"]
+                if same and newest:
+                    self.bucket.put(record_name(key, slot), data)
+                    return str(own["tree"])
                 if same and (tree == own["tree"] or self._is_complete(tree)):
                     return tree
         raise RefusedError(f"key {key} has {SLOTS} records there, and takes no more")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,12 +9,12 @@ from time import monotonic
 
 from orun.core.events import Notice
 from orun.core.serialization import encode
-from orun.fs.os_errors import convert_os_errors
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
+from orun.remote.artifacts import pieces_of
 from orun.remote.connection import FAILURES, Connection
 from orun.remote.known_results import KnownResults
-from orun.remote.transfers import Piece, Pushed, Transfers
+from orun.remote.transfers import Pushed, Transfers
 from orun.remote.variables import held_back, keyed
 from orun.store import Action
 from orun.store.checksummed_json import canonical
@@ -68,20 +67,9 @@ class Uploads:
         if self.connection.state != "usable":
             self.complete = False
             return
-        record = canonical(encode(keyed(action)))
-        push = partial(Transfers.push, key=action.key, record=record, pieces=self._pieces(action))
+        pieces = pieces_of(self.planner.store, action.tree, action.log)
+        push = partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces)
         self._pushes.append((self.connection.submit(push), action))
-
-    def _pieces(self, action: Action) -> list[Piece]:
-        """Return every object of a result."""
-        store, objects = self.planner.store, self.planner.store.parts.objects
-        tree = store.tree(action.tree)
-        sizes = {entry.digest: entry.size for entry in tree.entries} if tree else {}
-        with convert_os_errors("read from the store", store.root):
-            for digest in (action.tree, action.log):
-                if not objects.problem(digest):
-                    sizes[digest] = os.lstat(objects.path(digest)).st_size
-        return [Piece(digest, size, objects.path(digest)) for digest, size in sizes.items()]
 
     def gather(self) -> None:
         """Take note of the pushes that have ended. Never waits.
@@ -129,6 +117,11 @@ class Uploads:
         """Give up the pushes that have not ended; the next run offers them again."""
         self.complete = self.complete and not self._pushes
         self._pushes.clear()
+
+
+def record_of(action: Action) -> bytes:
+    """Return the record of a result as it is pushed."""
+    return canonical(encode(keyed(action)))
 
 
 def count(results: int) -> str:

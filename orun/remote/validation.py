@@ -27,6 +27,19 @@ def validate_record(step: Step, record: bytes) -> Action:
     Raises:
         RefusedError: if it is not a result of the step's key, made on the same device.
     """
+    action = validate_result(step.key, record)
+    device = subjects(step.components, ComponentKind.DEVICE)
+    if differing := sorted(name for name, value in device.items() if action.host.get(name) != value):
+        raise RefusedError(f"it was made on another device ({', '.join(differing)})")
+    return action
+
+
+def validate_result(key: str, record: bytes) -> Action:
+    """Return the result in a record, made on any machine.
+
+    Raises:
+        RefusedError: if it is not a result of the key.
+    """
     try:
         data = json.loads(record)
         action = serialization.decode(Action, data)
@@ -37,11 +50,8 @@ def validate_record(step: Step, record: bytes) -> Action:
         raise RefusedError("it is not a result of this version of orun")
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise RefusedError("it holds a number that cannot be")
-    if action.key != step.key or cache_key.digest_of(action.components) != step.key:
+    if action.key != key or cache_key.digest_of(action.components) != key:
         raise RefusedError("it is a result of something else")
-    device = subjects(step.components, ComponentKind.DEVICE)
-    if differing := sorted(name for name, value in device.items() if action.host.get(name) != value):
-        raise RefusedError(f"it was made on another device ({', '.join(differing)})")
     return action
 
 

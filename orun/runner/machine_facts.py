@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from orun.core.key_component import Components
 from orun.core.machines import MachineFacts, StageFacts
-from orun.environment.call_cache import forget
 from orun.environment.env_vars import stage_environment
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown
@@ -17,14 +16,13 @@ ISOLATED = "its isolated environment is made on the machine that plans"
 
 
 def machine_facts(pipeline: Pipeline, machine: str, available: Resources) -> MachineFacts:
-    """Return what this machine knows of a pipeline, read anew.
+    """Return what this machine knows of a pipeline.
 
     Args:
         pipeline: the pipeline, loaded on this machine.
         machine: id of this machine.
         available: what stages may use of it.
     """
-    forget()
     local = LocalFacts(pipeline)
     return MachineFacts(
         machine,

@@ -118,6 +118,10 @@ class Bucket:
         """Remove an object if it exists."""
         _find(lambda: delete(self._quick, name))
 
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object, atomically, in place of an object of that name."""
+        _send(lambda: put(self._quick, name, data))
+
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write an object unless the name is in use; return whether it was written. A folder needs hard links."""
         try:

@@ -146,6 +146,12 @@ class LocalExecutor:
         self._selector = self._selector or selectors.DefaultSelector()
         return self._selector
 
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when `wait` has something to return, for another selector."""
+        selector: Any = self._open_selector()
+        descriptor: int = selector.fileno()  # which every selector has but that of `select`
+        return descriptor
+
     def _start_root(self, interpreter: Interpreter | None, descriptor: int) -> None:
         import subprocess
         import tempfile

@@ -1,0 +1,150 @@
+"""Addresses of agents: `unix:///run/orun.sock` or `tcp://10.0.0.7:7777`, and the proof that a driver may use one.
+
+A Unix socket belongs to the agent's user alone. Over TCP a driver proves that it knows the agent's token: it answers
+a random text with an HMAC, so that the token itself does not travel.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import stat
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from orun.core.serialization import Record
+from orun.errors import UsageError
+from orun.fs.os_errors import convert_os_errors, quoted
+
+TOKEN = "ORUN_AGENT_TOKEN"  # noqa: S105 - variable of a driver, with the token of the agents that it uses over TCP
+SHORTEST = 16  # characters of a token
+BACKLOG = 16
+CONNECT_SECONDS = 10.0
+EXAMPLES = "unix:///run/user/1000/orun.sock, or tcp://127.0.0.1:7777 with --token-file FILE"
+WILDCARDS = ("", "0.0.0.0", "::", "*")  # noqa: S104 - refused
+
+
+class Address(Record, frozen=True):
+    """Address of an agent.
+
+    Attributes:
+        path: of its Unix socket; empty for TCP.
+        host: name or number of the host; empty for a Unix socket.
+        port: of the host.
+    """
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"unix://{self.path}" if self.path else f"tcp://{host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Return the address in a URL; UsageError if it is none."""
+        with suppress(ValueError):
+            parts = urlsplit(text)
+            path, port = unquote(parts.path), parts.port
+            if parts.scheme == "unix" and not parts.netloc and path.startswith("/"):
+                return cls(path=path)
+            if parts.scheme == "tcp" and parts.hostname and port is not None and path in ("", "/"):
+                return cls(host=parts.hostname, port=port)
+        raise UsageError(f"no agent can be at {text!r}", why=f"expected {EXAMPLES}")
+
+    def listen(self, token: str) -> socket.socket:
+        """Return a listening socket.
+
+        Args:
+            token: what drivers must know; empty for none.
+
+        Raises:
+            UsageError: if the address is in use, or TCP is asked for without a token or on every interface.
+            StoreError: if the socket cannot be made.
+        """
+        if self.path:
+            return self._listen_unix()
+        if not token:
+            raise UsageError(
+                f"{self} needs a token",
+                why="everybody who reaches the port could run code as this user",
+                hint="openssl rand -hex 32 > token; chmod 600 token; orun agent --listen ... --token-file token",
+            )
+        if self.host in WILDCARDS:
+            raise UsageError(f"{self} is every network of this machine", why="name the address of a private one")
+        with convert_os_errors(f"listen at {self}", "/"):
+            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+            return socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
+
+    def _listen_unix(self) -> socket.socket:
+        with convert_os_errors(f"listen at {self}", self.path):
+            self._remove_stale()
+            mask = os.umask(0o177)
+            try:
+                return socket.create_server(self.path, family=socket.AF_UNIX, backlog=BACKLOG)
+            finally:
+                os.umask(mask)
+
+    def _remove_stale(self) -> None:
+        """Remove the socket of an agent that has ended; UsageError if it listens, or the path is another file."""
+        with suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(os.lstat(self.path).st_mode):
+                raise UsageError(f"{self.path} is no socket", hint=f"ls -l {quoted(self.path)}")
+            with socket.socket(socket.AF_UNIX) as probe:
+                try:
+                    probe.connect(self.path)
+                except ConnectionRefusedError:
+                    Path(self.path).unlink()
+                else:
+                    raise UsageError(f"another agent listens at {self}", hint="choose another path: --listen URL")
+
+    def connect(self) -> socket.socket:
+        """Return a socket that is connected to the agent; UsageError if none listens there."""
+        try:
+            return self._connect()
+        except OSError as error:
+            raise UsageError(
+                f"no agent answers at {self}",
+                why=error.strerror or str(error),
+                hint=f"start one on that machine: orun agent --listen {self}",
+            ) from error
+
+    def _connect(self) -> socket.socket:
+        if not self.path:
+            return socket.create_connection((self.host, self.port), CONNECT_SECONDS)
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(self.path)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def remove(self) -> None:
+        """Remove the Unix socket, if it is one."""
+        if self.path:
+            with suppress(OSError):
+                Path(self.path).unlink()
+
+
+def read_token(file: Path) -> str:
+    """Return the token in a file; UsageError if it is too short, or others may read it."""
+    with convert_os_errors(f"read the token {file}", file):
+        mode, token = file.stat().st_mode, file.read_text(encoding="utf-8").strip()
+    if mode & 0o077:
+        raise UsageError(f"others may read the token {file}", hint=f"chmod 600 {quoted(file)}")
+    if len(token) < SHORTEST:
+        raise UsageError(
+            f"the token {file} is too short: it needs {SHORTEST} characters",
+            hint=f"openssl rand -hex 32 > {quoted(file)}",
+        )
+    return token
+
+
+def proof_of(token: str, nonce: str) -> str:
+    """Return what proves to an agent that a driver knows the token."""
+    return hmac.new(token.encode(), b"orun agent 1\n" + nonce.encode(), sha256).hexdigest()

@@ -1,0 +1,261 @@
+"""Fleet of agents that are connected to this process by sockets."""
+
+from __future__ import annotations
+
+import os
+import platform
+import selectors
+import socket
+from collections import deque
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from orun.agent.address import TOKEN, Address, proof_of
+from orun.agent.frames import Cancel, Challenge, Close, FactsFailed, FactsRequest, FrameError, Hello, Message
+from orun.agent.local_machine import code_digest
+from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer
+from orun.core.events import Notice, StageWaiting
+from orun.core.machines import Built, Failed, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
+from orun.errors import OrunError, UsageError
+from orun.executors import Progress
+from orun.runner.fleet import FleetMessage
+
+HELLO_SECONDS = 10.0  # for an agent to introduce itself
+PASSED = (Progress, LogText, StageWaiting, Notice)  # messages on the way, to be passed on
+LAST = (Built, Failed, Refused, Lost)  # messages that end an order
+
+
+class Link:
+    """Connection to one agent.
+
+    Attributes:
+        place: where the agent was found, for messages.
+        machine: its machine, as it described itself.
+    """
+
+    def __init__(self, connection: socket.socket, place: str, token: str) -> None:
+        self.place = place
+        self.peer = Peer(connection)
+        self._arrived: deque[Message] = deque()
+        challenge = self._first()
+        nonce = challenge.nonce if isinstance(challenge, Challenge) else ""
+        if nonce and not token:
+            self.peer.close()
+            raise UsageError(f"the agent at {place} asks for a token", hint=f"export {TOKEN}=$(cat FILE)")
+        self.peer.send(Hello(f"{platform.node()} ({os.getpid()})", proof_of(token, nonce) if nonce else ""))
+        machine = self._first()
+        if not isinstance(machine, Machine):
+            self.peer.close()
+            raise UsageError(f"what listens at {place} is no agent of orun")
+        self.machine = machine
+
+    def _first(self) -> Message:
+        """Wait for the next message while the two ends introduce themselves."""
+        until = monotonic() + HELLO_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.peer, selectors.EVENT_READ)
+            while not self._arrived:
+                if self.peer.closed or monotonic() > until:
+                    self.peer.close()
+                    raise UsageError(
+                        f"the agent at {self.place} {'refuses this driver' if self.peer.closed else 'does not answer'}",
+                        why="its token may be another one, or it has ended",
+                        hint="see what it prints on its machine",
+                    )
+                selector.select(until - monotonic())
+                self._arrived += self._receive()
+        return self._arrived.popleft()
+
+    def _receive(self) -> list[Message]:
+        try:
+            return self.peer.receive()
+        except FrameError as error:
+            self.peer.close()
+            raise UsageError(
+                f"what listens at {self.place} is no agent of this version of orun", why=str(error)
+            ) from None
+
+    def drain(self) -> list[Message]:
+        """Return the messages that have arrived."""
+        messages = [*self._arrived, *self._receive()]
+        self._arrived.clear()
+        return messages
+
+
+class SocketFleet:
+    """Fleet of the agents at some addresses. Satisfies `orun.runner.fleet.Fleet`.
+
+    Args:
+        addresses: of the agents. Each must answer at first; later an agent that has come back is used again.
+        token: what agents over TCP ask for.
+        lease: seconds of silence after which a machine counts as lost.
+
+    Raises:
+        UsageError: if an agent does not answer, or runs another orun.
+    """
+
+    def __init__(self, addresses: Sequence[Address] = (), token: str = "", lease: float = LEASE_SECONDS) -> None:
+        self._token = token
+        self._lease = lease
+        self._links: dict[str, Link] = {}
+        self._addresses = {str(address): address for address in addresses}
+        self._running: set[tuple[str, str]] = set()  # machine and stage of each order that has no last message yet
+        self._messages: deque[FleetMessage] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
+        try:
+            for address in addresses:
+                self.add(address.connect(), str(address))
+        except OrunError:
+            self.close()
+            raise
+
+    def add(self, connection: socket.socket, place: str) -> Machine:
+        """Add the agent at the other end of a connected socket.
+
+        Args:
+            connection: the socket.
+            place: where the agent is, for messages.
+
+        Raises:
+            UsageError: if it is no agent, runs another orun, or has the name of another machine of the fleet.
+        """
+        link = Link(connection, place, self._token)
+        machine = link.machine
+        problem = None
+        if machine.orun != code_digest():
+            problem = UsageError(
+                f"machine {machine.id} runs another orun than this one",
+                why=f"the agent at {place} has other code: keys and results would not be comparable",
+                hint="Install the same version on both, and start the agent there again",
+            )
+        elif machine.id in self._links:
+            problem = UsageError(
+                f"two machines are called {machine.id}: those at {self._links[machine.id].place} and {place}",
+                hint="give one of them a name of its own: orun agent --name NAME ...",
+            )
+        if problem:
+            link.peer.close()
+            raise problem
+        self._links[machine.id] = link
+        self._selector.register(link.peer, selectors.EVENT_READ)
+        return machine
+
+    def machines(self) -> tuple[Machine, ...]:
+        """Return the machines that are there now; connect again to agents that have come back."""
+        self._gather()
+        present = {link.place for link in self._links.values()}
+        for place, address in self._addresses.items():
+            if place not in present:
+                try:
+                    self.add(address.connect(), place)
+                except UsageError as error:
+                    self._messages.append(Notice("warning", error.what))
+        return tuple(link.machine for link in self._links.values())
+
+    def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
+        """Return what the machines know of a snapshot, whose tree is in the remote; wait for all answers.
+
+        A machine that cannot tell is left out, and a notice of `wait` says why.
+        """
+        facts: dict[str, MachineFacts] = {}
+        pending = set(self._links)
+        for link in self._links.values():
+            link.peer.send(FactsRequest(snapshot, remote))
+        while pending := pending & self._links.keys():
+            for machine, message in self._receive(BEAT_SECONDS):
+                if isinstance(message, MachineFacts):
+                    facts[machine] = message
+                elif isinstance(message, FactsFailed):
+                    failure = message.failure
+                    why = f": {failure.why}" if failure.why else ""
+                    text = f"machine {machine} takes no part: {failure.what}{why}"
+                    self._messages.append(Notice("warning", text))
+                else:
+                    self._note(machine, message)
+                    continue
+                pending.discard(machine)
+        return tuple(facts[name] for name in self._links if name in facts)
+
+    def start(self, order: Order, machine: str) -> None:
+        """Send an order to a machine; return at once. `Built`, `Failed`, `Refused` or `Lost` follows, exactly once."""
+        if link := self._links.get(machine):
+            self._running.add((machine, order.stage))
+            link.peer.send(order)
+        else:
+            self._messages.append(Lost(order.stage, machine, "it is not connected any more"))
+
+    def wait(self, timeout: float) -> list[FleetMessage]:
+        """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
+        until = monotonic() + timeout
+        self._gather()
+        while not self._messages and (left := until - monotonic()) > 0 and self._links:
+            self._gather(min(left, BEAT_SECONDS))
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+    def cancel(self, stage: str) -> None:
+        """Stop a stage; its last message follows. Do nothing if it is not running."""
+        for machine, running in self._running:
+            if running == stage and (link := self._links.get(machine)):
+                link.peer.send(Cancel(stage))
+
+    def close(self) -> None:
+        """Stop all stages and let go of the machines. May be called again."""
+        self._beater.stop()
+        for link in self._links.values():
+            link.peer.send(Close())
+            link.peer.close()
+        self._links.clear()
+        self._selector.close()
+
+    def _gather(self, timeout: float = 0.0) -> None:
+        """Note what has arrived; wait for the first message."""
+        for machine, message in self._receive(timeout):
+            self._note(machine, message)
+
+    def _receive(self, timeout: float) -> list[tuple[str, Message]]:
+        """Return what has arrived, and by which machine; wait for the first message."""
+        for link in self._links.values():
+            link.peer.flush()
+        self._selector.select(timeout)
+        messages: list[tuple[str, Message]] = []
+        for name, link in list(self._links.items()):
+            why = ""
+            try:
+                messages += [(name, message) for message in link.drain()]
+            except UsageError as error:
+                why = error.what
+            if link.peer.closed or link.peer.is_silent(self._lease):
+                silent = f"nothing was heard of it for {self._lease:g} s"
+                messages += self._lose(name, why or ("its agent has ended" if link.peer.closed else silent))
+        return messages
+
+    def _note(self, machine: str, message: Message) -> None:
+        if isinstance(message, PASSED):
+            self._messages.append(message)
+        elif isinstance(message, LAST) and (machine, message.stage) in self._running:
+            self._running.discard((machine, message.stage))
+            self._messages.append(message)
+
+    def _lose(self, name: str, why: str) -> list[tuple[str, Message]]:
+        """Let go of a machine; return the last message of each of its stages."""
+        link = self._links.pop(name)
+        self._selector.unregister(link.peer)
+        link.peer.close()
+        stages = sorted(stage for machine, stage in self._running if machine == name)
+        return [(name, Lost(stage, name, why)) for stage in stages]
+
+
+def connect(url: str, environment: Mapping[str, str] = os.environ) -> SocketFleet:
+    """Return the fleet of the agents at some addresses, separated by commas.
+
+    Args:
+        url: `unix:///run/orun.sock,tcp://10.0.0.7:7777`.
+        environment: has the token of agents over TCP in `$ORUN_AGENT_TOKEN`.
+
+    Raises:
+        UsageError: if an agent does not answer, or runs another orun.
+    """
+    return SocketFleet([Address.parse(part) for part in url.split(",")], environment.get(TOKEN, ""))

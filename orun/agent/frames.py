@@ -1,0 +1,123 @@
+"""Frames between a driver and an agent: four bytes with the length, then one message as a JSON object.
+
+    driver -> agent: Hello, FactsRequest, Order, Cancel, Beat, Close
+    agent -> driver: Challenge, Machine, MachineFacts, FactsFailed, Progress, LogText, StageWaiting, Notice, Built,
+                     Failed, Refused, Lost, Beat
+
+The agent speaks first: its `Challenge` is answered by `Hello`, and that by `Machine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias, get_args
+
+from orun.core.events import Notice, StageWaiting
+from orun.core.machines import Built, Failed, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
+from orun.core.run_record import Failure
+from orun.core.serialization import Record, decode, encode, from_json, to_json
+from orun.executors import Progress
+
+HEAD = 4  # bytes that hold the length
+LONGEST = 64 << 20  # bytes of a message
+
+
+class Challenge(Record, frozen=True):
+    """First message of an agent.
+
+    Attributes:
+        nonce: random text that the proof is made for; empty if the agent asks for none.
+    """
+
+    nonce: str
+
+
+class Hello(Record, frozen=True):
+    """First message of a driver.
+
+    Attributes:
+        driver: host and process, for the agent's log.
+        proof: HMAC-SHA-256 of the nonce with the token as key, hexadecimal; empty if no proof was asked for.
+    """
+
+    driver: str
+    proof: str = ""
+
+
+class FactsRequest(Record, frozen=True):
+    """Question for the facts of a snapshot; its tree is in the remote of that URL."""
+
+    snapshot: Snapshot
+    remote: str
+
+
+class FactsFailed(Record, frozen=True):
+    """Answer of a machine that cannot tell its facts."""
+
+    machine: str
+    failure: Failure
+
+
+class Cancel(Record, frozen=True):
+    """Order to stop a stage; `Failed` follows if it was under way."""
+
+    stage: str
+
+
+class Beat(Record, frozen=True):
+    """Sign of life."""
+
+
+class Close(Record, frozen=True):
+    """Last message of a driver: its stages are stopped."""
+
+
+Message: TypeAlias = (
+    Hello | FactsRequest | Order | Cancel | Beat | Close
+    | Challenge | Machine | MachineFacts | FactsFailed | Progress | LogText | StageWaiting | Notice | Built | Failed
+    | Refused | Lost
+)  # fmt: skip
+KINDS: Mapping[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
+
+
+class FrameError(Exception):
+    """Bytes that are no frame of this protocol."""
+
+
+def frame_of(message: Message) -> bytes:
+    """Return a message as a frame."""
+    data = to_json({type(message).__name__: encode(message)})
+    return len(data).to_bytes(HEAD, "big") + data
+
+
+class FrameReader:
+    """Messages in a stream of bytes."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Return the messages that are complete with these bytes.
+
+        Raises:
+            FrameError: if they are no frames.
+        """
+        self._received += data
+        messages: list[Message] = []
+        while len(self._received) >= HEAD:
+            size = int.from_bytes(self._received[:HEAD], "big")
+            if size > LONGEST:
+                raise FrameError(f"a message of {size} bytes, and {LONGEST} are the most")
+            if len(self._received) < HEAD + size:
+                break
+            messages.append(_message(bytes(self._received[HEAD : HEAD + size])))
+            del self._received[: HEAD + size]
+        return messages
+
+
+def _message(data: bytes) -> Message:
+    try:
+        ((name, fields),) = from_json(data).items()
+        return decode(KINDS[name], fields)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise FrameError(f"it is no message of this version of orun: {error}") from None

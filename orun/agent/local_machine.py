@@ -1,0 +1,81 @@
+"""This machine as others see it, and the process that an agent must be for sound measurements."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from time import time
+
+from orun.core.machines import Machine
+from orun.core.serialization import replace
+from orun.environment import distributions
+from orun.environment.python_path import PACKAGE
+from orun.environment.resources import available_resources
+from orun.fs.digests import digest_bytes
+
+OOM_SCORE = Path("/proc/self/oom_score_adj")
+LIBRARIES = (*distributions.BUILDS, "onnx", "openvino", "tensorflow", "tensorrt", "torch")
+FOREIGN = ("RAY_",)  # beginnings of variables that no stage is to see
+
+
+def this_machine(name: str = "", labels: Mapping[str, str] | None = None, cores: int | None = None) -> Machine:
+    """Return a description of this machine.
+
+    Args:
+        name: its name in the fleet; the host's name if empty.
+        labels: what its owner says of it.
+        cores: cores that stages may use together; all usable ones if None.
+    """
+    resources = available_resources(cores, memory=True)
+    facts = {"architecture": platform.machine(), "system": sys.platform}
+    return Machine(
+        name or os.environ.get("ORUN_HOST") or platform.node(),
+        facts | dict(labels or {}),
+        resources.cores,
+        resources.memory,
+        resources.gpus,
+        code_digest(),
+        platform.python_version(),
+        {name: version for name in LIBRARIES if (version := distributions.exact().get(name))},
+    )
+
+
+def machine_now(machine: Machine, store: Path) -> Machine:
+    """Return the description of this machine with its present load, free disk and time."""
+    return replace(machine, load=os.getloadavg()[0], free=shutil.disk_usage(store).free, clock=time())
+
+
+@cache
+def code_digest() -> str:
+    """Return the digest of orun's code on the disk when this process first asked."""
+    files = sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml")))
+    lines = (f"{file.relative_to(PACKAGE)} {digest_bytes(file.read_bytes())}\n" for file in files)
+    return digest_bytes("".join(lines).encode())
+
+
+def become_plain() -> list[str]:
+    """Give this process and its stages normal priority and a clean environment; return what could not be changed.
+
+    Agents may be started by a service or a framework that runs its processes as the first to wait or to be killed.
+    """
+    problems: list[str] = []
+    for name in [name for name in os.environ if name.startswith(FOREIGN)]:
+        del os.environ[name]
+    if nice := os.getpriority(os.PRIO_PROCESS, 0):
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
+        except OSError:
+            problems.append(f"stages run at nice level {nice}: measurements are slower than they should be")
+    with suppress(OSError, ValueError):
+        if score := int(OOM_SCORE.read_text()):
+            try:
+                OOM_SCORE.write_text("0")
+            except OSError:
+                problems.append(f"the kernel ends stages first when memory runs out (oom_score_adj {score})")
+    return problems

@@ -1,0 +1,231 @@
+"""An order on its way: inputs from the remote, decision, process, result for the remote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from orun.agent.frames import Message
+from orun.agent.portability import require_portable, without_folder
+from orun.agent.project_folders import Project, ProjectFolders
+from orun.core.events import Event, Notice, StageProgress, StageWaiting
+from orun.core.machines import LogText, Order, Refused
+from orun.core.serialization import replace
+from orun.environment.env_vars import SHARED_KEY
+from orun.errors import StageError, StageFailed
+from orun.executors import Executor, JobResult, Mask, Progress
+from orun.fs.os_errors import convert_os_errors
+from orun.pipeline.model import Stage
+from orun.planning.key_diff import key_changes
+from orun.planning.plan import Done, Step
+from orun.planning.provenance import Provenance
+from orun.remote.artifacts import Artifacts, Steps, pieces_of
+from orun.remote.transfers import Pushed, Transfers
+from orun.remote.upload import record_of
+from orun.remote.variables import held_back
+from orun.runner.stage_execution import StageExecution
+from orun.runner.stage_locks import LockMode, RunLocks
+from orun.runner.stage_reports import StageReports
+from orun.store import Action, Store
+
+CHUNK = 1 << 20  # bytes of a log in one message
+
+
+class RefusedError(Exception):
+    """The key of a stage is another one here than in its order."""
+
+    def __init__(self, message: Refused) -> None:
+        super().__init__(message.stage)
+        self.message = message
+
+
+@dataclass
+class StageOrder:
+    """An order and the work on it.
+
+    Attributes:
+        order: the order.
+        machine: id of this machine.
+        store: takes the result.
+        folders: projects by snapshot.
+        send: sends a message to the driver.
+    """
+
+    order: Order
+    machine: str
+    store: Store
+    folders: ProjectFolders
+    send: Callable[[Message], None]
+    execution: StageExecution | None = None
+    _done: dict[str, Done] = field(default_factory=dict)
+    _problems: list[str] = field(default_factory=list)
+    _logged: int = 0  # bytes of the log that were sent
+
+    @property
+    def name(self) -> str:
+        """Id of the stage."""
+        return self.order.stage
+
+    @property
+    def project(self) -> Project:
+        """The project, once its files are here."""
+        return self.folders.project(self.order.snapshot)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage, once its project is here."""
+        return self.project.planner.pipeline.stage(self.name)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the stage has the machine to itself."""
+        return self.project.planner.pipeline.kinds[self.stage.uses].spec.exclusive
+
+    # Inputs
+
+    def fetch_inputs(self) -> Steps:
+        """Fetch the project, the results before the stage and the accepted model from the remote.
+
+        Raises:
+            StageFailed: if something is not there.
+        """
+        artifacts = Artifacts(self.store, self._emit)
+        if not (yield from artifacts.fetch(self.name, self.order.snapshot.tree, noun="the project")):
+            raise self._not_fetched("the project")
+        stage, planner = self.stage, self.project.planner
+        for name, key in self.order.upstream.items():
+            tree, feeds = self.order.trees.get(name, ""), name in stage.needs.values()
+            private = planner.pipeline.private
+            if not (yield from artifacts.fetch_result(self.name, key, tree, private, artifact=feeds)):
+                raise self._not_fetched(f"the result of {name}")
+            action = next(each for each in self.store.actions(key) if tree in ("", each.tree))
+            step = Step(planner.pipeline.stage(name), "cached", (), key=key, hit=action)
+            verdicts = planner.judge(step.stage, action) if planner.context(stage).spec.lineage else ()
+            self._done[name] = Done(step, action, verdicts)
+        if model := planner.lacks(stage):
+            yield from artifacts.fetch(self.name, model, noun="the accepted model")
+        return True
+
+    def _emit(self, event: Event) -> None:
+        """Send what the driver's user must see; keep what explains a failure."""
+        if isinstance(event, Notice):
+            self._problems.append(event.text)
+        elif isinstance(event, StageWaiting):
+            self.send(replace(event, stage=self.name))
+
+    def _not_fetched(self, noun: str) -> StageFailed:
+        text = f"{self.machine} did not get {noun} from the remote {self.order.remote}"
+        return StageFailed(self.name, text, why="\n".join(self._problems))
+
+    # Decision
+
+    def decide(self) -> Step:
+        """Return the decision on the stage with the facts of this machine.
+
+        Raises:
+            RefusedError: if its key is another one than the driver expects.
+        """
+        step = self.project.planner.decide(self.stage, self._done)
+        if step.key != self.order.key:
+            differing = key_changes(self.stage, self.order.components, step.components)
+            reasons = differing if step.key and self.order.components else step.reasons
+            raise RefusedError(Refused(self.name, self.machine, tuple(reasons)))
+        return replace(step, action="run", hit=None) if step.hit and self.order.again else step
+
+    def locks(self) -> RunLocks:
+        """Return the locks of the stage."""
+        return RunLocks(self.store, self._emit, str(self.project.place.folder), self.project.planner.pipeline.name)
+
+    @property
+    def lock_mode(self) -> LockMode:
+        """How the stage takes the lock of the machine."""
+        return LockMode.EXCLUSIVE if self.exclusive else LockMode.SHARED
+
+    # Process
+
+    def start(self, step: Step, executor: Executor) -> None:
+        """Start the process of the stage.
+
+        Raises:
+            StoreError: if the store fails, or this machine allows no more processes.
+        """
+        pipeline = self.project.planner.pipeline
+        self._mask, self._reports = Mask.of(pipeline.private), StageReports(pipeline.private, self._pass_progress)
+        provenance = Provenance.of(pipeline, self.stage, self._done)
+        with convert_os_errors(f"start {self.name}", self.store.root):
+            logs = self.store.make_session_folder("log")
+            self.execution = StageExecution.prepare(pipeline, self.store, step, logs)
+            executor.start(self.execution.job(provenance.text() if provenance else b""))
+
+    def pass_progress(self, message: Progress) -> None:
+        """Send the progress of the process."""
+        self._reports.pass_progress(message)
+
+    def _pass_progress(self, event: Event) -> None:
+        if isinstance(event, StageProgress):
+            self.send(Progress(event.stage, event.done, event.total, event.what))
+        elif isinstance(event, Notice):
+            self.send(event)
+
+    def send_log(self, *, ended: bool = False) -> None:
+        """Send the lines that were printed since the last call; all the rest if the process has ended."""
+        execution = self._running
+        if not execution.log.exists():
+            return
+        with convert_os_errors(f"read the log of {self.name}", self.store.root), execution.log.open("rb") as file:
+            file.seek(self._logged)
+            while data := file.read(CHUNK):
+                lines = data if ended or len(data) == CHUNK else data[: data.rfind(b"\n") + 1]
+                if not lines:
+                    break
+                self._logged += len(lines)
+                text = self._mask.data(lines).decode(errors="replace")
+                self.send(LogText(self.name, without_folder(text, self.project.place.folder)))
+                file.seek(self._logged)
+
+    @property
+    def _running(self) -> StageExecution:
+        if self.execution is None:
+            raise ValueError(f"{self.name} does not run")
+        return self.execution
+
+    def store_result(self, result: JobResult | StageError) -> Action:
+        """Store the result of the process.
+
+        Raises:
+            StageError: if the stage failed, or its result is not valid on other machines.
+            StoreError: if the store fails.
+        """
+        self._reports.filter_log(self.name, self._running.log, self.store.root)
+        if isinstance(result, StageError):
+            raise self._reports.filter_error(result)
+        if result.wrote:
+            self.folders.check_again(self.project)
+        require_portable(self.stage, result, self.project, self.machine)
+        return self._running.store_result(self._reports.filter_result(self.name, result), self._done)
+
+    def discard(self) -> None:
+        """Remove the folders of the process."""
+        if self.execution:
+            self.execution.discard()
+            self.store.discard(self.execution.log.parent)
+
+    # Result
+
+    def push(self, action: Action) -> Callable[[Transfers], Pushed]:
+        """Return the operation that pushes the result.
+
+        Raises:
+            StageFailed: if it must not be pushed.
+        """
+        if names := sorted(held_back(action)):
+            raise StageFailed(
+                self.name,
+                f"the result of {self.name} stays on {self.machine}: it depends on the variables {', '.join(names)}",
+                why="digests of their values would be in the remote, where they could be guessed",
+                hint=f"Set {SHARED_KEY} to one secret on all machines, or list them under `env` of the stage",
+            )
+        newest = self.project.planner.pipeline.kinds[self.stage.uses].spec.stage_class == "measurement"
+        pieces = pieces_of(self.store, action.tree, action.log)
+        return partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces, newest=newest)

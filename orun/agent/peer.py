@@ -1,0 +1,114 @@
+"""One end of a connection between a driver and an agent: messages over a socket, with signs of life."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from time import monotonic
+
+from orun.agent.frames import Beat, FrameReader, Message, frame_of
+
+CHUNK = 1 << 18  # bytes to receive at a time
+BEAT_SECONDS = 5.0  # between two signs of life
+LEASE_SECONDS = 15.0  # of silence, after which the other end counts as gone
+
+
+class Peer:
+    """One end of a connection; one thread receives, any thread sends.
+
+    Attributes:
+        closed: whether the other end is gone.
+        heard_at: monotonic time of the last bytes from the other end.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._socket.setblocking(False)
+        self._reader = FrameReader()
+        self._unsent = bytearray()
+        self._lock = threading.Lock()
+        self.closed = False
+        self.heard_at = monotonic()
+
+    def fileno(self) -> int:
+        """Return the descriptor, for a selector."""
+        return self._socket.fileno()
+
+    def send(self, message: Message) -> None:
+        """Send as much as fits without waiting; `flush` sends the rest. A message to a closed end is lost."""
+        with self._lock:
+            self._unsent += frame_of(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as fits of what is not sent yet."""
+        with self._lock, suppress(BlockingIOError):
+            while self._unsent and not self.closed:
+                try:
+                    sent = self._socket.send(self._unsent)
+                except (BrokenPipeError, ConnectionError):
+                    self.closed = True
+                else:
+                    del self._unsent[:sent]
+
+    @property
+    def unsent(self) -> bool:
+        """Whether `flush` has something to send."""
+        return bool(self._unsent) and not self.closed
+
+    def receive(self) -> list[Message]:
+        """Return the messages that have arrived, signs of life left out, without waiting.
+
+        Raises:
+            FrameError: if the other end sends something else.
+        """
+        messages: list[Message] = []
+        with suppress(BlockingIOError):
+            while not self.closed:
+                try:
+                    data = self._socket.recv(CHUNK)
+                except ConnectionError:
+                    data = b""
+                self.closed = self.closed or not data
+                if data:
+                    self.heard_at = monotonic()
+                    messages += self._reader.feed(data)
+        return [message for message in messages if not isinstance(message, Beat)]
+
+    def is_silent(self, seconds: float) -> bool:
+        """Return whether nothing has come from the other end for so long."""
+        return monotonic() - self.heard_at > seconds
+
+    def close(self) -> None:
+        """Close this end, after an attempt to send the rest."""
+        self.flush()
+        self.closed = True
+        self._socket.close()
+
+
+class Beater:
+    """Thread that sends signs of life, also while the thread that uses the connections is busy.
+
+    Args:
+        peers: returns the connections.
+        seconds: between two signs of life.
+    """
+
+    def __init__(self, peers: Callable[[], Iterable[Peer]], seconds: float = BEAT_SECONDS) -> None:
+        self._peers = peers
+        self._seconds = seconds
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            for peer in self._peers():
+                with suppress(OSError):  # closed by the other thread this moment
+                    peer.send(Beat())
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()

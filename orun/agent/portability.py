@@ -1,0 +1,135 @@
+"""Check that a stage read and wrote only what is the same on every machine, and errors in terms of the project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from orun.agent.project_folders import Place, Project
+from orun.core.run_record import Failure
+from orun.errors import NotPortable, OrunError
+from orun.executors import JobResult
+from orun.fs.observed_state import was_absent
+from orun.pipeline.model import Stage
+from orun.text.suggestions import near
+
+MOST_NAMED = 3  # files in an error
+SHIP = "git ignores it: a machine gets what git tracks, and files that git does not ignore"
+
+
+def require_portable(stage: Stage, result: JobResult, project: Project, machine: str) -> None:
+    """Refuse what a stage read outside of its project, what it missed in it, and what it wrote beside its output.
+
+    Args:
+        stage: the stage.
+        result: what its process reported.
+        project: the project on this machine.
+        machine: this machine.
+
+    Raises:
+        NotPortable: naming the files.
+    """
+    place = project.place
+    if missed := [_from_root(entry, place) for entry in dict.fromkeys(_missed(result, place))]:
+        raise _error(stage, "reads", missed, f"which did not come to {machine} with the project", SHIP, _ship(missed))
+    if outside := list(dict.fromkeys(_outside(stage, result, project))):
+        raise _error(
+            stage, "reads", outside, "outside of the project",
+            f"there may be something else on another machine than on {machine}",
+            "Move it into the project, or name it in a parameter of the stage: then its content is in the key",
+        )  # fmt: skip
+    if result.wrote:
+        written = [os.path.relpath(path, place.root) for path in result.wrote]
+        raise _error(
+            stage, "writes", written, "beside its output",
+            f"on {machine} nothing is kept but the output",
+            "Write it to context.output",
+        )  # fmt: skip
+
+
+def _error(stage: Stage, verb: str, paths: list[str], place: str, why: str, hint: str) -> NotPortable:
+    rest = len(paths) - MOST_NAMED
+    named = ", ".join(paths[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    return NotPortable(stage.id, f"{stage.id} {verb} {named}, {place}", why=why, hint=hint)
+
+
+def _ship(names: list[str]) -> str:
+    return f"List it in the pipeline file: ship: [{', '.join(name.rstrip('/') for name in names[:MOST_NAMED])}]"
+
+
+def _missed(result: JobResult, place: Place) -> Iterator[str]:
+    """Yield what a stage looked for and would have found where the project was taken."""
+    absent = [path for path, signature in result.reads.items() if signature is None]
+    absent += [path for path, state in result.probed.items() if was_absent(state)]
+    for path in absent:
+        if name := _relative(path, place.folder):
+            yield from (entry for entry in place.left_out if f"{name}/".startswith(f"{entry.rstrip('/')}/"))
+    listed = {name for path in result.listings if (name := _relative(path, place.folder))}
+    if listed:
+        yield from (entry for entry in place.left_out if str(Path(entry).parent) in listed)
+
+
+def _outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]:
+    """Yield what a stage read outside of the project, but for paths that its parameters name."""
+    root = project.planner.pipeline.root
+    declared = [os.path.realpath(root / reference.path) for reference in stage.references]
+    present = [path for path, signature in result.reads.items() if signature is not None]
+    present += [path for path, state in result.probed.items() if not was_absent(state)]
+    for path in (*present, *result.listings):
+        real = os.path.realpath(path)
+        if not _relative(path, project.place.folder) and not any(_is_in(real, path) for path in declared):
+            yield path
+
+
+def _from_root(entry: str, place: Place) -> str:
+    """Return a name in the project relative to the pipeline's folder, as `ship:` has it."""
+    return os.path.relpath(place.folder / entry, place.root) + ("/" if entry.endswith("/") else "")
+
+
+def _relative(path: str, folder: Path) -> str:
+    """Return a path relative to a folder; empty if it is outside."""
+    for top in _forms(folder):
+        if _is_in(path, top):
+            return os.path.relpath(path, top)
+    return ""
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder}/")
+
+
+def failure_of(error: OrunError, place: Place | None = None) -> Failure:
+    """Return an error as data.
+
+    Args:
+        error: the error. If it names a file that did not travel, its hint says how that travels.
+        place: the project; paths in it become relative to it.
+    """
+    texts, log = (error.what, error.why, error.hint), near(getattr(error, "log", ""))
+    if place is None:
+        return Failure(type(error).__name__, *texts, log)
+    problem, why, hint = (without_folder(text, place.folder) for text in texts)
+    forms = [f"{form}/" for form in _forms(place.folder)]
+    missed = [
+        _from_root(entry, place)
+        for entry in place.left_out
+        if any(f"{form}{entry.rstrip('/')}" in text for form in forms for text in texts)
+    ]
+    if missed:
+        why = f"{why}\n{SHIP}".strip()
+        hint = f"{_ship(missed)}\n{hint}".strip()
+    return Failure(type(error).__name__, problem, why, hint, log)
+
+
+def without_folder(text: str, folder: Path) -> str:
+    """Return a text in which paths of a folder are relative to it."""
+    for form in _forms(folder):
+        text = text.replace(f"{form}/", "")
+    return text
+
+
+def _forms(folder: Path) -> list[str]:
+    """Return the forms in which paths of a folder occur in texts, the longest first: a short one may end a long one."""
+    forms = {str(folder), os.path.realpath(folder), near(str(folder))}
+    return sorted(forms, key=lambda form: (-len(form), form))

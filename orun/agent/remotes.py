@@ -1,0 +1,79 @@
+"""Remotes of the drivers: one connection for each URL, and downloads that advance while operations end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orun.remote.artifacts import Steps
+from orun.remote.connection import Connection
+from orun.remote.options import Remote
+from orun.remote.settings import resolve
+from orun.remote.transfers import Transfers
+
+T = TypeVar("T")
+
+
+class Remotes:
+    """Connections to remotes, with the keys of this machine.
+
+    Args:
+        folder: whose `pyproject.toml` names the keys that this machine trusts.
+        wake: called by another thread when an operation has ended.
+    """
+
+    def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
+        self._folder = folder
+        self._wake = wake
+        self._connections: dict[str, Connection] = {}
+
+    def submit(self, url: str, operation: Callable[[Transfers], T]) -> Future[T]:
+        """Start an operation; its result may raise one of `orun.remote.connection.FAILURES`.
+
+        Raises:
+            UsageError: if the URL, or a key of this machine, is not usable.
+        """
+        if url not in self._connections:
+            settings = resolve(Remote(url, "read-write"), self._folder)
+            assert settings, "a remote with a URL has settings"  # noqa: S101
+            self._connections[url] = Connection(settings, lambda _: None)
+        future = self._connections[url].submit(operation)
+        future.add_done_callback(lambda _: self._wake())
+        return future
+
+    def close(self) -> None:
+        """Cancel all operations without waiting."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+
+class Fetch:
+    """Download from a remote that advances without waiting.
+
+    Attributes:
+        url: of the remote.
+    """
+
+    def __init__(self, url: str, steps: Steps, remotes: Remotes) -> None:
+        self.url = url
+        self._steps = steps
+        self._remotes = remotes
+        self._operation: Future[Any] | None = None
+
+    def advance(self) -> bool:
+        """Continue as far as results are there; return whether it has ended.
+
+        Raises:
+            OrunError: that the download raises.
+            Exception: one of `orun.remote.connection.FAILURES`, if the remote fails.
+        """
+        while self._operation is None or self._operation.done():
+            result = self._operation.result() if self._operation else None
+            try:
+                self._operation = self._remotes.submit(self.url, self._steps.send(result))
+            except StopIteration:
+                return True
+        return False

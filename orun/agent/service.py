@@ -1,0 +1,192 @@
+"""Service of an agent: accepts drivers at an address, passes their messages to the work, and holds their leases."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import selectors
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from orun.agent.address import Address, proof_of
+from orun.agent.frames import Cancel, Challenge, Close, FactsRequest, FrameError, Hello, Message
+from orun.agent.local_machine import machine_now
+from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer
+from orun.agent.work import Work
+from orun.core.machines import Machine, Order
+from orun.store import Store
+
+CHECK_SECONDS = 0.25  # between two looks at the leases
+MOST_DRIVERS = 64
+WAKE = b"!"
+
+
+@dataclass(eq=False)
+class Driver:
+    """A connected driver.
+
+    Attributes:
+        peer: the connection.
+        nonce: the text that its proof is made for; empty if none is asked for.
+        name: what it calls itself; empty until it has said hello, with a good proof.
+    """
+
+    peer: Peer
+    nonce: str
+    name: str = ""
+
+
+class Service:
+    """Agent at an address.
+
+    Args:
+        address: where it listens.
+        machine: this machine.
+        store: the agent's store.
+        token: what drivers must know over TCP.
+        folder: whose `pyproject.toml` names the keys of remotes that this machine trusts.
+        log: takes lines for the agent's user.
+        lease: seconds of silence after which a driver counts as gone.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        machine: Machine,
+        store: Store,
+        *,
+        token: str = "",
+        folder: Path,
+        log: Callable[[str], None] = lambda _: None,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        self._address = address
+        self._machine = machine
+        self._token = "" if address.path else token
+        self._log = log
+        self._lease = lease
+        self._listener = address.listen(token)
+        self._listener.setblocking(False)
+        self._wake_end, self._wake_start = socket.socketpair()
+        for end in (self._wake_end, self._wake_start):
+            end.setblocking(False)
+        self._work = Work(store, machine, folder, self._wake, log)
+        self._drivers: list[Driver] = []
+        self._stopped_by = ""
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake_end, selectors.EVENT_READ, self._drain_wakes)
+        self._watched: set[int] = set()
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # there are enough of them in the socket, or the agent has ended
+            self._wake_start.send(WAKE)
+
+    def _drain_wakes(self) -> None:
+        with suppress(BlockingIOError):
+            while self._wake_end.recv(1 << 12):
+                pass
+
+    def stop(self, number: int, _frame: FrameType | None = None) -> None:
+        """End `run`, as a handler of signals."""
+        self._stopped_by = signal.Signals(number).name
+        self._wake()
+
+    def run(self) -> None:
+        """Serve until `stop`; then stop all stages, and wait until they have ended."""
+        beater = Beater(lambda: [driver.peer for driver in list(self._drivers)], min(BEAT_SECONDS, self._lease / 3))
+        try:
+            while not self._stopped_by:
+                self._handle_news()
+        finally:
+            beater.stop()
+            self._work.close(f"the agent was stopped ({self._stopped_by or 'an error'})")
+            for driver in self._drivers:
+                driver.peer.close()
+            self._listener.close()
+            self._address.remove()
+
+    def _handle_news(self) -> None:
+        """Wait for news, and handle it."""
+        self._watch()
+        pause = self._work.pause
+        if self._drivers:
+            pause = CHECK_SECONDS if pause is None else min(pause, CHECK_SECONDS)
+        for key, _ in self._selector.select(pause):
+            if callable(key.data):
+                key.data()
+        for driver in list(self._drivers):
+            self._serve(driver)
+        self._work.advance()
+
+    def _watch(self) -> None:
+        """Wait for running stages too, and until drivers take what could not be sent."""
+        wanted = self._work.descriptors()
+        for descriptor in self._watched - wanted:
+            self._selector.unregister(descriptor)
+        for descriptor in wanted - self._watched:
+            self._selector.register(descriptor, selectors.EVENT_READ)
+        self._watched = wanted
+        for driver in self._drivers:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if driver.peer.unsent else 0)
+            self._selector.modify(driver.peer, events)
+
+    def _accept(self) -> None:
+        with suppress(BlockingIOError, ConnectionError):
+            connection, _ = self._listener.accept()
+            if len(self._drivers) >= MOST_DRIVERS:
+                connection.close()
+                return
+            nonce = os.urandom(16).hex() if self._token else ""
+            driver = Driver(Peer(connection), nonce)
+            self._drivers.append(driver)
+            self._selector.register(driver.peer, selectors.EVENT_READ)
+            driver.peer.send(Challenge(nonce))
+
+    def _serve(self, driver: Driver) -> None:
+        """Handle the messages of a driver; let it go if it is gone, silent, or not welcome."""
+        driver.peer.flush()
+        try:
+            for message in driver.peer.receive():
+                if why := self._handle(driver, message):
+                    self._remove(driver, why)
+                    return
+        except FrameError as error:
+            self._remove(driver, str(error))
+            return
+        if driver.peer.closed:
+            self._remove(driver, "it is gone")
+        elif driver.peer.is_silent(self._lease):
+            self._remove(driver, f"it was silent for {self._lease:g} s")
+
+    def _handle(self, driver: Driver, message: Message) -> str:
+        """Handle a message; return why the connection ends, or an empty text."""
+        if isinstance(message, Hello):
+            if driver.nonce and not hmac.compare_digest(proof_of(self._token, driver.nonce), message.proof):
+                return "it does not know the token"
+            driver.name = message.driver
+            driver.peer.send(machine_now(self._machine, self._work.store.root))
+            self._log(f"{driver.name} is connected")
+        elif not driver.name:
+            return "it did not say hello"
+        elif isinstance(message, Order):
+            self._work.add_order(driver, message, driver.peer.send)
+        elif isinstance(message, FactsRequest):
+            self._work.add_question(driver, message, driver.peer.send)
+        elif isinstance(message, Cancel):
+            self._work.cancel(driver, message.stage)
+        elif isinstance(message, Close):
+            return "it has ended"
+        return ""
+
+    def _remove(self, driver: Driver, why: str) -> None:
+        self._log(f"{driver.name or 'a driver'} is not connected any more: {why}")
+        self._drivers.remove(driver)
+        self._selector.unregister(driver.peer)
+        driver.peer.close()
+        self._work.drop(driver)

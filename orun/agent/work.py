@@ -1,0 +1,370 @@
+"""Work of an agent: orders of all drivers, side by side within the resources of the machine.
+
+Orders start in the order in which their inputs arrived. A measurement that waits for the machine keeps all orders
+behind it waiting, and while it runs nothing is transferred: transfers take the machine's lock too.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+from orun.agent.frames import FactsFailed, FactsRequest, Message
+from orun.agent.orders import RefusedError, StageOrder
+from orun.agent.portability import failure_of
+from orun.agent.project_folders import ProjectFolders
+from orun.agent.remotes import Fetch, Remotes
+from orun.core.events import Notice
+from orun.core.machines import Built, Failed, Lost, Machine, Order
+from orun.core.run_record import Failure
+from orun.environment import distributions
+from orun.environment.call_cache import forget
+from orun.environment.resources import Resources
+from orun.environment.secret_variables import Secrets
+from orun.errors import OrunError, StageFailed
+from orun.executors import Finished, LocalExecutor, Mask, Progress
+from orun.pipeline.model import Stage
+from orun.planning.plan import Step
+from orun.remote.artifacts import Artifacts
+from orun.remote.connection import FAILURES
+from orun.remote.transfers import Pushed
+from orun.runner.machine_facts import machine_facts
+from orun.runner.stage_locks import RunLocks
+from orun.store import Action, Store
+
+Owner = object  # identity of a driver's connection
+POLL_SECONDS = 0.05  # between two tries of a lock that another process holds
+LOG_SECONDS = 0.25  # between two looks at the logs of running stages
+REFRESH_SECONDS = 5.0  # for which an idle agent relies on what it knows of packages and devices
+
+
+@dataclass(eq=False)
+class Task:
+    """An order and how far it is.
+
+    Attributes:
+        owner: the driver.
+        work: the order and the steps of the work on it.
+        phase: `fetching` inputs, `waiting` for the machine, `running`, or `pushing` the result.
+        fetch: the download of its inputs.
+        step: the decision to run it.
+        locks: what it waits for or holds.
+        executor: runs its process.
+        action: its result.
+        pushed: the push of the result.
+        abandoned: nobody waits for the result any more.
+    """
+
+    owner: Owner
+    work: StageOrder
+    fetch: Fetch
+    phase: Literal["fetching", "waiting", "running", "pushing"] = "fetching"
+    step: Step | None = None
+    locks: RunLocks | None = None
+    executor: LocalExecutor | None = None
+    action: Action | None = None
+    pushed: Future[Pushed] | None = None
+    abandoned: bool = False
+
+
+@dataclass(eq=False)
+class Question:
+    """A question for facts, whose snapshot is on its way."""
+
+    owner: Owner
+    request: FactsRequest
+    fetch: Fetch
+    send: Callable[[Message], None]
+
+
+@dataclass
+class Work:
+    """Orders and questions of all drivers; for one thread.
+
+    Attributes:
+        store: the agent's store.
+        machine: this machine.
+        folder: whose `pyproject.toml` names the keys of remotes that this machine trusts.
+        wake: called by another thread when `advance` has something to do.
+        log: takes a line for the agent's user.
+    """
+
+    store: Store
+    machine: Machine
+    folder: Path
+    wake: Callable[[], None]
+    log: Callable[[str], None] = lambda _: None
+    _tasks: list[Task] = field(default_factory=list)
+    _questions: list[Question] = field(default_factory=list)
+    _executors: list[LocalExecutor] = field(default_factory=list)
+    _refreshed_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.store.parts.session.begin()  # from now on garbage collection spares what this agent uses
+        self.store.sweep()
+        self._folders = ProjectFolders(self.store)
+        self._remotes = Remotes(self.folder, self.wake)
+
+    # Requests of drivers
+
+    def add_order(self, owner: Owner, order: Order, send: Callable[[Message], None]) -> None:
+        """Begin to work on an order; one of `Built`, `Failed`, `Refused` and `Lost` is sent at its end."""
+        work = StageOrder(order, self.machine.id, self.store, self._folders, send)
+        self._tasks.append(Task(owner, work, Fetch(order.remote, work.fetch_inputs(), self._remotes)))
+
+    def add_question(self, owner: Owner, request: FactsRequest, send: Callable[[Message], None]) -> None:
+        """Begin to find the facts of a snapshot; `MachineFacts` or `FactsFailed` is sent at the end."""
+        self._refreshed_at = float("-inf")
+        artifacts = Artifacts(self.store, lambda _: None)
+        steps = artifacts.fetch("project", request.snapshot.tree)
+        self._questions.append(Question(owner, request, Fetch(request.remote, steps, self._remotes), send))
+
+    def cancel(self, owner: Owner, stage: str) -> None:
+        """Stop an order of a driver; `Failed` is sent, at once or when its process has ended."""
+        for task in [task for task in self._tasks if task.owner is owner and task.work.name == stage]:
+            self._stop(task)
+
+    def drop(self, owner: Owner) -> None:
+        """Stop all orders of a driver that is gone."""
+        self._questions = [question for question in self._questions if question.owner is not owner]
+        for task in [task for task in self._tasks if task.owner is owner]:
+            task.abandoned = True
+            self._stop(task)
+        if not self._tasks:  # garbage collection need not spare any longer what this agent has used
+            self.store.close()
+            self.store.parts.session.begin()
+
+    def _stop(self, task: Task) -> None:
+        if task.phase == "running" and task.executor:
+            task.executor.cancel(task.work.name)
+        elif task.phase != "pushing":
+            stopped = StageFailed(task.work.name, f"{task.work.name} was stopped", why="the run was interrupted")
+            self._end(task, Failed(task.work.name, self.machine.id, failure_of(stopped)))
+
+    # Progress
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds until `advance` must be called again; None if only a message or `wake` brings news."""
+        if any(task.phase == "waiting" for task in self._tasks):
+            return POLL_SECONDS
+        return LOG_SECONDS if any(task.phase == "running" for task in self._tasks) else None
+
+    def descriptors(self) -> set[int]:
+        """Return the descriptors that are readable when a running stage has news."""
+        return {task.executor.fileno() for task in self._tasks if task.phase == "running" and task.executor}
+
+    def advance(self) -> None:
+        """Continue everything as far as it goes without waiting."""
+        self._refresh()
+        for question in list(self._questions):
+            self._answer(question)
+        for task in list(self._tasks):
+            if task.phase == "fetching":
+                self._fetch(task)
+        self._receive()
+        self._start_waiting()
+        for task in list(self._tasks):
+            if task.phase == "running":
+                with self._failing(task):
+                    task.work.send_log()
+            elif task.phase == "pushing":
+                self._finish_push(task)
+        self._pass_notices()
+
+    def _pass_notices(self) -> None:
+        """Send what the store has to say, such as damage that it found, to every driver."""
+        for text in self.store.drain_notices():
+            self.log(text)
+            for send in {id(task.owner): task.work.send for task in self._tasks}.values():
+                send(Notice("warning", f"{self.machine.id}: {text}"))
+
+    def _refresh(self) -> None:
+        """Look at packages and devices again before the next order, unless a stage relies on what is known."""
+        idle = not any(task.phase in ("waiting", "running") for task in self._tasks)
+        if not idle or not (self._tasks or self._questions) or monotonic() - self._refreshed_at < REFRESH_SECONDS:
+            return
+        packages = distributions.exact()
+        forget()
+        self._refreshed_at = monotonic()
+        self._folders.forget_pipelines()
+        if packages != distributions.exact():  # the servers of stages have imported the old ones
+            self._close_executors()
+
+    def _answer(self, question: Question) -> None:
+        try:
+            if not question.fetch.advance():
+                return
+            project = self._folders.project(question.request.snapshot)
+            resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
+            answer: Message = machine_facts(project.planner.pipeline, self.machine.id, resources)
+        except OrunError as error:
+            answer = FactsFailed(self.machine.id, failure_of(error, self._folders.place(question.request.snapshot)))
+        except FAILURES as error:
+            answer = FactsFailed(self.machine.id, self._remote_failure(question.fetch.url, error))
+        except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
+            answer = FactsFailed(self.machine.id, self._bug(error))
+        self._questions.remove(question)
+        question.send(answer)
+
+    def _fetch(self, task: Task) -> None:
+        with self._failing(task):
+            if not task.fetch.advance():
+                return
+            task.step = task.work.decide()
+            if task.step.hit:
+                self._push(task, task.step.hit)
+            else:
+                task.locks = task.work.locks()
+                task.phase = "waiting"
+
+    def _start_waiting(self) -> None:
+        """Start what is next, in the order of arrival, as far as resources and the machine's lock are free."""
+        for task in [task for task in self._tasks if task.phase == "waiting"]:
+            if not self._fits(task.work.stage) or (not self._start(task) and task.work.exclusive):
+                break
+
+    def _fits(self, stage: Stage) -> bool:
+        """Return whether the free resources suffice; a stage that asks for more than there is runs alone."""
+        running = [task.work.stage for task in self._tasks if task.phase == "running"]
+        stages, machine = (stage, *running), self.machine
+        return not running or (
+            sum(each.cpus for each in stages) <= machine.cores
+            and (machine.memory is None or sum(each.memory or 0 for each in stages) <= machine.memory)
+            and (not stage.gpus or sum(each.gpus for each in stages) <= max(machine.gpus, 1))
+        )
+
+    def _start(self, task: Task) -> bool:
+        """Take the locks of a stage, decide again and start it; return False if it still waits."""
+        with self._failing(task):
+            assert task.locks, "a task that waits has locks"  # noqa: S101
+            assert task.step, "a task that waits was decided on"  # noqa: S101
+            locks = task.locks.locks_of(task.step, task.work.lock_mode)
+            task.locks.refused.clear()
+            if holder := task.locks.try_acquire(locks):
+                task.locks.report_waiting(task.work.name, holder)
+                return False
+            step = task.work.decide()  # another process may have built it meanwhile
+            if step.hit:
+                task.locks.release_all()
+                self._push(task, step.hit)
+                return True
+            task.executor = self._free_executor(task.work.name)
+            task.work.start(step, task.executor)
+            task.phase = "running"
+            self.log(f"{task.work.name} started")
+        return True
+
+    def _free_executor(self, stage: str) -> LocalExecutor:
+        """Return an executor that runs no stage of that name, as those of two drivers may have the same one."""
+        busy = [task.executor for task in self._tasks if task.phase == "running" and task.work.name == stage]
+        for executor in self._executors:
+            if executor not in busy:
+                return executor
+        self._executors.append(LocalExecutor())
+        return self._executors[-1]
+
+    def _receive(self) -> None:
+        for executor in self._executors:
+            for message in executor.wait(0.0):
+                (task,) = (
+                    task
+                    for task in self._tasks
+                    if task.executor is executor and task.phase == "running" and task.work.name == message.stage
+                )
+                if isinstance(message, Progress):
+                    task.work.pass_progress(message)
+                else:
+                    self._conclude(task, message)
+
+    def _conclude(self, task: Task, message: Finished) -> None:
+        """Store the result of a process that has ended, and begin to push it."""
+        action = None
+        with self._failing(task):
+            task.work.send_log(ended=True)
+            action = task.work.store_result(message.result)
+        task.work.discard()
+        if task.locks:
+            task.locks.release_all()  # first: a push takes the machine's lock
+        if action:
+            with self._failing(task):
+                self._push(task, action)
+
+    def _push(self, task: Task, action: Action) -> None:
+        operation = task.work.push(action)
+        task.action, task.phase = action, "pushing"
+        task.pushed = self._remotes.submit(task.work.order.remote, operation)
+
+    def _finish_push(self, task: Task) -> None:
+        if task.pushed is None or not task.pushed.done():
+            return
+        with self._failing(task):
+            pushed, action = task.pushed.result(), task.action
+            assert action, "a task that pushes has a result"  # noqa: S101
+            own = pushed.first == action.tree  # otherwise another machine had built it before
+            self._end(task, Built(task.work.name, action.key, pushed.first, action.started_at if own else 0.0))
+
+    # Ends
+
+    @contextmanager
+    def _failing(self, task: Task) -> Iterator[None]:
+        """End an order whose work fails in this block."""
+        failure = None
+        try:
+            yield
+        except RefusedError as refused:
+            self._end(task, refused.message)
+        except OrunError as error:
+            failure = failure_of(error, self._folders.place(task.work.order.snapshot))
+        except FAILURES as error:
+            failure = self._remote_failure(task.work.order.remote, error)
+        except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
+            failure = self._bug(error)
+        if failure:
+            self._end(task, Failed(task.work.name, self.machine.id, failure))
+
+    def _end(self, task: Task, message: Message) -> None:
+        self._tasks.remove(task)
+        task.work.discard()
+        if task.locks:
+            task.locks.release_all()
+        if not task.abandoned:
+            task.work.send(message)
+        self.log(f"{task.work.name} {_ending(message)}")
+
+    def _remote_failure(self, url: str, error: BaseException) -> Failure:
+        problem = f"{self.machine.id} cannot use the remote {url}"
+        hint = "See that it is there and lets that machine in, and run again"
+        return Failure("StageFailed", problem, Mask.of(Secrets()).text(str(error)), hint)
+
+    def _bug(self, error: Exception) -> Failure:
+        problem = f"{self.machine.id} met a bug in orun: {type(error).__name__}: {error}"
+        return Failure("StageFailed", problem, "".join(traceback.format_tb(error.__traceback__)))
+
+    def close(self, why: str) -> None:
+        """Stop all stages and wait until they have ended; tell the drivers why."""
+        self._close_executors()
+        for task in list(self._tasks):
+            self._end(task, Lost(task.work.name, self.machine.id, why))
+        self._remotes.close()
+        self._folders.release()
+        self.store.close()
+
+    def _close_executors(self) -> None:
+        for executor in self._executors:
+            executor.close()
+        self._executors.clear()
+
+
+def _ending(message: Message) -> str:
+    if isinstance(message, Built):
+        return "is built"
+    if isinstance(message, Failed):
+        return f"failed: {message.failure.what}"
+    return "is refused: its key is another one here" if not isinstance(message, Lost) else f"is lost: {message.why}"

@@ -1,0 +1,85 @@
+"""orun agent: run stages on this machine for runs on others."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from orun.cli import options
+from orun.cli.verb import Verb
+from orun.errors import UsageError
+
+EXAMPLES = (
+    ("orun agent --listen unix:///run/user/1000/orun.sock", "serve runs of this user on this machine, or of a tunnel"),
+    ("orun agent --listen tcp://10.0.0.7:7777 --token-file token", "serve runs of a private network that know a token"),
+    ("orun agent --listen unix:///tmp/t4.sock --label accelerator=T4 --cores 4", "say what it is; lend 4 cores"),
+)  # fmt: skip
+
+
+@click.command("agent", cls=Verb, examples=EXAMPLES)
+@click.option(
+    "--listen", required=True, metavar="URL", help="Where runs find this agent: unix:///PATH or tcp://HOST:PORT."
+)
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="What `runs_on:` may ask for. Repeatable.")
+@click.option(
+    "--name",
+    default="",
+    metavar="NAME",
+    help="Name of the machine among others: $ORUN_HOST or the host's, when left out.",
+)
+@click.option(
+    "--cores", type=click.IntRange(min=1), metavar="N", help="Cores that stages may keep busy: all, when left out."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Secret that runs must know to connect over TCP.",
+)
+@options.store_option
+def command(
+    listen: str, labels: Sequence[str], name: str, cores: int | None, token_file: Path | None, store: Path | None
+) -> int:
+    """Run stages on this machine for runs on others, which name it by `--on URL`.
+
+    An agent runs the code of every run that may connect to it, as this user. A Unix socket is for this user alone. Over
+    TCP a run must know the secret in --token-file; what it sends is not encrypted, so listen on a private network.
+
+    Projects and results come from the remote that the run names, and results go there. Secrets and variables are those
+    of the agent's own environment. `trusted-keys` in the `pyproject.toml` of the current folder says whose results it
+    accepts.
+
+    SIGTERM or Ctrl-C stops its stages; the runs start them elsewhere, or say that the machine is lost.
+    """
+    from orun.agent.address import Address, read_token
+    from orun.agent.local_machine import become_plain, this_machine
+    from orun.agent.service import Service
+    from orun.api import default_store
+    from orun.store import Store
+
+    for problem in become_plain():
+        click.echo(f"warning: {problem}", err=True)
+    machine = this_machine(name, _pairs(labels), cores)
+    token = read_token(token_file) if token_file else ""
+    address = Address.parse(listen)
+    with Store.open(store or default_store(Path.cwd())) as opened:
+        service = Service(address, machine, opened, token=token, folder=Path.cwd(), log=click.echo)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, service.stop)
+        click.echo(f"machine {machine.id} listens at {address}")
+        service.run()
+    return 0
+
+
+def _pairs(labels: Sequence[str]) -> dict[str, str]:
+    """Return the labels by their names."""
+    pairs: dict[str, str] = {}
+    for label in labels:
+        name, separator, value = label.partition("=")
+        if not (name and separator and value):
+            raise UsageError(f"--label wants NAME=VALUE, not '{label}'", hint="orun agent --label accelerator=T4 ...")
+        pairs[name] = value
+    return pairs

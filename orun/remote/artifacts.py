@@ -1,0 +1,151 @@
+"""Artifacts and results from a remote, by digest and by key.
+
+A download is a generator: it yields operations, is sent their results, and returns whether it got what it was for. Its
+caller runs the operations; everything else happens in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from orun.core.events import Event, Notice, StageWaiting
+from orun.environment.secret_variables import Secrets
+from orun.fs.os_errors import convert_os_errors, ensure_space
+from orun.remote.envelope import RefusedError
+from orun.remote.names import UNKNOWN
+from orun.remote.transfers import Fetched, Piece, Transfers
+from orun.remote.validation import validate_file_list, validate_result
+from orun.remote.variables import unkeyed
+from orun.store import Store, Tree
+from orun.store.objects import Incoming
+from orun.text.units import show
+
+Steps = Generator[Callable[[Transfers], Any], Any, bool]
+
+REFUSALS_SHOWN = 3  # of one stage
+
+
+@dataclass
+class Artifacts:
+    """Downloads into a store.
+
+    Attributes:
+        store: the store.
+        emit: takes notices.
+        size: bytes that arrived.
+    """
+
+    store: Store
+    emit: Callable[[Event], None]
+    size: int = 0
+
+    def fetch(
+        self, name: str, digest: str, *, size: int | None = None, log: str = "", noun: str = "its result"
+    ) -> Steps:
+        """Fetch the missing objects of an artifact.
+
+        Args:
+            name: the stage that it belongs to, for notices.
+            digest: of its tree.
+            size: bytes of its files; None if not known.
+            log: digest of the log that comes with it; empty if none does.
+            noun: the artifact in notices.
+        """
+        store, file_list = self.store, b""
+        tree = store.tree(digest)
+        if tree is None:
+            answer = yield partial(Transfers.file_list, digest=digest)
+            if isinstance(answer, RefusedError):
+                return self.refuse(name, [str(answer)])
+            file_list = answer
+            try:
+                tree = Tree(digest, validate_file_list(file_list, size))
+            except RefusedError as error:
+                return self.refuse(name, [f"the list of files {digest}: {error}"])
+        pieces = self._missing(name, tree, log)
+        if expected := sum(piece.size for piece in pieces if piece.size != UNKNOWN):
+            self.emit(StageWaiting(name, f"{noun} from the remote, {show(expected, 'B')}"))
+        fetched = yield partial(Transfers.fetch, pieces=pieces)
+        if fetched.problems:
+            return self.refuse(name, fetched.problems)
+        self._store(name, pieces, fetched, file_list)
+        return not store.check(digest)
+
+    def fetch_result(self, name: str, key: str, tree: str, secrets: Secrets, *, artifact: bool = True) -> Steps:
+        """Fetch the result of a key, wherever it was made, unless the store has it.
+
+        Args:
+            name: the stage, for notices.
+            key: the key.
+            tree: digest of the tree of its result; empty if any will do.
+            secrets: the variables whose values do not count.
+            artifact: fetch the artifact too, and not only the record.
+        """
+        for action in self.store.actions(key):
+            if tree in ("", action.tree) and not (artifact and self.store.check(action.tree)):
+                return True
+        first, count = 0, 1  # most keys have one record
+        while True:
+            records = yield partial(Transfers.records, key=key, first=first, count=count)
+            problems = list(records.refused)
+            for record in records.accepted:
+                try:
+                    action = unkeyed(validate_result(key, record), secrets)
+                except RefusedError as error:
+                    problems.append(f"a record of key {key}: {error}")
+                    continue
+                if tree not in ("", action.tree):
+                    continue
+                if artifact and not (yield from self.fetch(name, action.tree, size=action.size, log=action.log)):
+                    continue
+                self.store.put_action(action)
+                return True
+            self.refuse(name, problems)
+            if not records.more:
+                return False
+            first, count = first + count, 3 * count
+
+    def refuse(self, name: str, problems: Sequence[str]) -> bool:
+        """Emit why something from the remote is refused; return False."""
+        for problem in problems[:REFUSALS_SHOWN]:
+            self.emit(Notice("warning", f"{name}: refused from the remote: {problem}"))
+        if more := len(problems[REFUSALS_SHOWN:]):
+            self.emit(Notice("warning", f"{name}: refused from the remote: {more} more"))
+        return False
+
+    def _missing(self, name: str, tree: Tree, log: str) -> list[Piece]:
+        """Return each object of an artifact that is not in the store, with a temporary file for it."""
+        parts = self.store.parts
+        with convert_os_errors(f"fetch {name} from the remote", self.store.root):
+            sizes = {entry.digest: entry.size for entry in tree.entries if parts.objects.problem(entry.digest)}
+            if sizes:
+                ensure_space(parts.session.folder, sum(sizes.values()))
+            if log and parts.objects.problem(log):
+                sizes[log] = UNKNOWN
+            return [Piece(digest, size, parts.session.path("fetched")) for digest, size in sizes.items()]
+
+    def _store(self, name: str, pieces: list[Piece], fetched: Fetched, file_list: bytes) -> None:
+        """Make objects of the files that arrived, and of the list of files."""
+        objects = self.store.parts.objects
+        with convert_os_errors(f"store what was fetched of {name}", self.store.root):
+            pairs = zip(pieces, fetched.arrived, strict=True)
+            incoming = [Incoming(piece.path, piece.digest, *arrived) for piece, arrived in pairs if arrived]
+            if file_list:
+                incoming.append(objects.from_bytes(file_list))
+            objects.commit(incoming)
+        self.size += sum(file.size for file in incoming)
+
+
+def pieces_of(store: Store, digest: str, *other_objects: str) -> list[Piece]:
+    """Return what a store has of the objects of an artifact, and of other objects, to be pushed."""
+    tree, objects = store.tree(digest), store.parts.objects
+    sizes = {entry.digest: entry.size for entry in tree.entries} if tree else {}
+    with convert_os_errors("read from the store", store.root):
+        for name in (digest, *other_objects):
+            if not objects.problem(name):
+                sizes[name] = os.lstat(objects.path(name)).st_size
+    return [Piece(name, size, objects.path(name)) for name, size in sizes.items()]

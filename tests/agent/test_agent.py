@@ -1,0 +1,295 @@
+"""Two agents as real processes build stages of a driver's project, and every end of an order."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import pytest
+
+from orun.agent.address import TOKEN, Address
+from orun.agent.client import SocketFleet, connect
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import value_of
+from orun.core.machines import Built, Failed, Lost, Refused
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
+from orun.core.run_record import Failure
+from orun.environment.env_vars import variable
+from orun.errors import UsageError
+from orun.executors import Progress
+from tests.agent.support import AgentProcess, Driver, ended, make_project
+
+MODEL = """
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+"""
+LABELS = ("--label", "role=builder", "--cores", "2")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all machines of this file."""
+    return tmp_path_factory.mktemp("machines")
+
+
+@pytest.fixture(scope="module")
+def agents(folder: Path) -> Iterator[tuple[AgentProcess, AgentProcess]]:
+    """Two machines, `a` and `b`, and the lock of a third one for the driver, which this process is."""
+    both = (
+        AgentProcess.start("a", folder / "a", *LABELS),
+        AgentProcess.start("b", folder / "b", variables={"MARK": "of b", "RAY_MARK": "of Ray"}),
+    )
+    with variable("ORUN_LOCKS", str(folder)):
+        yield both
+    assert [agent.stop() for agent in both] == [0, 0]
+    assert not any(Path(agent.url.removeprefix("unix://")).exists() for agent in both)
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    """The pipeline file of the driver's project."""
+    return make_project(folder / "driver" / "project")
+
+
+@pytest.fixture
+def driver(folder: Path, file: Path, agents: tuple[AgentProcess, AgentProcess], tmp_path: Path) -> Iterator[Driver]:
+    """A driver of both machines."""
+    driver = Driver.of(file, tmp_path / "store", f"file://{folder / 'remote'}", agents)
+    driver.plan()
+    yield driver
+    driver.close()
+
+
+def test_machines_describe_themselves(driver: Driver) -> None:
+    first, second = driver.fleet.machines()
+    assert (first.id, first.labels["role"], first.cores) == ("a", "builder", 2)
+    assert second.id == "b"
+    assert second.labels == {"architecture": os.uname().machine, "system": "linux"}
+    assert first.free
+    assert first.versions["onnx"]
+
+
+def test_a_pipeline_is_built_on_two_machines(driver: Driver) -> None:
+    assert driver.content(driver.build("make", "a")) == b"a b"
+    assert driver.texts == {"make": "made of a b\n"}
+    assert driver.progress == [Progress("make", 1, 2, "words")]
+    assert driver.content(driver.build("upper", "b")) == b"A B"
+
+
+def test_a_real_model_is_built(driver: Driver) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Abs(x) }'
+    onnx.save(onnx.parser.parse_model(text), driver.file.with_name("model.onnx"))
+    driver.file = driver.file.with_name("model.yaml")
+    driver.file.write_text(MODEL, encoding="utf-8")
+    driver.plan()
+    model = onnx.load_from_string(driver.content(driver.build("import", "a")))
+    assert [node.op_type for node in model.graph.node] == ["Abs"]
+
+
+def test_facts_are_those_of_each_machine(driver: Driver) -> None:
+    facts = {each.machine: each for each in driver.fleet.facts(driver.snapshot, driver.remote)}
+    assert list(facts) == ["a", "b"]
+    assert facts["a"].stages["make"] == facts["b"].stages["make"]
+    assert facts["a"].stages["variable"] != facts["b"].stages["variable"]
+    assert facts["a"].packages["onnx"] == driver.fleet.machines()[0].versions["onnx"]
+    assert facts["a"].variables["HOME"] != facts["b"].variables["HOME"]
+    assert "RAY_MARK" not in facts["b"].variables
+
+
+def test_an_order_with_another_key_is_refused_with_what_differs(driver: Driver) -> None:
+    driver.fleet.start(driver.order("variable"), "b")
+    facts = {each.machine: each for each in driver.fleet.facts(driver.snapshot, driver.remote)}
+    mark = value_of(facts["b"].stages["variable"].components, ComponentKind.VARIABLE, "MARK")
+    differing = reason(ReasonCode.VARIABLE_CHANGED, subject="MARK", old="unset", new=mark)
+    assert driver.last("variable") == Refused("variable", "b", (differing,))
+
+
+def test_a_file_that_git_ignores_is_named(driver: Driver) -> None:
+    driver.fleet.start(driver.order("read"), "a")
+    failure = Failure(
+        "NotPortable",
+        "read reads data/, which did not come to a with the project",
+        "git ignores it: a machine gets what git tracks, and files that git does not ignore",
+        "List it in the pipeline file: ship: [data]",
+    )
+    assert driver.last("read") == Failed("read", "a", failure)
+
+
+def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Driver) -> None:
+    driver.fleet.start(driver.order("need"), "a")
+    failed = driver.last("need")
+    assert isinstance(failed, Failed)
+    assert failed.failure == Failure(
+        "StageFailed",
+        "need raised FileNotFoundError: [Errno 2] No such file or directory: 'data/x.txt'",
+        "at stages.py:31 in need\ngit ignores it: a machine gets what git tracks, and files that git does not ignore",
+        f"List it in the pipeline file: ship: [data]\nIts log: {failed.failure.log}\n"
+        "Run it alone: orun pipeline.yaml --only need",
+        failed.failure.log,
+    )
+
+
+def test_a_write_beside_the_output_is_refused(driver: Driver, agents: tuple[AgentProcess, AgentProcess]) -> None:
+    driver.fleet.start(driver.order("write"), "a")
+    failure = Failure(
+        "NotPortable",
+        "write writes notes.txt, beside its output",
+        "on a nothing is kept but the output",
+        "Write it to context.output",
+    )
+    assert driver.last("write") == Failed("write", "a", failure)
+    driver.build("make", "a")  # in the project's folder, made anew
+    folder = agents[0].folder / "store" / "snapshots" / driver.snapshot.tree
+    assert "notes.txt" not in {path.name for path in folder.iterdir()}
+
+
+def test_a_measurement_replaces_the_last_one(driver: Driver) -> None:
+    trees = []
+    for _ in range(2):
+        driver.fleet.start(driver.order("measure", again=True), "a")
+        built = driver.last("measure")
+        assert isinstance(built, Built)
+        trees.append(built.tree)
+    assert trees[0] != trees[1]
+    assert [action.tree for action in driver.records(driver.order("measure").key)] == trees[1:]
+
+
+def test_a_stored_result_is_pushed_without_a_second_run(driver: Driver) -> None:
+    driver.build("make", "a")
+    driver.texts.clear()
+    driver.fleet.start(driver.order("make"), "a")
+    assert isinstance(driver.last("make"), Built)
+    assert driver.texts == {}
+
+
+def test_a_cancelled_stage_ends_with_its_child(driver: Driver) -> None:
+    driver.fleet.start(driver.order("sleep"), "a")
+    _, parent, child = driver.printed("sleep", "processes").split()
+    driver.fleet.cancel("sleep")
+    failed = driver.last("sleep")
+    assert isinstance(failed, Failed)
+    assert (failed.failure.error, failed.failure.what, failed.failure.why) == (
+        "StageFailed",
+        "sleep was stopped",
+        "the run was interrupted",
+    )
+    assert ended(int(parent))
+    assert ended(int(child))
+
+
+def test_two_drivers_run_stages_of_one_name_side_by_side(
+    driver: Driver, agents: tuple[AgentProcess, AgentProcess], tmp_path: Path
+) -> None:
+    other = Driver.of(make_project(tmp_path / "other", seed=1), tmp_path / "other-store", driver.remote, agents[:1])
+    other.plan()
+    processes = []
+    for each in (driver, other):
+        each.fleet.start(each.order("sleep"), "a")
+        processes.append(int(each.printed("sleep", "processes").split()[1]))
+    other.close()  # stops its own alone
+    assert ended(processes[1])
+    assert not driver.fleet.wait(0.0)
+    driver.fleet.cancel("sleep")
+    assert isinstance(driver.last("sleep"), Failed)
+    assert ended(processes[0])
+
+
+@pytest.fixture
+def third(driver: Driver, tmp_path: Path) -> Iterator[AgentProcess]:
+    """One more machine, `c`."""
+    with AgentProcess.start("c", tmp_path / "c") as agent:
+        driver.fleet.add(Address.parse(agent.url).connect(), agent.url)
+        yield agent
+
+
+def test_a_killed_agent_loses_its_stage_and_leaves_no_process(driver: Driver, third: AgentProcess) -> None:
+    driver.fleet.start(driver.order("sleep"), "c")
+    _, *processes = driver.printed("sleep", "processes").split()
+    third.process.kill()
+    assert driver.last("sleep") == Lost("sleep", "c", "its agent has ended")
+    assert all(ended(int(process)) for process in processes)
+    assert [machine.id for machine in driver.fleet.machines()] == ["a", "b"]
+    driver.fleet.start(driver.order("sleep"), "c")
+    assert driver.last("sleep") == Lost("sleep", "c", "it is not connected any more")
+
+
+def test_an_agent_that_is_stopped_says_so(driver: Driver, third: AgentProcess) -> None:
+    driver.fleet.start(driver.order("sleep"), "c")
+    _, *processes = driver.printed("sleep", "processes").split()
+    assert third.stop() == 0
+    assert driver.last("sleep") == Lost("sleep", "c", "the agent was stopped (SIGTERM)")
+    assert all(ended(int(process)) for process in processes)
+
+
+def test_stages_of_a_silent_driver_end(driver: Driver, tmp_path: Path) -> None:
+    with AgentProcess.start("c", tmp_path / "c", lease=2.0) as agent:
+        driver.fleet.close()
+        driver.fleet = SocketFleet([Address.parse(agent.url)], lease=2.0)
+        driver.fleet.start(driver.order("sleep"), "c")
+        _, *processes = driver.printed("sleep", "processes").split()
+        driver.fleet._beater.stop()  # as if this process was stopped
+        assert driver.last("sleep") == Lost("sleep", "c", "its agent has ended")
+        assert all(ended(int(process)) for process in processes)
+
+
+def test_tcp_asks_for_the_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a token of some letters\n")
+    token.chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    with AgentProcess.start("c", tmp_path / "c", "--token-file", str(token), url=url):
+        with pytest.raises(UsageError) as caught:
+            connect(url, {})
+        assert str(caught.value) == f"the agent at {url} asks for a token\n  hint: export ORUN_AGENT_TOKEN=$(cat FILE)"
+        with pytest.raises(UsageError) as caught:
+            connect(url, {TOKEN: "another token"})
+        assert caught.value.what == f"the agent at {url} refuses this driver"
+        fleet = connect(url, {TOKEN: "a token of some letters"})
+        assert [machine.id for machine in fleet.machines()] == ["c"]
+        fleet.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("tcp://127.0.0.1:7777", "tcp://127.0.0.1:7777 needs a token"),
+        ("http://127.0.0.1:7777", "no agent can be at 'http://127.0.0.1:7777'"),
+        ("unix://socket", "no agent can be at 'unix://socket'"),
+        ("unix:///dev", "/dev is no socket"),
+    ],
+)
+def test_an_address_that_is_not_safe_or_possible_is_refused(url: str, error: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Address.parse(url).listen("")
+    assert caught.value.what == error
+
+
+def test_no_agent_listens_on_every_network() -> None:
+    with pytest.raises(UsageError) as caught:
+        Address.parse("tcp://0.0.0.0:7777").listen("a token of some letters")
+    assert str(caught.value) == (
+        "tcp://0.0.0.0:7777 is every network of this machine\n  name the address of a private one"
+    )
+
+
+def test_two_machines_of_one_name_are_refused(driver: Driver, agents: tuple[AgentProcess, AgentProcess]) -> None:
+    with pytest.raises(UsageError) as caught:
+        driver.fleet.add(Address.parse(agents[0].url).connect(), agents[0].url)
+    assert str(caught.value) == (
+        f"two machines are called a: those at {agents[0].url} and {agents[0].url}\n"
+        "  hint: give one of them a name of its own: orun agent --name NAME ..."
+    )
+
+
+def test_a_second_agent_at_one_socket_is_refused(agents: tuple[AgentProcess, AgentProcess]) -> None:
+    path = Path(agents[0].url.removeprefix("unix://"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(UsageError) as caught:
+        Address.parse(agents[0].url).listen("")
+    assert str(caught.value) == (f"another agent listens at {agents[0].url}\n  hint: choose another path: --listen URL")

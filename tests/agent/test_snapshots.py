@@ -1,0 +1,142 @@
+"""What of a project travels to other machines, and under which names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.agent.snapshots import LEFT_OUT, project_files, share, take_snapshot
+from orun.errors import UsageError
+from orun.pipeline import load
+from orun.remote.settings import Settings
+from orun.store import Store
+from tests.agent.support import make_project
+from tests.git import commit, git
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The pipeline file of a project that git knows."""
+    return make_project(tmp_path / "project")
+
+
+def test_what_git_tracks_and_does_not_ignore_travels(file: Path) -> None:
+    project = file.parent
+    (project / "new.txt").touch()
+    (project / "__pycache__").mkdir()
+    (project / "__pycache__" / "stages.pyc").touch()
+    git(project, "rm", "-q", "--cached", "stages.py")  # untracked now
+    files = project_files(project)
+    assert sorted(files.paths) == [".gitignore", "new.txt", "pipeline.yaml", "stages.py"]
+    assert files.left_out == ("data/",)
+
+
+def test_a_removed_file_does_not_travel(file: Path) -> None:
+    (file.parent / "stages.py").unlink()
+    assert sorted(project_files(file.parent).paths) == [".gitignore", "pipeline.yaml"]
+
+
+def test_shipped_paths_travel(file: Path) -> None:
+    (file.parent / "data" / "deep").mkdir()
+    (file.parent / "data" / "deep" / "y.txt").touch()
+    whole = project_files(file.parent, ["data"])
+    assert {"data/x.txt", "data/deep/y.txt"} < whole.paths.keys()
+    assert whole.left_out == ()
+    single = project_files(file.parent, ["data/x.txt"])
+    assert "data/x.txt" in single.paths
+    assert "data/deep/y.txt" not in single.paths
+
+
+def test_links_in_the_project_become_copies_and_others_stay(file: Path, tmp_path: Path) -> None:
+    project = file.parent
+    (project / "code").mkdir()
+    (project / "code" / "a.py").write_text("a")
+    (project / "file").symlink_to("code/a.py")
+    (project / "folder").symlink_to("code")
+    (project / "outside").symlink_to(tmp_path)
+    (project / "broken").symlink_to("nowhere")
+    commit(project, "links")
+    files = project_files(project)
+    assert {name: Path(path).read_text() for name, path in files.paths.items() if name.startswith(("f", "code"))} == {
+        "code/a.py": "a",
+        "file": "a",
+        "folder/a.py": "a",
+    }
+    assert files.left_out == ("broken", "data/", "outside")
+
+
+def test_a_repository_inside_travels_too(file: Path) -> None:
+    inner = file.parent / "inner"
+    inner.mkdir()
+    (inner / "b.py").touch()
+    git(inner, "init", "-q")
+    commit(inner, "b")
+    assert "inner/b.py" in project_files(file.parent).paths
+
+
+def test_a_project_without_git_is_refused(tmp_path: Path) -> None:
+    project = tmp_path / "plain"
+    project.mkdir()
+    with pytest.raises(UsageError) as caught:
+        project_files(project)
+    assert str(caught.value) == (
+        f"git does not know the project {project}, so that orun cannot tell which files other machines need\n"
+        "  fatal: not a git repository (or any of the parent directories): .git\n"
+        f"  hint: git init {project}; git -C {project} add -A"
+    )
+
+
+def test_a_shipped_path_must_be_there(file: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        project_files(file.parent, ["dta"])
+    assert str(caught.value) == (f"there is nothing at 'dta', which `ship:` names\n  hint: ls {file.parent}")
+
+
+def test_a_file_that_a_parameter_names_must_travel(file: Path, store: Store) -> None:
+    file.write_text("stages: {import: {uses: convert/onnx, with: {path: data/model.onnx}}}\n")
+    (file.parent / "data" / "model.onnx").touch()
+    pipeline = load(file)
+    with pytest.raises(UsageError) as caught:
+        take_snapshot(pipeline, store)
+    assert str(caught.value) == (
+        "the pipeline needs data/model.onnx, which other machines would not get\n"
+        "  git ignores it, and it is not listed in `ship:`\n"
+        "  hint: list it in the pipeline file: ship: [data/model.onnx]"
+    )
+    file.write_text("ship: [data/model.onnx]\n" + file.read_text())
+    assert take_snapshot(load(file), store).snapshot.file == "pipeline.yaml"
+
+
+def test_a_snapshot_is_a_tree_with_a_list_of_what_stayed(file: Path, store: Store) -> None:
+    tree = take_snapshot(load(file, {"seed": "3"}), store)
+    assert tree.snapshot.file == "pipeline.yaml"
+    assert tree.snapshot.overrides == {"seed": "3"}
+    entries = store.tree(tree.snapshot.tree)
+    assert entries
+    assert [entry.path for entry in entries.entries] == [LEFT_OUT, ".gitignore", "pipeline.yaml", "stages.py"]
+    assert store.read(entries.entries[0].digest) == b"data/\n"
+    assert take_snapshot(load(file), store).snapshot.tree == tree.snapshot.tree
+
+
+def test_only_what_is_new_is_sent(file: Path, store: Store, tmp_path: Path) -> None:
+    settings = Settings(f"file://{tmp_path / 'remote'}", "read-write")
+    share(take_snapshot(load(file), store), store, settings)
+    objects = tmp_path / "remote" / "objects"
+    sent = {path: path.stat().st_mtime_ns for path in objects.rglob("*") if path.is_file()}
+    assert len(sent) == 4  # three files, and the list of files; what stayed has the content of .gitignore
+    (file.parent / "stages.py").write_text("# other\n" + (file.parent / "stages.py").read_text())
+    share(take_snapshot(load(file), store), store, settings)
+    later = {path: path.stat().st_mtime_ns for path in objects.rglob("*") if path.is_file()}
+    assert len(later) == 6
+    assert {path: later[path] for path in sent} == sent
+
+
+def test_an_emptied_remote_gets_everything_again(file: Path, store: Store, tmp_path: Path) -> None:
+    settings = Settings(f"file://{tmp_path / 'remote'}", "read-write")
+    tree = take_snapshot(load(file), store)
+    share(tree, store, settings)
+    (tmp_path / "remote").rename(tmp_path / "old")
+    share(tree, store, settings)
+    names = [sorted(path.name for path in (tmp_path / at).rglob("*") if path.is_file()) for at in ("old", "remote")]
+    assert names[0] == names[1]
