@@ -18,6 +18,7 @@ from orun.cli import options
 from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
 from orun.environment.platforms import missing_here
+from orun.errors import UsageError
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.suggestions import near
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("orun doctor", "versions of tools, providers that really load, the store"),
     ("orun doctor pipelines/bert.yaml", "what a file needs, and what it would lack; exit 2 when it lacks something"),
+    ("orun doctor --on ray://head:6379", "what is wrong with the machines of a fleet"),
 )
 TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True), Column("to install it"))
 ENVIRONMENTS = (Column("isolated environment"), Column("made for", flexible=True), Column("state"))
@@ -43,15 +45,20 @@ PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=Tru
 @click.argument("file", required=False, shell_complete=complete_file)
 @options.set_option
 @options.store_option
+@options.on_option
 @options.json_option
-def command(file: str | None, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+def command(file: str | None, overrides: Sequence[str], store: Path | None, url: str | None, as_json: bool) -> int:
     """Show what this machine has, and what the stages of FILE need and would lack on it.
 
     ONNX Runtime also lists providers that cannot load. So each provider is tried in a process of its own, which takes a
     while for TensorRT.
 
     `trace` says how much of a stage's reads orun sees on this machine: `full`, or `python` with the reason.
+
+    With --on it connects to the machines of a fleet instead, and says what is wrong with each; exit 2 if something is.
     """
+    if url:
+        return _check_fleet(url, as_json=as_json)
     from orun.api import default_store
     from orun.errors import PipelineError
 
@@ -65,6 +72,21 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, as_j
     if problems:
         raise PipelineError(problems)
     return 0
+
+
+def _check_fleet(url: str, *, as_json: bool) -> int:
+    """Show what is wrong with each machine of a fleet; return the exit code."""
+    from time import time
+
+    from orun.cli.machines import check_lines, machines_at, problems_of
+
+    machines = machines_at(url)
+    problems = {machine.id: problems_of(machine, time()) for machine in machines}
+    if as_json:
+        options.show_json({"machines": problems})
+    elif machines:
+        options.show(check_lines(problems, detect(sys.stdout, os.environ)))
+    return UsageError.exit_code if not machines or any(problems.values()) else 0
 
 
 def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ EXAMPLES = (
     ("orun head", f"on port {PORT}, until Ctrl-C"),
     ("orun head --host 10.0.0.5", "a machine with several addresses"),
 )
-START_PATIENCE = 60.0  # seconds for the head to accept connections
+START_PATIENCE = 120.0  # seconds for the head to accept connections
 LOOK = 0.3  # seconds between two looks
 
 

@@ -47,6 +47,7 @@ VERBS = {
     "agent": "Run stages on this machine for runs on others.",
     "completion": "Print or install the completion script of a shell.",
     "head": "Let the machines of a fleet meet here (needs Ray).",
+    "machines": "List the machines of a fleet.",
     "doctor": "Show what this machine has and what stages would lack.",
 }
 EXAMPLES = (

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +18,8 @@ import ray
 from orun.cluster import raylet
 from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head
 
-JOIN_PATIENCE = 40.0  # seconds for Ray on this machine to join the cluster
+JOIN_PATIENCE = 90.0  # seconds for Ray on this machine to join the cluster
+ATTEMPTS = 3  # to connect
 LOOK = 0.2  # seconds between two looks
 
 
@@ -70,14 +74,44 @@ def _wait_for_member(address: str, head: str, own: str, process: subprocess.Pope
 
 
 def _connect(address: str, own: str | None) -> None:
+    for left in reversed(range(ATTEMPTS)):
+        printed = ""
+        try:
+            with tempfile.TemporaryFile() as output:
+                try:
+                    _init(address, own, output.fileno())
+                finally:
+                    output.seek(0)
+                    printed = output.read().decode(errors="replace")
+                    sys.stderr.write(printed)
+        except Exception as error:
+            refused = head_error(address, f"{printed}\n{type(error).__name__}: {error}")
+            if left and isinstance(error, ConnectionError) and not is_refusal(printed):
+                continue  # a busy machine: Ray itself waits a few seconds only
+            raise refused from error
+        return
+
+
+def _init(address: str, own: str | None, output: int) -> None:
+    """Connect. What Ray's native code prints meanwhile goes to a descriptor: its exceptions do not tell the reason."""
+    stderr = os.dup(2)
+    os.dup2(output, 2)
     try:
         ray.init(
             address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, _node_ip_address=own
         )
-    except Exception as error:
+    except BaseException:
         with contextlib.suppress(Exception):
             ray.shutdown()
-        raise head_error(address, f"{type(error).__name__}: {error}") from error
+        raise
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether Ray says that the head does not accept the token."""
+    return "InvalidAuthToken" in text or "AuthenticationError" in text
 
 
 def head_error(address: str, text: str) -> HeadError:
@@ -94,7 +128,7 @@ def head_error(address: str, text: str) -> HeadError:
         hint = f"Install the head's versions here: pip install ray=={versions[0] if versions else ray.__version__}"
         why = "\n".join(lines[start : start + 7])
         return HeadError(f"Ray or Python differs from those of the head at {address}", why=why, hint=hint)
-    if "uthentication" in text or "uthenticated" in text:
+    if is_refusal(text):
         hint = "Copy the head's token: ~/.ray/auth_token on its machine, or RAY_AUTH_TOKEN"
         return HeadError(f"the head at {address} refuses this machine's token", hint=hint)
     return HeadError(f"no connection to the head at {address}", why="\n".join(lines[-3:]))

@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -22,6 +23,8 @@ from orun.cluster.connection import connect
 from orun.cluster.messages import Message, Output
 from orun.cluster.settings import ACTOR, HeadError, unreachable
 from orun.environment import processes
+
+START_PATIENCE = 60.0  # seconds for Ray to start the actor's process
 
 
 def join(address: str, machine: str, socket: str, output: Output) -> None:
@@ -45,21 +48,30 @@ def join(address: str, machine: str, socket: str, output: Output) -> None:
         hint = "Give this machine another name: --name"
         raise HeadError(f"a machine named {machine} has joined {address} already", hint=hint) from error
     try:
-        ray.get(actor.ping.remote(), timeout=PATIENCE)
+        ray.get(actor.ping.remote(), timeout=START_PATIENCE)
         output.send(Message())
-        _stay(address)
+        _stay(address, actor)
     except RayError as error:
-        raise HeadError("Ray on this machine has ended", why=str(error).strip().partition("\n")[0]) from error
+        raise HeadError(
+            f"the head at {address} has lost this machine", why=str(error).strip().partition("\n")[0]
+        ) from error
 
 
-def _stay(address: str) -> None:
-    """Return when standard input ends; HeadError when the head does."""
+def _stay(address: str, actor: Any) -> None:
+    """Return when standard input ends.
+
+    Raises:
+        HeadError: if the head has ended.
+        RayError: if the actor has ended, as it does when this machine was cut off.
+    """
     failures = 0
     while not select.select([sys.stdin], [], [], POLL)[0]:
         why = unreachable(address)
         failures = failures + 1 if why else 0
         if failures * POLL >= PATIENCE:
             raise HeadError(f"the head at {address} has ended", why=why, hint="Start it again: orun head")
+        if not failures:
+            ray.get(actor.ping.remote(), timeout=PATIENCE)
 
 
 def main() -> None:

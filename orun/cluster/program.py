@@ -17,7 +17,7 @@ from orun.cluster.messages import Message, parse
 from orun.cluster.settings import HeadError, check_head, check_ray, check_token, ray_environment
 
 Receiver = Callable[[Message | None], None]
-START_PATIENCE = 60.0  # seconds for Ray's import and for this machine to join the cluster
+START_PATIENCE = 120.0  # seconds for Ray's import and for this machine to join the cluster
 ANSWER_PATIENCE = 20.0  # seconds for the answer to a question
 END_PATIENCE = 15.0  # seconds for a program to end
 TAIL = 3  # lines of a log in an error

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import ray
-from ray.exceptions import ActorDiedError, RayError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 
 from orun.cluster import raylet
 from orun.cluster.actor import CHUNK, PATIENCE, POLL
@@ -92,6 +92,8 @@ class Relay:
             await self._carry(actor, reader, writer)
         except TimeoutError:
             self._lose(machine, f"it has not answered for {PATIENCE:.0f} s")
+        except ActorUnavailableError:
+            self._lose(machine, "it cannot be reached")
         except ActorDiedError:
             self._lose(machine, "its agent has ended")
         except RayError as error:

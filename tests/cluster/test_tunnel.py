@@ -66,9 +66,11 @@ def member(cluster: Cluster, machine: str, agent: Path) -> Iterator[subprocess.P
     """A machine that has joined."""
     log = cluster.folder / f"{machine}.log"
     process = cluster.start(machine, "-m", "orun.cluster.member", cluster.head, machine, str(agent), str(log))
-    assert message(process) == {}
-    yield process
-    cluster.end(process)
+    try:
+        assert message(process) == {}
+        yield process
+    finally:
+        cluster.end(process)
 
 
 @contextlib.contextmanager
@@ -76,12 +78,14 @@ def relay(cluster: Cluster, machine: str) -> Iterator[subprocess.Popen[str]]:
     """A relay that is connected."""
     with TemporaryDirectory() as folder:
         process = cluster.start(machine, "-m", "orun.cluster.relay", cluster.head, folder)
-        assert message(process) == {}
-        yield process
-        assert process.stdin
-        process.stdin.close()
-        assert process.wait(30) == 0
-        cluster.end(process)
+        try:
+            assert message(process) == {}
+            yield process
+            assert process.stdin
+            process.stdin.close()
+            assert process.wait(60) == 0
+        finally:
+            cluster.end(process)
 
 
 def connect(path: str) -> socket.socket:
@@ -148,7 +152,7 @@ def test_a_machine_that_is_cut_off_is_lost(cluster: Cluster, agent: Path) -> Non
                 assert connection.recv(1) == b""
             finally:
                 cluster.network.mend("a")
-        assert message(run)["lost"] == "a"
+        assert message(run) == {"lost": "a", "why": "it cannot be reached"}
 
 
 def test_a_wrong_token_is_refused(cluster: Cluster) -> None:
