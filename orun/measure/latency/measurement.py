@@ -36,8 +36,8 @@ class Budget:
         warmup: seconds of inference before the first sample of a session. If the slowest model took longer to be warm
             in the first launch, later launches take as long.
         alone: seconds that inferences of the model alone may take.
-        enough: launches of a comparison before its time can be up; `PROMISING` times as many if these would make the
-            answer clear, were the next ones like those so far.
+        enough: launches of a comparison before its time can be up, and before a ratio to a reference can be clear;
+            `PROMISING` times as many if these would make the answer clear, were the next ones like those so far.
     """
 
     time: float
@@ -123,7 +123,7 @@ def measure(
                 break
             continue
         over = late and len(launches) >= budget.enough and not is_promising(comparisons, budget)
-        if over or _is_clear(comparisons, budget.resolution):
+        if over or _is_clear(comparisons, budget):
             break
     return Measurement(launches, seconds, gauge.read())
 
@@ -144,14 +144,16 @@ def _pace(budget: Budget, fewest: int, cases: int) -> Pace:
     )
 
 
-def _is_clear(comparisons: Mapping[str, Evidence], resolution: float) -> bool:
+def _is_clear(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
     """Return whether every comparison tells a slow-down from none and, against a reference, the ratio.
 
     A gate against the baseline asks whether the model is slower; a gate against a reference, how much faster it is.
+    A few launches in a row may agree and be wrong about the ratio: while another virtual machine works on the same
+    core, two kernels slow down unequally, for seconds. Two models of the same kernels slow down alike.
     """
     return all(
-        evidence.answer(math.log1p(resolution)) != "undecided"
-        and (name == BASELINE or evidence.half_width <= resolution / 2)
+        evidence.answer(math.log1p(budget.resolution)) != "undecided"
+        and (name == BASELINE or (evidence.count >= budget.enough and evidence.half_width <= budget.resolution / 2))
         for name, evidence in comparisons.items()
     )
 
@@ -163,6 +165,6 @@ def is_promising(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
     """
     counts = range(next((evidence.count for evidence in comparisons.values()), 0) + 1, PROMISING * budget.enough + 1)
     return any(
-        _is_clear({name: replace(evidence, count=count) for name, evidence in comparisons.items()}, budget.resolution)
+        _is_clear({name: replace(evidence, count=count) for name, evidence in comparisons.items()}, budget)
         for count in counts
     )

@@ -63,6 +63,15 @@ def test_it_stops_when_the_answer_is_clear(
     assert len(measure(cases, budget, 0, lambda *_: None).launches) == launches
 
 
+@pytest.mark.parametrize(("other", "launches"), [("baseline", 3), ("reference", 8)])
+def test_a_ratio_takes_enough_launches_however_well_they_agree(
+    monkeypatch: pytest.MonkeyPatch, other: str, launches: int
+) -> None:
+    _replay(monkeypatch, [-0.3] * 9, other)
+    cases = {"model": case_of(Path("a")), other: case_of(Path("b"))}
+    assert len(measure(cases, Budget(1e6, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None).launches) == launches
+
+
 QUIET, NOISY = [(0.0, False), (0.001, False), (0.002, False)], (0.5, True)
 
 
