@@ -150,7 +150,7 @@ def sequential(seed: int, slowdown: float, spread: float) -> str:
             continue
         found = {BASELINE: Evidence.from_log_ratios(ratios)}
         enough = len(ratios) >= budget.enough and not measurement.is_promising(found, budget)
-        if enough or measurement._is_clear(found, budget.resolution):
+        if enough or measurement.is_clear(found, budget):
             return found[BASELINE].answer(math.log1p(0.05))
 
 

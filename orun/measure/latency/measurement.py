@@ -123,7 +123,7 @@ def measure(
                 break
             continue
         over = late and len(launches) >= budget.enough and not is_promising(comparisons, budget)
-        if over or _is_clear(comparisons, budget):
+        if over or is_clear(comparisons, budget):
             break
     return Measurement(launches, seconds, gauge.read())
 
@@ -144,12 +144,12 @@ def _pace(budget: Budget, fewest: int, cases: int) -> Pace:
     )
 
 
-def _is_clear(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
+def is_clear(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
     """Return whether every comparison tells a slow-down from none and, against a reference, the ratio.
 
     A gate against the baseline asks whether the model is slower; a gate against a reference, how much faster it is.
-    A few launches in a row may agree and be wrong about the ratio: while another virtual machine works on the same
-    core, two kernels slow down unequally, for seconds. Two models of the same kernels slow down alike.
+    A few launches in a row may agree and be wrong about the ratio: work of others on the same core slows two kernels
+    unequally, for seconds. Two models of the same kernels slow down alike.
     """
     return all(
         evidence.answer(math.log1p(budget.resolution)) != "undecided"
@@ -165,6 +165,6 @@ def is_promising(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
     """
     counts = range(next((evidence.count for evidence in comparisons.values()), 0) + 1, PROMISING * budget.enough + 1)
     return any(
-        _is_clear({name: replace(evidence, count=count) for name, evidence in comparisons.items()}, budget)
+        is_clear({name: replace(evidence, count=count) for name, evidence in comparisons.items()}, budget)
         for count in counts
     )

@@ -5,8 +5,8 @@ sequential probability ratio test (1945, Annals of Mathematical Statistics 16:11
 over the unknown spread. That makes it as careful about few launches as Student's t is. A floor under the spread keeps
 a few launches that agree by luck from looking certain.
 
-Against a reference, whose kernels are of another kind, the launches of a run are correlated: data that other processes
-leave in the caches costs the larger model more, for as long as those processes run. The mean of n launches of spread s
+Against a reference, whose kernels are of another kind, the launches of a run are correlated: what other processes and
+other virtual machines do on the same core and caches slows kernels unequally, for as long as they do it. The mean of n launches of spread s
 then has the variance s^2 (1 / n + r), where r s^2 is the variance between runs (random effects on two levels: Kalibera
 and Jones 2013, "Rigorous Benchmarking in Reasonable Time", ISMM). One run cannot estimate r. `SHARED` is the r with
 which intervals of `benchmarks.interval_coverage` hold the value of all runs at the stated rate.
@@ -30,7 +30,7 @@ ALPHA = 0.01  # probability of calling an equal model slower
 BETA = 0.05  # probability of missing a model that is slower by d
 FEWEST = 3  # launches below which nothing is decided
 FLOOR = 0.008  # least spread of launches, as a log ratio
-SHARED = 0.25  # r: variance between runs against a reference over the variance between launches of a run
+SHARED = 0.35  # r: variance between runs against a reference over the variance between launches of a run
 FINEST = 0.005  # smallest slow-down to test for: below the floor it would take hundreds of launches
 
 SLOWER = math.log((1 - BETA) / ALPHA)  # log odds at which "slower by d" is accepted

@@ -100,8 +100,8 @@ class Params:
         Duration | None,
         Doc(
             "After this time no further launch begins; waiting for a core does not count, up to as long again. When"
-            " left out 20 s, more for a `resolution` below 5 %, and eight launches where fewer decide nothing, or up to"
-            " sixteen where these promise to."
+            " left out 20 s, more for a `resolution` below 5 %, and eight launches against a reference or where fewer"
+            " decide nothing, up to sixteen where these promise to."
         ),
         Range(low=0),
     ] = None

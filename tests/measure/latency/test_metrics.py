@@ -275,7 +275,7 @@ def test_times_on_a_stream_are_left_and_told(tmp_path: Path) -> None:
 
 def test_lines_for_the_log(beside_reference: Measurement) -> None:
     assert summarize(beside_reference) == [
-        "paired on-CPU time: 0.54x of the reference's (95 % interval 0.53x to 0.56x, 3 launches)",
+        "paired on-CPU time: 0.54x of the reference's (95 % interval 0.52x to 0.56x, 3 launches)",
         "3 launches in 6.5 s; threads waited for a core 10 % of the time; pressure on the CPUs 25 %",
     ]
     launches = [replace(one, waiting=None) for one in beside_reference.launches]
