@@ -6,10 +6,10 @@ over the unknown spread. That makes it as careful about few launches as Student'
 a few launches that agree by luck from looking certain.
 
 Against a reference, whose kernels are of another kind, the launches of a run are correlated: what other processes and
-other virtual machines do on the same core and caches slows kernels unequally, for as long as they do it. The mean of n launches of spread s
-then has the variance s^2 (1 / n + r), where r s^2 is the variance between runs (random effects on two levels: Kalibera
-and Jones 2013, "Rigorous Benchmarking in Reasonable Time", ISMM). One run cannot estimate r. `SHARED` is the r with
-which intervals of `benchmarks.interval_coverage` hold the value of all runs at the stated rate.
+other virtual machines do on the same core and caches slows kernels unequally, for as long as they do it. The mean of n
+launches of spread s then has the variance s^2 (1 / n + r), where r s^2 is the variance between runs (random effects on
+two levels: Kalibera and Jones 2013, "Rigorous Benchmarking in Reasonable Time", ISMM). One run cannot estimate r.
+`SHARED` is the r with which intervals of `benchmarks.interval_coverage` hold the value of all runs at the stated rate.
 
 Pure Python: the process that plans judges gates, and imports no numpy.
 """
