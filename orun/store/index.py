@@ -29,7 +29,7 @@ _File = tuple[int, int]  # device, inode
 _Row = tuple[int, int, int, str]  # size, mtime, ctime, digest
 
 FILE_NAME = "signatures.sqlite"
-_LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
+LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
 _CHECKSUM = 16  # hexadecimal digits; against damage, not against attack
 
 
@@ -169,7 +169,7 @@ class Index:
             else:
                 self._folder.mkdir(exist_ok=True)
                 make_database(self._path)
-                database = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
+                database = sqlite3.connect(self._path, timeout=LOCK_TIMEOUT, check_same_thread=False)
                 self._opened = os.stat(self._path)
             self._database = database
             database.text_factory = lambda data: data.decode(errors="replace")  # the checksum tells damage

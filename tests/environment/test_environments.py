@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
@@ -23,6 +24,7 @@ from orun.store import Store
 from tests.environment.wheels import use_index, wheel
 from tests.facts import sentences
 from tests.project import Project, built, outcomes
+from tests.thin import mostly_slow
 
 PIPELINE = """
 name: text
@@ -52,14 +54,49 @@ def repeat(context):
 """
 
 
+def write_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Write a project with an index of its own, and no environment yet."""
+    for version in ("1.0", "2.0"):
+        wheel(folder / "index", "tiny", version)
+    use_index(folder / "index", folder / "environments", monkeypatch)
+    project = Project.make(folder / "project", PIPELINE)
+    project.write("where.py", WHERE)
+    return project
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """A project after the run that made its environment, and what was planned before it."""
+
+    project: Project
+    planned: tuple[str, ...]
+    result: orun.RunResult
+
+    @property
+    def environments(self) -> Path:
+        """Folder of the environments that it made."""
+        return self.project.folder.parent / "environments"
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstRun]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        project = write_project(tmp_path_factory.mktemp("first"), monkeypatch)
+        planned = reasons(project)["there"]
+        yield FirstRun(project, planned, project.run())
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    for version in ("1.0", "2.0"):
-        wheel(tmp_path / "index", "tiny", version)
-    use_index(tmp_path / "index", tmp_path / "environments", monkeypatch)
-    made = Project.make(tmp_path / "project", PIPELINE)
-    made.write("where.py", WHERE)
-    return made
+    """A project without an environment."""
+    return write_project(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def prepared(first: FirstRun, project: Project, tmp_path: Path) -> Project:
+    """A project whose environment is a copy of the first one's."""
+    shutil.copytree(first.environments, tmp_path / "environments", symlinks=True)
+    return project
 
 
 def reasons(project: Project) -> dict[str, tuple[str, ...]]:
@@ -71,21 +108,20 @@ def notices(project: Project) -> list[str]:
     return [event.text for event in project.events if isinstance(event, Notice)]
 
 
-def test_a_stage_runs_with_the_packages_of_its_environment_alone(project: Project) -> None:
-    assert reasons(project)["there"] == ("run", "never run before", "after environment 'old' is made")
-    assert built(project.run()) == ["there", "after"]
+def test_a_stage_runs_with_the_packages_of_its_environment_alone(first: FirstRun) -> None:
+    project = first.project
+    assert first.planned == ("run", "never run before", "after environment 'old' is made")
+    assert built(first.result) == ["there", "after"]
     assert notices(project) == ["environment 'old': making it, once for this machine (tiny==1.0)"]
     assert project.text("after") == "tiny 1.0, and so on"
     assert reasons(project) == {"there": ("cached", "up to date"), "after": ("cached", "up to date")}
-    (run,) = (project.store / "runs").iterdir()
-    log = run / "logs" / "there.log"
-    assert f"prefix {os.environ['ORUN_ENVIRONMENTS']}" in log.read_text()
+    log = first.result.folder / "logs" / "there.log"
+    assert f"prefix {first.environments}" in log.read_text()
     assert sys.prefix not in log.read_text()
 
 
-def test_where_orun_is_found_is_not_what_a_stage_reads(project: Project) -> None:
-    project.run()
-    with Store.open(project.store) as store:
+def test_where_orun_is_found_is_not_what_a_stage_reads(first: FirstRun) -> None:
+    with Store.open(first.project.store) as store:
         action = store.latest("text", "there")
     assert action
     assert {name: digest == "" for name, digest in action.implicit_deps.files.items()} == {
@@ -97,35 +133,43 @@ def test_where_orun_is_found_is_not_what_a_stage_reads(project: Project) -> None
     assert action.implicit_deps.packages == {"tiny": "1.0"}
 
 
-def test_another_version_runs_its_stages_again_and_says_why(project: Project) -> None:
-    project.run()
-    project.edit("pipeline.yaml", "tiny==1.0", "tiny==2.0")
-    assert reasons(project)["there"] == ("maybe", "after environment 'old' is made")
-    result = project.run()
-    assert outcomes(result) == {"there": "built", "after": "built"}
-    assert sentences(result["there"].reasons) == ("package tiny: 1.0 -> 2.0",)
-    project.edit("pipeline.yaml", "tiny==2.0", "tiny==1.0")
-    assert built(project.run()) == []
-    assert not any("making" in notice for notice in notices(project))
-
-
-def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(project: Project) -> None:
-    project.run()
-    folder = next(iter(venvs.all_made()))
-    shutil.rmtree(venvs.prefix(folder))
-    assert built(project.run()) == []
-    shutil.rmtree(folder)
-    assert reasons(project)["there"] == ("maybe", "after environment 'old' is made")
-    assert built(project.run()) == []  # the same versions came of it
-    assert notices(project) == ["environment 'old': making it, once for this machine (tiny==1.0)"]
-
-
-def test_what_is_made_is_in_the_log_of_the_run_once_it_has_begun(project: Project) -> None:
-    result = project.run()
-    log = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
+def test_what_is_made_is_in_the_log_of_the_run_once_it_has_begun(first: FirstRun) -> None:
+    log = [json.loads(line) for line in (first.result.folder / "events.jsonl").read_text().splitlines()]
     assert [line["event"] for line in log[:3]] == ["run_started", "notice", "stage_started"]
     assert log[1]["text"] == "environment 'old': making it, once for this machine (tiny==1.0)"
-    assert [name_of(type(event)) for event in project.events] == [line["event"] for line in log]
+    assert [name_of(type(event)) for event in first.project.events] == [line["event"] for line in log]
+
+
+def test_what_is_made_is_shown_before_the_first_stage(first: FirstRun, capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(sys.stdout, Terminal())
+    for event in first.project.events:
+        console(event)
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "info: environment 'old': making it, once for this machine (tiny==1.0)"
+    )
+
+
+def test_another_version_runs_its_stages_again_and_says_why(prepared: Project) -> None:
+    prepared.run()
+    prepared.edit("pipeline.yaml", "tiny==1.0", "tiny==2.0")
+    assert reasons(prepared)["there"] == ("maybe", "after environment 'old' is made")
+    result = prepared.run()
+    assert outcomes(result) == {"there": "built", "after": "built"}
+    assert sentences(result["there"].reasons) == ("package tiny: 1.0 -> 2.0",)
+    prepared.edit("pipeline.yaml", "tiny==2.0", "tiny==1.0")
+    assert built(prepared.run()) == []
+    assert not any("making" in notice for notice in notices(prepared))
+
+
+def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(prepared: Project) -> None:
+    prepared.run()
+    folder = next(iter(venvs.all_made()))
+    shutil.rmtree(venvs.prefix(folder))
+    assert built(prepared.run()) == []
+    shutil.rmtree(folder)
+    assert reasons(prepared)["there"] == ("maybe", "after environment 'old' is made")
+    assert built(prepared.run()) == []  # the same versions came of it
+    assert notices(prepared) == ["environment 'old': making it, once for this machine (tiny==1.0)"]
 
 
 def test_an_environment_that_cannot_be_made_stops_the_run_before_a_stage_starts(project: Project) -> None:
@@ -155,9 +199,9 @@ def test_what_is_lacking_anyway_is_said_before_an_environment_is_made(project: P
     assert not list((project.store / "runs").iterdir())
 
 
-def test_a_tool_that_the_environment_does_not_hold(project: Project) -> None:
-    (project.folder / "model.onnx").touch()
-    file = project.write(
+def test_a_tool_that_the_environment_does_not_hold(prepared: Project) -> None:
+    (prepared.folder / "model.onnx").touch()
+    file = prepared.write(
         "lacking.yaml",
         """
         environments: {old: {packages: [tiny==1.0]}}
@@ -166,18 +210,10 @@ def test_a_tool_that_the_environment_does_not_hold(project: Project) -> None:
         """,
     )
     with pytest.raises(PipelineError) as caught:
-        orun.run(file, store=project.store)
+        orun.run(file, store=prepared.store)
     (problem,) = caught.value.problems
     assert problem.message == "stage 'import' (convert/onnx) needs onnx, which is not in environment 'old'"
     assert problem.hint == "add it to that environment: onnx==VERSION"
-
-
-def test_what_is_made_is_shown_before_the_first_stage(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(sys.stdout, Terminal())
-    orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=console)
-    assert capsys.readouterr().out.splitlines()[0] == (
-        "info: environment 'old': making it, once for this machine (tiny==1.0)"
-    )
 
 
 TARGET = """
@@ -208,7 +244,7 @@ def test_what_may_be_skipped_is_when_the_environment_was_just_made(project: Proj
     assert reasons(project)["covered"] == ("skipped", reason)
 
 
-@pytest.mark.parametrize("missing", ["skip", "error"])
+@pytest.mark.parametrize("missing", mostly_slow(["skip", "error"], "error"))
 def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
     project: Project, tmp_path: Path, missing: str
 ) -> None:

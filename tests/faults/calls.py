@@ -89,7 +89,7 @@ class Fault:
 
 
 @cache
-def _library() -> Path:
+def compile_library() -> Path:
     """Compile the library, once a process; return its path."""
     compiler = shutil.which("cc")
     assert compiler, "there is no C compiler"
@@ -105,24 +105,22 @@ class Failing:
     """The library that lets calls fail, and the file that tells it which.
 
     Attributes:
-        library: preloaded into each process.
         plan: the file.
         below: the folder whose files are concerned.
     """
 
-    library: Path
     plan: Path
     below: Path
 
     @classmethod
     def make(cls, folder: Path, below: Path) -> Failing:
-        """Return the library with a plan of its own, which lies in a folder."""
-        return cls(_library(), folder / "failing_calls.plan", below)
+        """Return the library with a plan of its own in a folder."""
+        return cls(folder / "failing_calls.plan", below)
 
     @property
     def variables(self) -> dict[str, str]:
         """What a process needs to be told of it."""
-        return {"LD_PRELOAD": str(self.library), VARIABLE: str(self.plan)}
+        return {"LD_PRELOAD": str(compile_library()), VARIABLE: str(self.plan)}
 
     def set(self, fault: Fault | None) -> None:
         """Let a call fail from now on, counted anew, also in processes that run; None to count them all."""

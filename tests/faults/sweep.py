@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import StoreError
+from orun.store import index
 from tests.faults.calls import AGAIN, ERRORS, HOW, LOOKS, Failing, Fault
 from tests.faults.folders import remove
 from tests.store.support import content
 from tests.store.workload import STAGES, run
 
-PATIENCE = 180  # seconds after which a run waits for what never comes, and this process ends; SQLite waits for 60
+PATIENCE = 180  # seconds after which a run waits for what never comes, and this process ends
 
 
 def faults(failing: Failing, root: Path) -> Iterator[Fault]:
@@ -65,7 +66,8 @@ def trial(failing: Failing, root: Path, fault: Fault, clean: dict[str, str]) -> 
 
 def main(folder: Path, first: int, step: int) -> None:
     """Let every `step`-th fault happen."""
-    failing = Failing(folder / "failing_calls.so", folder / "failing_calls.plan", folder / "store")
+    failing = Failing.make(folder, folder / "store")
+    index.LOCK_TIMEOUT = 0.2  # seconds: nobody else has the lock that a call fails to take
     clean: dict[str, Any] = run(folder / "clean")
     tried = list(faults(failing, folder / "store" / "0"))[first::step]
     for number, fault in enumerate(tried):
