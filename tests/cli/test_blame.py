@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from orun.errors import Interrupted
 from tests.cli.conftest import CommandLine
 from tests.diagnosis.planted import layers
 from tests.report.pages import read
+from tests.thin import mostly_slow
 
 PIPELINE = """
 stages:
@@ -35,11 +37,21 @@ stages:
 """
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project after a run."""
+    folder = tmp_path_factory.mktemp("sized")
+    (folder / "sized.yaml").write_text(PIPELINE, encoding="utf-8")
+    onnx.save(layers(), folder / "layers.onnx")
+    orun_api.run(folder / "sized.yaml", store=folder / "artifacts")
+    return folder
+
+
 @pytest.fixture
-def sized(project: None, tmp_path: Path) -> Path:  # noqa: ARG001 - the working folder
-    (tmp_path / "sized.yaml").write_text(PIPELINE, encoding="utf-8")
-    onnx.save(layers(), tmp_path / "layers.onnx")
-    return tmp_path
+def sized(project: Path, built: Path) -> Path:
+    """The working folder: a copy of that project, in which everything is up to date."""
+    shutil.copytree(built, project, symlinks=True, dirs_exist_ok=True)
+    return project
 
 
 def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> None:
@@ -47,11 +59,11 @@ def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> 
     assert done.code == 1
     assert "why, for 60 s at most (--no-blame leaves it out):" in done.out
     assert "size size max 1kB" in done.out
-    (run,) = (path for path in (sized / "artifacts" / "runs").iterdir() if path.name.endswith("-sized"))
+    run = max(path for path in (sized / "artifacts" / "runs").iterdir() if path.name.endswith("-sized"))
     (kept,) = json.loads((run / "blame.json").read_text())["blame"]
     *_, sentence, blank, last = done.out.splitlines()
     assert (sentence, blank) == (kept["sentence"], "")
-    assert re.fullmatch(r"failed: 3 stages \(3 built\), 1 of 2 gates passed, 1 failed, [0-9.]+ m?s; exit 1", last)
+    assert re.fullmatch(r"failed: 3 stages \(3 cached\), 1 of 2 gates passed, 1 failed, [0-9.]+ m?s; exit 1", last)
     assert [level["stage"] for level in kept["levels"]] == ["import", "int8"]
     culprit = read((sized / "report.html").read_text(encoding="utf-8")).at("culprit")
     assert culprit.one("p", "why").text == kept["sentence"].replace("`", "")
@@ -68,7 +80,7 @@ CUT_SHORT = "the rest was skipped: time limit reached; to go on: orun blame size
         ((), "--time 10min"),
         (("--quiet",), "--time 10min"),
         (("--set", "stages.size.gate.size.max=2kB"), "--set stages.size.gate.size.max=2kB --time 10min"),
-        (("--store", "other"), "--store other --time 10min"),
+        (("--store", "artifacts"), "--store artifacts --time 10min"),
     ],
 )
 def test_a_search_that_was_cut_short_says_how_to_go_on(
@@ -80,7 +92,7 @@ def test_a_search_that_was_cut_short_says_how_to_go_on(
     *_, sentence, stopped, blank, last = done.out.splitlines()
     assert sentence == "size could not be measured at any stage before `size`: skipped: time limit reached"
     assert (stopped, blank) == (f"{CUT_SHORT} {again}", "")
-    assert last.startswith("failed: 3 stages (3 built), 1 of 2 gates passed, 1 failed, ")
+    assert last.startswith("failed: 3 stages (3 cached), 1 of 2 gates passed, 1 failed, ")
 
 
 @pytest.mark.usefixtures("sized")
@@ -104,7 +116,7 @@ def test_who_stops_the_search_keeps_the_run(
     monkeypatch.setattr(culprits, "blame", interrupted)
     done = orun("sized.yaml", "--markdown", "summary.md", "--set", "stages.size.gate.size.max=2kB")
     assert done.code == 1
-    assert done.out.splitlines()[-1].startswith("failed: 3 stages (3 built), 1 of 2 gates passed, 1 failed, ")
+    assert done.out.splitlines()[-1].startswith("failed: 3 stages (3 cached), 1 of 2 gates passed, 1 failed, ")
     again = "orun blame sized.yaml --set stages.size.gate.size.max=2kB"
     assert done.err.splitlines()[-1] == f"the search was interrupted; to go on: {again}"
     assert "failed: 3 stages" in (sized / "summary.md").read_text()
@@ -133,7 +145,11 @@ stages:
 
 @pytest.mark.parametrize(
     ("number", "repeated"),
-    [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGHUP, False)],
+    mostly_slow(
+        [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGHUP, False)],
+        (signal.SIGINT, False),
+        (signal.SIGTERM, True),
+    ),
 )
 def test_a_signal_ends_the_search_alone(sized: Path, number: signal.Signals, repeated: bool) -> None:
     """After a run that had work to do, and after one that repeats the last run's result."""
@@ -148,7 +164,7 @@ def test_a_signal_ends_the_search_alone(sized: Path, number: signal.Signals, rep
         run.send_signal(number)
         out, err = run.communicate(timeout=60)
     assert (run.returncode, err) == (1, "the search was interrupted; to go on: orun blame slow.yaml\n")
-    count = "3 cached" if repeated else "3 built"
+    count = "3 cached" if repeated else "1 built, 2 cached"
     assert out.splitlines()[-1].startswith(f"failed: 3 stages ({count}), 0 of 1 gate passed, 1 failed, ")
     assert f"failed: 3 stages ({count})" in (sized / "summary.md").read_text()
     assert not list((sized / "artifacts" / "tmp").iterdir())

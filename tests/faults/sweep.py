@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import StoreError
+from orun.fs import locks
 from orun.store import index
 from tests.faults.calls import AGAIN, ERRORS, HOW, LOOKS, Failing, Fault
 from tests.faults.folders import remove
 from tests.store.support import content
 from tests.store.workload import STAGES, run
 
-PATIENCE = 180  # seconds after which a run waits for what never comes, and this process ends
+PATIENCE = 60  # seconds after which a run waits for what never comes, and this process ends
 
 
 def faults(failing: Failing, root: Path) -> Iterator[Fault]:
@@ -67,7 +68,7 @@ def trial(failing: Failing, root: Path, fault: Fault, clean: dict[str, str]) -> 
 def main(folder: Path, first: int, step: int) -> None:
     """Let every `step`-th fault happen."""
     failing = Failing.make(folder, folder / "store")
-    index.LOCK_TIMEOUT = 0.2  # seconds: nobody else has the lock that a call fails to take
+    locks.STALE_SECONDS = index.LOCK_TIMEOUT = 0.2  # nobody else has a lock that a call fails to take
     clean: dict[str, Any] = run(folder / "clean")
     tried = list(faults(failing, folder / "store" / "0"))[first::step]
     for number, fault in enumerate(tried):
