@@ -32,6 +32,7 @@ lint: $(VENV)/ready
 # The site, in site/; `.venv/bin/zensical serve` shows it while you write.
 docs: $(VENV)/ready
 	$(BIN)/zensical build --strict
+	cd docs && find . -name '*.md' | xargs tar cf - | tar xf - -C ../site # for llms.txt, whose links name the sources
 
 # PyTorch goes first and by pip, so that the machine's own index decides between its CPU and CUDA builds.
 $(VENV)/ready: requirements.lock pyproject.toml

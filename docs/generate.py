@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -53,6 +54,11 @@ SUPPORT = """\
 For each kind: its tools, in the versions that orun is tested with; where a result of it may be reused; whether equal
 inputs give equal bytes; what happens with a model of 2.2 GB; which models it was tried on; and how its results are
 checked, beside the ONNX checker and unchanged inputs and outputs."""
+LLMS = """\
+orun runs a pipeline file (YAML). Its stages convert, optimize, quantize, measure and bundle models. Results are cached
+by content, and gates judge measurements. `orun validate FILE` checks a file, `orun stages KIND` documents a kind, and
+`orun schema` prints the JSON Schema of the file. `orun mcp` serves the verbs as tools."""
+HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 COLUMNS = ("large", "tried", "checked")  # of kinds.toml; a kind that lacks them fails a test
 PINNED = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
 
@@ -164,6 +170,40 @@ def events_page() -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def llms_txt() -> str:
+    """Every page of the site in a line, by section of its navigation (https://llmstxt.org)."""
+    site = tomllib.loads((HERE.parent / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    sections: dict[str, list[str]] = {}
+    for titles, page in _nav(site["nav"], ()):
+        sections.setdefault(": ".join(titles[:-1]) or "Start", []).append(f"- [{titles[-1]}]({page}){_note(page)}")
+    blocks = [f"# {site['site_name']}", f"> {site['site_description']}", LLMS]
+    return "\n\n".join([*blocks, *(f"## {name}\n\n" + "\n".join(lines) for name, lines in sections.items())]) + "\n"
+
+
+def _nav(entries: Iterable[Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the titles above each page of the navigation with its own, and its path."""
+    for entry in entries:
+        if isinstance(entry, str):
+            yield (*above, _text(entry).partition("\n")[0].removeprefix("# ")), entry
+            continue
+        ((title, below),) = entry.items()
+        if isinstance(below, str):
+            yield (*above, title), below
+        else:
+            yield from _nav(below, (*above, title))
+
+
+def _note(page: str) -> str:
+    """Return what a page is about: the summary of a kind, else its headings."""
+    kind = next((kind for kind in all_kinds() if page == f"reference/stages/{kind.name}.md"), None)
+    note = kind.summary if kind else "; ".join(heading.replace("`", "") for heading in HEADING.findall(_text(page)))
+    return f": {note}" if note else ""
+
+
+def _text(page: str) -> str:
+    return (HERE / page).read_text(encoding="utf-8")
+
+
 def _first(cls: type) -> str:
     return inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
 
@@ -181,7 +221,7 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Every page that is written from the code: its text by its path below docs/."""
+    """Every file that is written from the code and from other pages, which must be current: its text by its path."""
     stages = {f"reference/stages/{kind.name}.md": stage_page(kind) for kind in all_kinds()}
     return {
         "reference/commands.md": commands_page(),
@@ -189,6 +229,7 @@ def pages() -> dict[str, str]:
         "reference/stages/index.md": stages_index(),
         "reference/stages/support.md": support_page(),
         **stages,
+        "llms.txt": llms_txt(),
     }
 
 

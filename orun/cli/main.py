@@ -49,6 +49,7 @@ VERBS = {
     "head": "Let the machines of a fleet meet here (needs Ray).",
     "machines": "List the machines of a fleet.",
     "doctor": "Show what this machine has and what stages would lack.",
+    "mcp": "Serve these verbs as tools to AI assistants.",
 }
 EXAMPLES = (
     ("orun init model.onnx", "write a pipeline for a model of yours"),

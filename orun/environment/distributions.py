@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, str] = {
     "cryptography": "remote",
     "huggingface-hub": "hub",
     "keras": "tensorflow",
+    "mcp": "mcp",
     "ml-dtypes": "onnx",
     "mlflow-skinny": "mlflow",
     "numpy": "onnx",
@@ -42,7 +43,7 @@ EXTRAS: Mapping[str, str] = {
     "tf2onnx": "tensorflow",
     "torch": "torch",
 }
-WITHOUT_ONNX = frozenset({"data", "hub", "mlflow", "oci", "remote"})  # extras that do not include `onnx`
+WITHOUT_ONNX = frozenset({"data", "hub", "mcp", "mlflow", "oci", "remote"})  # extras that do not include `onnx`
 METADATA = (".dist-info", ".egg-info")  # the latter from Linux distributions and old tools
 REQUIREMENT = re.compile(rb"^(?:Requires-Dist: *)([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 # Distributions that put an `onnxruntime` module on the path; they exclude one another.

@@ -1,0 +1,333 @@
+"""MCP server of `orun mcp`: each tool is a verb, called with `--json` in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+
+import orun
+from orun import __version__
+from orun.cli import mcp_results as results
+from orun.cli import options
+from orun.cli.run_ids import find, record_of
+from orun.core.serialization import decode, foreign_json, replace
+from orun.core.source_location import Problem
+from orun.errors import OrunError, PipelineError, UsageError
+from orun.eventlog import read_result
+from orun.history.run_diff import RunDifference
+from orun.pipeline.model import Gate, Group, conditions
+from orun.pipeline.problems import place, render
+from orun.report.figures import quoted
+from orun.store.layout import VERSION_FILE
+from orun.text.suggestions import near
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STAGES = re.compile(r"^stages\s*:", re.MULTILINE)
+INSTRUCTIONS = """\
+orun builds model releases from pipeline files (YAML). Stages convert, optimize, quantize, measure and bundle models.
+Gates judge what was measured. Start with list_pipelines. After an edit call validate, then plan. Name files relative to
+the server's folder. `set` replaces values of the file in one call: {"stages.int8.with.per_channel": false}."""
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True)
+
+
+def serve(root: Path, *, allow_run: bool) -> None:
+    """Serve the tools over standard input and output until the client closes them."""
+    tools = Tools(root.resolve(), allow_run=allow_run)
+    os.chdir(tools.root)
+    server = MCPServer("orun", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
+    for tool in (
+        tools.list_pipelines,
+        tools.list_stages,
+        tools.validate,
+        tools.plan,
+        tools.explain,
+        tools.history,
+        tools.diff,
+        tools.blame,
+        tools.run,
+    ):
+        server.add_tool(tools.reporting(tool), annotations=RUNS if tool == tools.run else READS, structured_output=True)
+    server.run()
+
+
+class Tools:
+    """Tools of the server. The working folder must be `root`.
+
+    Args:
+        root: the folder whose files the tools may use.
+        allow_run: whether `run` runs.
+    """
+
+    def __init__(self, root: Path, *, allow_run: bool) -> None:
+        self.root = root
+        self.allow_run = allow_run
+
+    async def list_pipelines(self) -> results.PipelineFiles:
+        """List the pipeline files of the folder, with the number of problems in each."""
+        return results.PipelineFiles(tuple(_summary(path) for path in self._pipeline_files()))
+
+    async def list_stages(self, file: str, set: dict[str, Any] | None = None) -> results.Stages:  # noqa: A002 - `--set`
+        """List the stages of a pipeline file: kind, inputs, gates, and the line of each.
+
+        Args:
+            file: the pipeline file.
+            set: values that replace those of the file, by dotted path.
+        """
+        pipeline = orun.load(self._inside(file), set)
+        return results.Stages(
+            pipeline.name,
+            tuple(
+                results.Stage(
+                    stage.id,
+                    stage.uses,
+                    place(stage.position),
+                    dict(stage.needs),
+                    stage.after,
+                    tuple(_gate_titles(stage.gates)),
+                )
+                for stage in pipeline.stages
+            ),
+        )
+
+    async def validate(self, file: str, set: dict[str, Any] | None = None) -> results.Validation:  # noqa: A002 - `--set`
+        """Check a pipeline file and return every mistake with its place, what was expected and a suggestion.
+
+        Args:
+            file: the pipeline file.
+            set: values that replace those of the file, by dotted path.
+        """
+        document = await self._document("validate", _overrides(set), [self._inside(file)])
+        return decode(results.Validation, document | {"problems": _problems(document["problems"])})
+
+    async def plan(
+        self,
+        file: str,
+        set: dict[str, Any] | None = None,  # noqa: A002 - the word of `--set`
+        only: list[str] | None = None,
+        from_: list[str] | None = None,
+        to: list[str] | None = None,
+        fresh: bool = False,
+    ) -> results.Plan:
+        """Show which stages a run would bring up to date, and why; runs nothing.
+
+        Args:
+            file: the pipeline file.
+            set: values that replace those of the file, by dotted path.
+            only: these stages alone.
+            from_: these stages and all after them.
+            to: these stages and all that they need.
+            fresh: whether to measure again what is bound to this machine.
+        """
+        selection = _selection(only, from_, to, fresh=fresh)
+        document = await self._document("plan", [*_overrides(set), *selection], [self._inside(file)])
+        return decode(results.Plan, document | {"refused": _problems(document["refused"])})
+
+    async def explain(
+        self,
+        file: str,
+        stage: str,
+        set: dict[str, Any] | None = None,  # noqa: A002 - the word of `--set`
+    ) -> results.Explanation:
+        """Show why a stage would run or not: the parts of its cache key, and what changed since its last run.
+
+        Args:
+            file: the pipeline file.
+            stage: the stage's id.
+            set: values that replace those of the file, by dotted path.
+        """
+        document = await self._document("explain", _overrides(set), [self._inside(file), stage])
+        old, new = document["previous"], document["parts"]
+        pairs = {name: (old.get(name), new.get(name)) for name in [*new, *old] if old} | document["read"]
+        changed = [{"name": name, "old": then, "new": now} for name, (then, now) in pairs.items() if then != now]
+        return decode(results.Explanation, document | {"changed": changed})
+
+    async def history(self, metric: str = "", pipeline: str = "", last: int = 20) -> results.MetricHistory:
+        """Show how measurements went from run to run.
+
+        Args:
+            metric: `p50`, or `latency.p50` of one stage; every metric if empty.
+            pipeline: name of a pipeline; every pipeline if empty.
+            last: the number of measurements to return of each series.
+        """
+        options = [f"--pipeline={pipeline}"] if pipeline else []
+        document = await self._document("history", options, [metric])
+        shortened = [series | {"points": series["points"][-last:]} for series in document["series"]]
+        return decode(results.MetricHistory, {"series": shortened})
+
+    async def diff(self, old: str = "last~1", new: str = "last") -> RunDifference:
+        """Show how two runs differ: configuration, what each stage depends on, metrics, gates.
+
+        Args:
+            old: the beginning of a run's id, `last`, or `last~1` for the one before.
+            new: the same, of the other run.
+        """
+        document = await self._document("diff", [], [self._inside(old), self._inside(new)])
+        return decode(RunDifference, document)
+
+    async def blame(self, run: str = "last") -> results.Blame:
+        """Show what is behind the failed gates of a run, as far as orun searched for it after the run.
+
+        Args:
+            run: the beginning of a run's id, `last`, or `last~1` for the one before.
+        """
+        with options.open_store(None, read_only=True) as store:
+            folder = find(store, run)
+            result = read_result(record_of(folder))
+            path = folder / "blame.json"
+            diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
+        failed = [verdict.title for verdict in result.verdicts if verdict.outcome == "failed"]
+        command = f"orun blame {quoted(near(result.file))}" if failed else ""
+        return decode(results.Blame, {"run": result.run, "failed": failed, "blame": diagnoses, "next_command": command})
+
+    async def run(
+        self,
+        file: str,
+        set: dict[str, Any] | None = None,  # noqa: A002 - the word of `--set`
+        only: list[str] | None = None,
+        from_: list[str] | None = None,
+        to: list[str] | None = None,
+        fresh: bool = False,
+    ) -> results.RunResult:
+        """Bring the stages of a pipeline up to date and judge the gates. It runs the file's code and may take minutes.
+
+        A failed stage or gate is a result, not an error: look at `exit_code`. After a failed gate orun searches for the
+        cause, for a minute at most.
+
+        Args:
+            file: the pipeline file.
+            set: values that replace those of the file, by dotted path.
+            only: these stages alone; what they need must be up to date.
+            from_: these stages and all after them.
+            to: these stages and all that they need.
+            fresh: whether to measure again what is bound to this machine.
+        """
+        path = self._inside(file)
+        if not self.allow_run:
+            raise UsageError(
+                "this server runs no pipelines",
+                why="it was started without --allow-run",
+                hint=f"ask the user to run `orun {file}`, or to start the server by: orun mcp --allow-run",
+            )
+        selection = _selection(only, from_, to, fresh=fresh)
+        return decode(results.RunResult, await self._document("run", [*_overrides(set), *selection], [path]))
+
+    def reporting(self, tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        """Return a tool that turns orun's errors into errors of the protocol, in the words of the command line."""
+
+        @wraps(tool)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return await tool(*args, **kwargs)
+            except PipelineError as error:
+                raise ToolError(render([self._without_source(problem) for problem in error.problems])) from error
+            except OrunError as error:
+                raise ToolError(str(error)) from error
+
+        return call
+
+    async def _document(self, verb: str, options: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
+        """Return what a verb prints with `--json`. A cancelled call stops the verb as Ctrl-C does.
+
+        Raises:
+            OrunError: the error that the verb prints.
+        """
+        command = [sys.executable, "-P", "-m", "orun", verb, "--json", *options, "--", *arguments]
+        async with await anyio.open_process(command, stdin=subprocess.DEVNULL, stderr=None) as process:
+            assert process.stdout  # noqa: S101 - it is a pipe
+            try:
+                output = b"".join([part async for part in process.stdout])
+                await process.wait()
+            except anyio.get_cancelled_exc_class():
+                process.terminate()
+                with anyio.CancelScope(shield=True):
+                    await process.wait()
+                raise
+        try:
+            document: dict[str, Any] = json.loads(output)
+        except ValueError as error:
+            why = f"exit code {process.returncode}, and no JSON document"
+            raise UsageError(f"orun {verb} gave no result", why=why, hint=f"orun {verb} --help") from error
+        if "error" in document:
+            raise _error(document["error"])
+        return document
+
+    def _inside(self, name: str) -> str:
+        """Return a path as it is, or a run's id; UsageError if it leads out of the server's folder."""
+        if not Path(name).resolve().is_relative_to(self.root):
+            raise UsageError(
+                f"{name} is outside of the server's folder",
+                why=f"the tools use files below {self.root}",
+                hint="list_pipelines names them; another folder: orun mcp --root DIR",
+            )
+        return name
+
+    def _without_source(self, problem: Problem) -> Problem:
+        """Return a problem without its line of text if its file is outside of the server's folder."""
+        outside = not Path(problem.position.file).resolve().is_relative_to(self.root)
+        return replace(problem, source="") if outside else problem
+
+    def _pipeline_files(self) -> Iterator[Path]:
+        """Yield the YAML files with stages, but for hidden folders, virtual environments and stores."""
+        for folder, folders, files in os.walk(Path()):
+            marks = ("pyvenv.cfg", VERSION_FILE)
+            folders[:] = [
+                name
+                for name in sorted(folders)
+                if not name.startswith(".") and not any(Path(folder, name, mark).exists() for mark in marks)
+            ]
+            for path in (Path(folder, name) for name in sorted(files) if name.endswith((".yaml", ".yml"))):
+                if path.resolve().is_relative_to(self.root) and STAGES.search(path.read_text("utf-8", "replace")):
+                    yield path
+
+
+def _summary(path: Path) -> results.PipelineFile:
+    try:
+        pipeline = orun.load(path)
+    except PipelineError as error:
+        return results.PipelineFile(str(path), "", 0, len(error.problems))
+    return results.PipelineFile(str(path), pipeline.name, len(pipeline.stages), 0)
+
+
+def _gate_titles(gates: Sequence[Gate | Group]) -> Iterator[str]:
+    for gate in conditions(gates):
+        yield f"{gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
+
+
+def _overrides(values: Mapping[str, Any] | None) -> list[str]:
+    pairs = {path: value if isinstance(value, str) else json.dumps(value) for path, value in (values or {}).items()}
+    return [f"--set={path}={value}" for path, value in pairs.items()]
+
+
+def _selection(
+    only: Sequence[str] | None, from_: Sequence[str] | None, to: Sequence[str] | None, *, fresh: bool
+) -> list[str]:
+    stages = {"only": only or (), "from": from_ or (), "to": to or ()}
+    chosen = [f"--{option}={stage}" for option, names in stages.items() for stage in names]
+    return [*chosen, *(["--fresh"] if fresh else [])]
+
+
+def _problems(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return problems with their position as one text, `file:line:column`."""
+    return [{**document, "location": place(decode(Problem, document).position)} for document in documents]
+
+
+def _error(document: Mapping[str, Any]) -> OrunError:
+    """Return the error in a JSON document of the command line."""
+    if problems := document.get("problems"):
+        return PipelineError([decode(Problem, problem) for problem in problems])
+    return OrunError(document["what"], why=document.get("why", ""), hint=document.get("hint", ""))

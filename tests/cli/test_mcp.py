@@ -1,0 +1,166 @@
+"""The MCP server, in a process of its own, driven by the client of the official package."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.types import CallToolResult, TextContent
+
+from .conftest import CommandLine
+
+BROKEN = """\
+stages:
+  write: {uses: ./words.py:write, with: {txt: one two}}
+"""
+TOOLS = ["list_pipelines", "list_stages", "validate", "plan", "explain", "history", "diff", "blame", "run"]
+
+
+@asynccontextmanager
+async def server(folder: Path, *words: str) -> AsyncIterator[ClientSession]:
+    parameters = StdioServerParameters(command=sys.executable, args=["-m", "orun", "mcp", *words], cwd=folder)
+    async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
+        await session.initialize()
+        yield session
+
+
+async def call(session: ClientSession, tool: str, /, **arguments: Any) -> Any:
+    """What a tool returns; the client has checked it by the tool's output schema."""
+    answer = await session.call_tool(tool, arguments)
+    assert not error_of(answer)
+    return answer.structured_content
+
+
+async def refusal(session: ClientSession, tool: str, /, **arguments: Any) -> str:
+    return error_of(await session.call_tool(tool, arguments)).removeprefix(f"Error executing tool {tool}: ")
+
+
+def error_of(answer: object) -> str:
+    assert isinstance(answer, CallToolResult)
+    (content,) = answer.content
+    assert isinstance(content, TextContent)
+    return content.text if answer.is_error else ""
+
+
+def test_an_assistant_reads_and_runs_only_if_it_is_allowed_to(project: Path) -> None:
+    (project / "broken.yaml").write_text(BROKEN, encoding="utf-8")
+    anyio.run(read_only, project)
+    assert not (project / "artifacts").exists()
+    anyio.run(allowed, project)
+
+
+async def read_only(folder: Path) -> None:
+    async with server(folder) as session:
+        tools = (await session.list_tools()).tools
+        assert [tool.name for tool in tools] == TOOLS
+        assert all(tool.output_schema for tool in tools)
+        assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == ["run"]
+        assert await call(session, "list_pipelines") == {
+            "pipelines": [
+                {"file": "broken.yaml", "pipeline": "", "stages": 0, "problems": 1},
+                {"file": "words.yaml", "pipeline": "words", "stages": 2, "problems": 0},
+            ]
+        }
+        assert (await call(session, "list_stages", file="words.yaml"))["stages"][1] == {
+            "stage": "count",
+            "uses": "./words.py:count",
+            "location": "words.yaml:3:3",
+            "needs": {"text": "write"},
+            "after": [],
+            "gates": ["words min 3"],
+        }
+        assert await call(session, "validate", file="broken.yaml") == {
+            "valid": False,
+            "problems": [
+                {
+                    "location": "broken.yaml:2:42",
+                    "message": "'txt' is not a parameter of ./words.py:write",
+                    "expected": "text",
+                    "suggestion": "text",
+                    "hint": "",
+                }
+            ],
+            "notes": [],
+        }
+        assert await refusal(session, "plan", file="broken.yaml") == (
+            "broken.yaml:2:42: error: 'txt' is not a parameter of ./words.py:write\n"
+            "    2 |   write: {uses: ./words.py:write, with: {txt: one two}}\n"
+            "      |                                          ^^^\n"
+            "  expected: text\n"
+            "  did you mean: text"
+        )
+        plan = await call(session, "plan", file="words.yaml", set={"stages.write.with.text": "four"}, to=["write"])
+        assert plan == {
+            "pipeline": "words",
+            "steps": [
+                {
+                    "stage": "write",
+                    "uses": "./words.py:write",
+                    "action": "run",
+                    "reasons": ["never run before"],
+                    "seconds": None,
+                }
+            ],
+            "refused": [],
+        }
+        explained = await call(session, "explain", file="words.yaml", stage="write")
+        assert (explained["action"], explained["changed"]) == ("run", [])
+        assert explained["parts"]["parameter text"] == '"one two three"'
+        assert await refusal(session, "run", file="words.yaml") == (
+            "this server runs no pipelines\n"
+            "  it was started without --allow-run\n"
+            "  hint: ask the user to run `orun words.yaml`, or to start the server by: orun mcp --allow-run"
+        )
+        assert await refusal(session, "validate", file="../words.yaml") == (
+            "../words.yaml is outside of the server's folder\n"
+            f"  the tools use files below {folder}\n"
+            "  hint: list_pipelines names them; another folder: orun mcp --root DIR"
+        )
+        assert await refusal(session, "explain", file="words.yaml", stage="--store=/tmp") == (
+            "there is no stage '--store=/tmp' in words.yaml\n  expected write or count\n  hint: orun graph words.yaml"
+        )
+
+
+async def allowed(folder: Path) -> None:
+    async with server(folder.parent, "--root", str(folder), "--allow-run") as session:
+        first = await call(session, "run", file="words.yaml")
+        assert (first["outcome"], first["exit_code"]) == ("passed", 0)
+        assert [(stage["stage"], stage["outcome"]) for stage in first["stages"]] == [
+            ("write", "built"),
+            ("count", "built"),
+        ]
+        assert first["stages"][1]["metrics"]["words"] == {
+            "value": 3,
+            "unit": "",
+            "better": "higher",
+            "interval": None,
+        }
+        assert first["verdicts"][0]["why"] == "words is 3, at or above the minimum of 3"
+        second = await call(session, "run", file="words.yaml", set={"stages.write.with.text": "four"})
+        assert (second["outcome"], second["exit_code"]) == ("failed", 1)
+        (series,) = (await call(session, "history", metric="words"))["series"]
+        assert [(point["run"], point["value"]) for point in series["points"]] == [(first["run"], 3), (second["run"], 1)]
+        difference = await call(session, "diff")
+        assert difference["gates"] == [{"name": "count words min", "old": "3: passed", "new": "3: failed"}]
+        blame = await call(session, "blame")
+        assert (blame["failed"], blame["next_command"]) == (["count words min 3"], "orun blame words.yaml")
+
+
+def test_a_package_and_a_folder_that_are_not_there(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = orun("mcp", "--root", "nowhere")
+    assert (shown.code, shown.err) == (
+        2,
+        "error: there is no folder nowhere\n  hint: name another: orun mcp --root DIR\n",
+    )
+    monkeypatch.setattr("orun.cli.mcp.find_spec", lambda _: None)
+    shown = orun("mcp")
+    assert (shown.code, shown.err) == (
+        2,
+        'error: orun mcp needs mcp, which is not installed\n  hint: pip install "orun[mcp]"\n',
+    )
