@@ -2,7 +2,8 @@
 
 OrunError                    exit code
 ├── UsageError               2   the command line or an API call is wrong
-│   └── UnknownName              it names what is not there
+│   ├── UnknownName              it names what is not there
+│   └── MissingPackages          it needs packages that are not installed
 ├── PipelineError            2   the pipeline file is wrong: carries every problem of the file
 ├── DeviceUnknown            2   what results are bound to cannot be read on this machine
 ├── EnvironmentFailed        2   an isolated environment cannot be made
@@ -73,6 +74,20 @@ class UnknownName(UsageError):
         super().__init__(what, why=why, hint=hint)
         self.name = name
         self.known = known
+
+
+class MissingPackages(UsageError):
+    """Packages that are not installed; who shows the error replaces the hint by the command that installs them.
+
+    The command depends on how orun was installed. Stages cannot look that up: it would become part of their keys.
+
+    Attributes:
+        packages: their distributions.
+    """
+
+    def __init__(self, what: str, packages: Sequence[str], *, why: str = "") -> None:
+        super().__init__(what, why=why, hint=f"install {', '.join(packages)}")
+        self.packages = packages
 
 
 class PipelineError(OrunError):

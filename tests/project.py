@@ -11,6 +11,15 @@ from typing import Any
 import orun
 from orun.core.events import Event
 from orun.core.run_record import RunResult
+from orun.environment.install_commands import installer
+
+ROOT = Path(__file__).parents[1]
+
+
+def install_hint(extras: str) -> str:
+    """Command that installs extras of orun where the tests run: in an editable install of this checkout."""
+    return f"{installer()} -e '{ROOT}[{extras}]'"
+
 
 STAGES = """
 import os

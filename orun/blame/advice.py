@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from orun.blame.changes import FixedDifference
 from orun.blame.versions import pin
 from orun.core.component_kinds import ComponentKind
+from orun.environment.install_commands import requirement
 
 SOFTWARE = ("python", "runtime")  # traits of a device that do not depend on the machine
 
@@ -22,8 +23,8 @@ def advise(differences: Sequence[FixedDifference], unknown: Sequence[str], good:
     """
     again = f"orun bisect {good} {bad}"
     if pins := dict.fromkeys(filter(None, (pin(item.kind, item.subject, item.old) for item in differences))):
-        quoted = " ".join(f"'{requirement}'" for requirement in pins)
-        yield f"packages: python -m venv then && then/bin/pip install orun {quoted} && then/bin/{again}"
+        packages = " ".join([requirement("orun"), *(f"'{pinned}'" for pinned in pins)])
+        yield f"packages: python -m venv then && then/bin/pip install {packages} && then/bin/{again}"
     if versions := dict.fromkeys(item.old for item in differences if item.kind == ComponentKind.STAGE_CODE):
         code = f"with the code of {good} ({', '.join(versions)})"
         yield f"orun itself: `{again}` {code}; if the bad run is good there, orun's code is the cause"

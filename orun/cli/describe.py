@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from orun.environment.distributions import install_command
+from orun.environment.install_commands import extras_of
 from orun.pipeline.fragments import describe_type, plain_default
 from orun.report.table import wrap
 from orun.text.units import show
@@ -101,7 +101,7 @@ def facts(kind: Kind) -> list[tuple[str, str]]:
         ("input domain", _domain(kind)),
         ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
         ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
-        ("extra", install_command(kind.spec.tools, kind.spec.extra, {}) if kind.spec.extra else ""),
+        ("extras", ", ".join(extras_of(kind.spec.tools, kind.spec.extra)) if kind.spec.extra else ""),
         ("result holds for", BOUND[kind.spec.stage_class]),
         ("deterministic", "" if kind.spec.deterministic else "no: the first result of equal inputs is kept"),
     ]

@@ -157,6 +157,7 @@ def _needs(pipeline: Pipeline) -> Needs:
 def _tools(needs: Needs) -> list[dict[str, Any]]:
     """Every tool that is needed, with its version where it is needed, or how to install it."""
     from orun.environment import distributions, venvs
+    from orun.environment.install_commands import install_command
 
     rows = []
     for (tool, environment), users in needs.items():
@@ -165,7 +166,7 @@ def _tools(needs: Needs) -> list[dict[str, Any]]:
             "tool": distribution[0] if distribution else tool.replace("|", " or "),
             "version": distribution[1] if distribution else None,
             "needed_by": users,
-            "install": "" if distribution or environment else distributions.install_command([tool]),
+            "install": "" if distribution or environment else install_command([tool]),
         }
         if environment:
             row |= {"environment": environment.name, "made": venvs.is_known(environment)}

@@ -15,7 +15,7 @@ from click.exceptions import Exit
 
 from orun import __version__
 from orun.cli.verb import Verbs, lost_folder
-from orun.errors import MORE_MEMORY, Interrupted, OrunError, PipelineError, StoreError, UsageError
+from orun.errors import MORE_MEMORY, Interrupted, MissingPackages, OrunError, PipelineError, StoreError, UsageError
 
 BUG = 5
 COMPLETE = "_ORUN_COMPLETE"  # variable by which a shell asks for completions
@@ -164,6 +164,10 @@ def _invoke(command_line: list[str]) -> int:
 
 
 def _fail(error: OrunError, code: int, command_line: Sequence[str]) -> int:
+    if isinstance(error, MissingPackages):
+        from orun.environment.install_commands import install_command
+
+        error.hint = install_command(error.packages)
     if "--json" in command_line:
         from orun.report.document import dumps, error_document
 

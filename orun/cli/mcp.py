@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from orun.cli.verb import Verb
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 
 EXAMPLES = (
     ("orun mcp --root ~/models", "an assistant may list, check, plan, explain and compare what is there"),
@@ -33,9 +33,7 @@ def command(root: Path, allow_run: bool) -> int:
     they name.
     """
     if find_spec("mcp") is None:
-        from orun.environment.distributions import install_command
-
-        raise UsageError("orun mcp needs mcp, which is not installed", hint=install_command(["mcp"]))
+        raise MissingPackages("orun mcp needs mcp, which is not installed", ["mcp"])
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}", hint="name another: orun mcp --root DIR")
     from orun.cli.mcp_server import serve

@@ -13,37 +13,6 @@ ABSENT = "not installed"  # version of a missing distribution
 PRESENT = "installed"  # version of a module without a distribution of its name
 PACKAGES = ("/site-packages", "/dist-packages")  # suffixes of the folders that installers fill
 MODULES = (".py", ".so", ".pyc", ".pyd")  # suffixes of a module's file
-# Extra of orun that includes a distribution, for the hint about a missing one.
-EXTRAS: Mapping[str, str] = {
-    "cryptography": "remote",
-    "huggingface-hub": "hub",
-    "keras": "tensorflow",
-    "mcp": "mcp",
-    "ml-dtypes": "onnx",
-    "mlflow-skinny": "mlflow",
-    "numpy": "onnx",
-    "obstore": "remote",
-    "onnx": "onnx",
-    "onnx-ir": "onnx",
-    "onnxruntime": "cpu",
-    "onnxruntime-gpu": "gpu",
-    "onnxscript": "torch",
-    "onnxsim": "onnx",
-    "onnxslim": "slim",
-    "optuna": "tune",
-    "oras": "oci",
-    "pillow": "data",
-    "pyarrow": "data",
-    "safetensors": "data",
-    "scikit-learn": "sklearn",
-    "skl2onnx": "sklearn",
-    "sympy": "onnx",
-    "tensorflow": "tensorflow",
-    "tensorflow-cpu": "tensorflow",
-    "tf2onnx": "tensorflow",
-    "torch": "torch",
-}
-WITHOUT_ONNX = frozenset({"data", "hub", "mcp", "mlflow", "oci", "remote"})  # extras that do not include `onnx`
 METADATA = (".dist-info", ".egg-info")  # the latter from Linux distributions and old tools
 REQUIREMENT = re.compile(rb"^(?:Requires-Dist: *)([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 # Distributions that put an `onnxruntime` module on the path; they exclude one another.
@@ -86,7 +55,7 @@ def modules() -> frozenset[str]:
 
 def _developed_modules() -> list[str]:
     """Return the top-level modules of editable installs, as far as their installers recorded them."""
-    metadata = [_placed()[name] for name in developed()]
+    metadata = [metadata_paths()[name] for name in developed()]
     return [name for folder in metadata for name in _text(folder, "top_level.txt").decode().split()]
 
 
@@ -108,7 +77,7 @@ def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     owners_of: dict[str, list[str]] = {}
     if not any(lines.values()):
         return owners_of
-    for name, metadata in _placed().items():
+    for name, metadata in metadata_paths().items():
         listed = _text(metadata, "RECORD")
         tops = set() if listed else set(_text(metadata, "top_level.txt").decode().split())
         for module, wanted in lines.items():
@@ -128,13 +97,13 @@ def _recorded(path: str) -> bytes:
 
 def requirements(distribution: str) -> frozenset[str]:
     """Return the normalised names of everything that an installed distribution may require, extras included."""
-    metadata = _placed()[distribution]
+    metadata = metadata_paths()[distribution]
     text = _text(metadata, "METADATA") or re.sub(rb"(?m)^", b"Requires-Dist: ", _text(metadata, "requires.txt"))
     return frozenset(normalise(name.decode()) for name in REQUIREMENT.findall(text))
 
 
 @once
-def _placed() -> Mapping[str, str]:
+def metadata_paths() -> Mapping[str, str]:
     """Return the folder of metadata of every distribution on `sys.path`, by normalised name."""
     return {name: metadata for name, (_, metadata) in _scan(sys.path).items()}
 
@@ -258,37 +227,3 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
         if version := packages.get(normalise(name)):
             return name, version
     return None
-
-
-def install_command(
-    missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None, other_tools: Iterable[str] = ()
-) -> str:
-    """Return the one command that installs all of these tools.
-
-    Args:
-        missing: the tools, each as `find` takes it.
-        extra: the extra of orun that a kind names; it includes the tools that no other extra has.
-        packages: installed packages, as for `find`. The command adds the CPU build of ONNX Runtime only if no build is
-            installed, because builds overwrite one another.
-        other_tools: tools that the extra need not include.
-    """
-    names, further = ([tool.partition("|")[0] for tool in some] for some in (missing, other_tools))
-    extras = {EXTRAS[name] for name in (*names, *further) if name in EXTRAS} | ({extra} if extra and names else set())
-    if "onnx" in extras and not find("onnxruntime", packages):
-        extras.add("cpu")
-    elif "cpu" in extras and "onnxruntime" not in names:
-        extras = extras - {"cpu"} | {"onnx"}
-    if extras - WITHOUT_ONNX - {"onnx"}:
-        extras.discard("onnx")  # the others include it
-    wanted = [f'"orun[{",".join(sorted(extras))}]"'] if extras else []
-    plain = [name for name in (*(() if extra else names), *further) if name not in EXTRAS]
-    return " ".join([_installer(), *wanted, *plain])
-
-
-def _installer() -> str:
-    """Return the command that installs into orun's environment: `pip` alone does not reach pipx's and uv's."""
-    if os.path.exists(f"{sys.prefix}/pipx_metadata.json"):  # noqa: PTH110 - nothing here imports pathlib
-        return f"pipx runpip {os.path.basename(sys.prefix)} install"  # noqa: PTH119 - as above
-    if os.path.exists(f"{sys.prefix}/uv-receipt.toml"):  # noqa: PTH110 - nothing here imports pathlib
-        return f"uv pip install --python {sys.executable}"
-    return "pip install"

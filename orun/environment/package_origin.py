@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,6 +17,7 @@ SHOWN = 16  # hexadecimal digits of a digest
 class Repository(msgspec.Struct, frozen=True):
     """Commit that a distribution was built from."""
 
+    vcs: str = ""
     commit_id: str = ""
 
 
@@ -37,7 +40,7 @@ class Origin(msgspec.Struct, frozen=True):
     url: str = ""
     vcs_info: Repository = Repository()
     archive_info: Archive = Archive()
-    dir_info: Folder = Folder()
+    dir_info: Folder | None = None
 
 
 def label(metadata: str, *, development: bool = False) -> str:
@@ -48,7 +51,7 @@ def label(metadata: str, *, development: bool = False) -> str:
         development: whether to label an editable install by its folder (`editable.`).
     """
     origin = _origin(metadata)
-    if origin.dir_info.editable:  # its files are watched like the user's own
+    if origin.dir_info and origin.dir_info.editable:  # its files are watched like the user's own
         return f"editable.{blake3(origin.url.encode()).hexdigest()[:SHOWN]}" if development else ""
     if origin.vcs_info.commit_id:
         return f"commit.{origin.vcs_info.commit_id[:SHOWN]}"
@@ -61,7 +64,28 @@ def label(metadata: str, *, development: bool = False) -> str:
 def development(metadata: str) -> str:
     """Return the source folder of an editable install, else an empty text. Arguments as for `label`."""
     origin = _origin(metadata)
-    return unquote(origin.url.removeprefix("file://")) if origin.dir_info.editable else ""
+    return unquote(origin.url.removeprefix("file://")) if origin.dir_info and origin.dir_info.editable else ""
+
+
+def requirement(metadata: str, name: str, extras: Sequence[str], *, pinned: bool) -> str:
+    """Return a distribution with extras as an argument of pip, quoted for a shell.
+
+    Args:
+        metadata: the folder with its metadata.
+        name: its name, which an index serves if no origin is noted.
+        extras: its extras.
+        pinned: whether to name the commit that it was built from, and not the newest of its repository.
+    """
+    brackets = f"[{','.join(extras)}]" if extras else ""
+    origin = _origin(metadata)
+    if origin.dir_info is not None:
+        folder = unquote(origin.url.removeprefix("file://"))
+        return f"{'-e ' if origin.dir_info.editable else ''}{shlex.quote(folder + brackets)}"
+    if not origin.url:
+        return f'"{name}{brackets}"' if extras else name
+    commit = f"@{origin.vcs_info.commit_id}" if pinned else ""
+    url = f"{origin.vcs_info.vcs}+{origin.url}{commit}" if origin.vcs_info.vcs else origin.url
+    return f'"{name}{brackets} @ {url}"'
 
 
 def _origin(metadata: str) -> Origin:

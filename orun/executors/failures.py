@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from orun.environment.physical_memory import memory_here
@@ -31,7 +32,17 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
     if trouble.file:
         inside = f" in {trouble.function}" if trouble.function else ""
         why.append(f"at {near(trouble.file)}:{trouble.line}{inside}")
-    return error(job.stage, trouble.message, why="\n".join(why), hint=_hint(job, trouble.hint), log=job.log)
+    advice = _install(job, trouble.packages) if trouble.packages else trouble.hint
+    return error(job.stage, trouble.message, why="\n".join(why), hint=_hint(job, advice), log=job.log)
+
+
+def _install(job: Job, packages: Sequence[str]) -> str:
+    """Return how to install packages that a stage lacks."""
+    if job.interpreter:
+        return f"List {', '.join(packages)} among the packages of its environment"
+    from orun.environment.install_commands import install_command
+
+    return install_command(packages)
 
 
 def from_end(job: Job, ended: Ended) -> StageError:

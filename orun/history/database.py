@@ -141,7 +141,7 @@ class History:
             raise StoreError(
                 f"the history {self.path} was written by a later version of orun",
                 why=f"its format is {version}; this version knows {FORMAT}",
-                hint="upgrade orun: pip install --upgrade orun",
+                hint="upgrade orun, or keep a history of its own: ORUN_HISTORY=FILE orun ...",
             )
         if version == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
             raise self._unusable("it is a database of another program")

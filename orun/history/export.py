@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 from orun.history.points import Point
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def to_mlflow(points: Iterable[Point], uri: str) -> int:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ImportError as error:
-        raise UsageError("MLflow is not installed", why=str(error), hint='pip install "orun[mlflow]"') from error
+        raise MissingPackages("MLflow is not installed", ["mlflow-skinny"], why=str(error)) from error
     runs: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         runs.setdefault((point.pipeline, point.run), []).append(point)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orun.core.targets import EXTENSIONS, Target
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 
 if TYPE_CHECKING:
     from onnxruntime import SessionOptions
@@ -113,7 +113,7 @@ def _register_libraries(options: SessionOptions, target: Target, value: list[str
 
 def _extensions_path(target: Target) -> str:
     if importlib.util.find_spec("onnxruntime_extensions") is None:
-        raise UsageError(f"target '{target.name}': {EXTENSIONS} is not installed", hint=f"pip install {EXTENSIONS}")
+        raise MissingPackages(f"target '{target.name}': {EXTENSIONS} is not installed", [EXTENSIONS])
     return str(importlib.import_module("onnxruntime_extensions").get_library_path())
 
 

@@ -130,12 +130,14 @@ def _columns(letter: str) -> int:
 
 def _labelled(label: str, text: str, colour: bool) -> list[str]:
     first = f"  {_paint(label + ':', 'label', colour)} "
-    wrapped = [
-        part
-        for line in text.splitlines()
-        for part in textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
-    ]
-    return [f"{first if index == 0 else '    '}{line}" for index, line in enumerate(wrapped)]
+    lines = text.splitlines()
+    if label != "hint":  # which may be a command to copy
+        lines = [
+            part
+            for line in lines
+            for part in textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+        ]
+    return [f"{first if index == 0 else '    '}{line}" for index, line in enumerate(lines)]
 
 
 def _paint(text: str, part: str, colour: bool) -> str:

@@ -144,11 +144,13 @@ def _metrics(
     try:
         return kind.metrics(params)
     except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
+        from orun.environment.install_commands import upgrade_command
+
         surroundings.problems.add(
             instance.key,
             f"the kind {kind.name!r} of the package {kind.distribution} cannot say what it measures:"
             f" {type(error).__name__}: {error}",
-            hint=f"pip install --upgrade {kind.distribution}",
+            hint=upgrade_command(kind.distribution),
         )
         return None
 

@@ -18,6 +18,7 @@ from orun.core.serialization import Record
 from orun.core.source_location import abridged
 from orun.environment import distributions
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
+from orun.environment.install_commands import install_command
 from orun.errors import UsageError
 from orun.fs.observed_state import TEXT_LIMIT, presence, read_bounded
 from orun.remote.options import MODE, URL, Remote, config_file
@@ -209,5 +210,5 @@ def _check_packages(settings: Settings, environment: Mapping[str, str]) -> None:
         if distributions.find(name) is None:
             raise UsageError(
                 f"the remote {settings.url} needs {name}, which is not installed",
-                hint=distributions.install_command([name], "remote"),
+                hint=install_command([name], "remote"),
             )

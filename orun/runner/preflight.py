@@ -8,6 +8,7 @@ from importlib import import_module
 from orun.core.source_location import Problem
 from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
 from orun.environment import device, distributions, providers, venvs
+from orun.environment.install_commands import install_command, upgrade_command
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
@@ -134,7 +135,7 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     names = ", ".join(f"{tool}{purpose}" for tool, purpose in purposes.items())
     verb = "is" if len(missing) == 1 else "are"
     own, extra = ([tool for tool in missing if (tool in spec.tools) == ours] for ours in (True, False))
-    location, hint = "installed", distributions.install_command(own, spec.extra, other_tools=extra)
+    location, hint = "installed", install_command(own, spec.extra, other_tools=extra)
     if stage.environment:
         location = f"in environment {stage.environment.name!r}"
         hint = f"add it to that environment: {next(iter(missing)).partition('|')[0]}==VERSION"
@@ -158,7 +159,7 @@ def _needs_unknown(stage: Stage, distribution: str, error: Exception) -> Problem
         f"the kind {stage.uses!r} of the package {distribution} cannot say which packages it needs: "
         f"{type(error).__name__}: {error}"
     )
-    return Problem(stage.position, message, hint=f"pip install --upgrade {distribution}")
+    return Problem(stage.position, message, hint=upgrade_command(distribution))
 
 
 def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
@@ -168,7 +169,7 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
         return []
     if target.extended and not distributions.find(EXTENSIONS, venvs.packages(environment)):
         location = f"in environment {environment.name!r}" if environment else "installed"
-        hint = f"add it to that environment: {EXTENSIONS}==VERSION" if environment else f"pip install {EXTENSIONS}"
+        hint = f"add it to that environment: {EXTENSIONS}==VERSION" if environment else install_command([EXTENSIONS])
         message = f"target {target.name!r} of stage {stage.id!r} needs {EXTENSIONS}, which is not {location}"
         return [Problem(stage.position, message, hint=hint)]
     why = providers.missing(target, environment)

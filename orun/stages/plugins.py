@@ -119,9 +119,11 @@ def _describe(error: Exception) -> str:
 
 def _broken(point: EntryPoint, why: str, show: str = " as it; print(it.__file__, dir(it))") -> Unknown:
     """Return the error of a broken kind; the hint for an editable package shows the import error or its content."""
+    from orun.environment.install_commands import upgrade_command
+
     package = _package(point)
     own = point.dist is not None and point.dist.read_text("direct_url.json") is not None
     return Unknown(
         f"the kind {point.name!r} of the package {package} cannot be used: {why}",
-        hint=f"python -c 'import {point.module}{show}'" if own else f"pip install --upgrade {package}",
+        hint=f"python -c 'import {point.module}{show}'" if own else upgrade_command(package),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -69,15 +70,19 @@ def test_planning_works_where_nothing_else_is_installed(empty: Path, project: Pa
     assert "never run before" in command(orun, "plan", "relu.yaml", cwd=project)
 
 
-def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, project: Path) -> None:
-    done = subprocess.run([empty / "orun", "relu.yaml"], cwd=project, capture_output=True, text=True, check=False)
+def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, project: Path, wheel: Path) -> None:
+    environment = {**os.environ, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [empty / "orun", "relu.yaml"], cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+    hint = f'pip --python {empty / "python"} install "orun[cpu] @ {wheel.as_uri()}"'
     assert done.returncode == 2
     assert done.stderr == (
         "relu.yaml:4:3: error: stage 'model' (convert/onnx) needs onnx, which is not installed\n"
-        '  hint: pip install "orun[cpu]"\n\n'
+        f"  hint: {hint}\n\n"
         "relu.yaml:5:3: error: stage 'simple' (optimize/simplify) needs onnxsim, onnx, onnxruntime or onnxruntime-gpu, "
         "which are not installed\n"
-        '  hint: pip install "orun[cpu]"\n'
+        f"  hint: {hint}\n"
     )
     assert list((project / "artifacts" / "runs").iterdir()) == []
 

@@ -13,6 +13,7 @@ from orun.core.run_record import RunResult
 from orun.environment import venvs
 from tests.blame.test_bisect import Project
 from tests.environment.wheels import use_index, wheel
+from tests.project import ROOT
 
 COUNTED = """
 import tiny
@@ -99,7 +100,7 @@ def test_a_version_that_is_not_to_be_had_any_more(project: Project) -> None:
     )
     assert result.advice == (
         (
-            "packages: python -m venv then && then/bin/pip install orun 'tiny==1.0' && "
+            f"packages: python -m venv then && then/bin/pip install -e {ROOT} 'tiny==1.0' && "
             f"then/bin/orun bisect {good.run} {bad.run}"
         ),
     )

@@ -13,6 +13,7 @@ from orun.environment import distributions
 from orun.environment.platforms import missing_here
 from orun.executors import why_untraced
 from orun.report.terminal import Terminal
+from tests.project import install_hint
 
 from .conftest import CommandLine
 
@@ -113,5 +114,5 @@ def test_what_a_file_lacks(orun: CommandLine, project: Path, monkeypatch: pytest
     assert shown.out.startswith("orun 0.2.0, Python 3.")
     assert shown.err == (
         "lacking.yaml:2:3: error: stage 'import' (convert/onnx) needs onnx, which is not installed\n"
-        '  hint: pip install "orun[cpu]"\n'
+        f"  hint: {install_hint('cpu')}\n"
     )

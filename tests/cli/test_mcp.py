@@ -13,6 +13,8 @@ import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
+from tests.project import install_hint
+
 from .conftest import CommandLine
 
 BROKEN = """\
@@ -162,5 +164,5 @@ def test_a_package_and_a_folder_that_are_not_there(orun: CommandLine, monkeypatc
     shown = orun("mcp")
     assert (shown.code, shown.err) == (
         2,
-        'error: orun mcp needs mcp, which is not installed\n  hint: pip install "orun[mcp]"\n',
+        f"error: orun mcp needs mcp, which is not installed\n  hint: {install_hint('mcp')}\n",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.environment import distributions
+from tests.project import install_hint
 
 from .conftest import CommandLine, steady
 
@@ -110,13 +111,13 @@ def test_what_a_run_would_refuse(orun: CommandLine, project: Path, monkeypatch: 
         "4 of 4 stages to run\n"
         "warning: a run would refuse this:\n"
         f"  lacking.yaml:4:3: {slim}\n"
-        '    hint: pip install "orun[slim]"\n'
+        f"    hint: {install_hint('slim')}\n"
         f"  lacking.yaml:5:3: {big}\n"
         f"    hint: {free}\n"
     )
     refused = json.loads(orun("plan", "lacking.yaml", "--json").out)["refused"]
     assert [(one["message"], one["position"]["line"], one["hint"]) for one in refused] == [
-        (slim, 4, 'pip install "orun[slim]"'),
+        (slim, 4, install_hint("slim")),
         (big, 5, free),
     ]
     assert orun("plan", "lacking.yaml", "--only", "write").out.endswith(

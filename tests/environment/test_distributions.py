@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,48 +53,3 @@ def test_the_first_folder_on_the_path_wins(packages: Path, monkeypatch: pytest.M
         (packages / folder / f"foo-{version}.dist-info").mkdir(parents=True)
     monkeypatch.setattr("sys.path", [str(packages / "first"), str(packages / "second")])
     assert tools.find("foo") == ("foo", "1.0")
-
-
-@pytest.mark.parametrize(
-    ("missing", "extra", "command"),
-    [
-        (["onnxruntime|onnxruntime-gpu"], "", 'pip install "orun[cpu]"'),
-        (["torch"], "torch", 'pip install "orun[torch]"'),
-        (["torch", "onnx", "onnxruntime|onnxruntime-gpu"], "torch", 'pip install "orun[cpu,torch]"'),
-        (["onnx"], "cpu", 'pip install "orun[cpu]"'),
-        (["unheard-of"], "", "pip install unheard-of"),
-        (["unheard-of"], "sklearn", 'pip install "orun[sklearn]"'),
-        (["onnx", "unheard-of"], "", 'pip install "orun[cpu]" unheard-of'),
-    ],
-)
-def test_one_command_installs_all_that_is_missing(missing: list[str], extra: str, command: str) -> None:
-    assert tools.install_command(missing, extra, {}) == command
-
-
-@pytest.mark.parametrize(
-    ("missing", "extra", "command"),
-    [
-        (["onnx"], "cpu", 'pip install "orun[onnx]"'),
-        (["numpy", "torch"], "torch", 'pip install "orun[torch]"'),
-        (["onnx", "pyarrow"], "", 'pip install "orun[data,onnx]"'),
-        (["obstore", "mlflow-skinny|mlflow"], "", 'pip install "orun[mlflow,remote]"'),
-    ],
-)
-def test_beside_one_build_of_onnx_runtime_no_other_is_installed(missing: list[str], extra: str, command: str) -> None:
-    assert tools.install_command(missing, extra, {"onnxruntime-gpu": "1.31.1"}) == command
-
-
-@pytest.mark.parametrize(
-    ("note", "command"),
-    [
-        ("pipx_metadata.json", 'pipx runpip orun install "orun[cpu,torch]"'),
-        ("uv-receipt.toml", f'uv pip install --python {sys.executable} "orun[cpu,torch]"'),
-    ],
-)
-def test_what_installs_into_an_environment_of_orun_s_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str, command: str
-) -> None:
-    (tmp_path / "orun").mkdir()
-    (tmp_path / "orun" / note).touch()
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "orun"))
-    assert tools.install_command(["torch", "onnx"], "torch", {}) == command

@@ -14,6 +14,7 @@ from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
 from orun.remote.options import Remote
 from orun.remote.settings import Settings, resolve
+from tests.project import install_hint
 from tests.remote.support import machine, traffic
 
 LONG = f"{'x' * 160} ... {'x' * 160}"
@@ -181,7 +182,7 @@ def test_a_missing_package_is_said_before_anything_starts(
     words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", "s3://bucket"]
     assert main(words) == 2
     assert capsys.readouterr().err == (
-        f'error: the remote s3://bucket needs {lacking}, which is not installed\n  hint: pip install "orun[remote]"\n'
+        f"error: the remote s3://bucket needs {lacking}, which is not installed\n  hint: {install_hint('remote')}\n"
     )
     assert not any((one.store / "runs").iterdir())
 

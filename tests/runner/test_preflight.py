@@ -9,7 +9,9 @@ import pytest
 
 import orun
 from orun.environment import distributions
+from orun.environment.install_commands import installer
 from orun.errors import PipelineError
+from tests.project import install_hint
 
 RUNTIME = "onnxruntime|onnxruntime-gpu"
 BEFORE = """\
@@ -66,7 +68,7 @@ def test_what_a_parameter_asks_for(
     project: Path, monkeypatch: pytest.MonkeyPatch, package: str, stage: str, told: str, extra: str
 ) -> None:
     lack(monkeypatch, package)
-    assert refusal(project, stage) == (f"{package} for {told}, which is not installed", f'pip install "orun[{extra}]"')
+    assert refusal(project, stage) == (f"{package} for {told}, which is not installed", install_hint(extra))
 
 
 def test_alternatives_and_what_no_extra_brings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,25 +78,25 @@ def test_alternatives_and_what_no_extra_brings(project: Path, monkeypatch: pytes
         (
             "{uses: release/publish, needs: bundle, with: {to: mlflow://b}}",
             "mlflow-skinny or mlflow for `to: mlflow://...`, which is not installed",
-            '"orun[mlflow]"',
+            install_hint("mlflow"),
         ),
         (
             f"{{uses: quantize/static, needs: first, with: {{dataset: {pictures}}}}}",
             "pillow or pillow-simd for the images in pictures, which is not installed",
-            '"orun[data]"',
+            install_hint("data"),
         ),
         (
             "{uses: quantize/static, needs: first, with: {dataset: {path: lines.txt, text: {tokenizer: words}}}}",
             "transformers for the tokenizer words, which is not installed",
-            "transformers",
+            f"{installer()} transformers",
         ),
         (
             f"{{uses: convert/torch, with: {{model: minilm, {TORCH}}}}}",
             "transformers for minilm, which is not installed",
-            "transformers",
+            f"{installer()} transformers",
         ),
     ):
-        assert refusal(project, stage) == (needs, f"pip install {install}")
+        assert refusal(project, stage) == (needs, install)
 
 
 def test_packages_of_the_kind_and_of_a_parameter_are_told_together(
@@ -104,7 +106,7 @@ def test_packages_of_the_kind_and_of_a_parameter_are_told_together(
     stage = "{uses: quantize/static, needs: first, with: {dataset: rows.csv}}"
     told, hint = refusal(project, stage)
     assert told == "ml-dtypes, pyarrow for rows.csv, which are not installed"
-    assert hint == 'pip install "orun[data,onnx]"'
+    assert hint == install_hint("data,onnx")
 
 
 def test_custom_operators_of_a_package_that_is_not_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +119,7 @@ def test_custom_operators_of_a_package_that_is_not_there(project: Path, monkeypa
         orun.run(project / "it.yaml", store=project / "store")
     (problem,) = caught.value.problems
     assert problem.message == "target 'own' of stage 'one' needs onnxruntime-extensions, which is not installed"
-    assert problem.hint == "pip install onnxruntime-extensions"
+    assert problem.hint == f"{installer()} onnxruntime-extensions"
 
 
 def refusal(project: Path, stage: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import pytest
 import orun
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.core.serialization import replace
+from orun.environment.install_commands import installer
 from orun.errors import PipelineError, UsageError
 from orun.runner.stage_locks import who_measures
 from orun.store import MachineClaim, Store, machine_lock
@@ -282,7 +283,7 @@ def test_a_missing_tool_is_said_before_anything_starts(project: Project) -> None
     (problem,) = caught.value.problems
     assert (problem.message, problem.hint) == (
         "stage 'make' (./stages.py:make) needs unheard-of, which is not installed",
-        "pip install unheard-of",
+        f"{installer()} unheard-of",
     )
     assert project.events == []
 

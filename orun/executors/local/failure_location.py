@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from orun.core.serialization import replace
-from orun.errors import OrunError, OutputRefused, UnknownName
+from orun.errors import MissingPackages, OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
 from orun.executors.local.messages import Trouble
 from orun.executors.tracing.scope import Scope
@@ -26,6 +26,8 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
         if isinstance(error, OutputRefused):
             name = "OutputRefused"
         report = Trouble(name, error.what, error.why, error.hint, *_last_frame(error, scope.is_code))
+        if isinstance(error, MissingPackages):
+            return replace(report, packages=tuple(error.packages))
         return replace(report, name=error.name, known=tuple(error.known)) if isinstance(error, UnknownName) else report
     file, line, function = _location(job, scope, error)
     if isinstance(error, SystemExit):

@@ -24,6 +24,7 @@ class Trouble(Record, frozen=True):
         function: function of the location.
         name: an unknown name that was used; empty if that is not the failure.
         known: the known names.
+        packages: distributions that are not installed; empty if that is not the failure.
     """
 
     error: Literal["StageFailed", "OutputRefused"]
@@ -35,6 +36,7 @@ class Trouble(Record, frozen=True):
     function: str = ""
     name: str = ""
     known: Sequence[str] = ()
+    packages: Sequence[str] = ()
 
 
 class Ended(Record, frozen=True):

@@ -26,7 +26,7 @@ def read_images(folder: Path, name: str, how: Images | None) -> Dataset:
     Raises:
         UsageError: when there is no image, one cannot be read, or the parameters contradict one another.
     """
-    need("PIL", f"reading the images in {name}")
+    need("PIL", f"reading the images in {name}", "pillow")
     if how is None:
         hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
         raise UsageError(f"{name} is a folder, and `images` does not say how its images become an input", hint=hint)

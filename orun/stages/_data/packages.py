@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from orun.errors import UsageError
+from orun.errors import MissingPackages
 from orun.stages._data.source import Examples, Source
 from orun.stages.params import FilePath
 
@@ -33,17 +33,17 @@ def list_packages(root: Path, examples: Examples) -> Mapping[str, str]:
     return needed
 
 
-def need(module: str, purpose: str, install: str = "'orun[data]'") -> None:
+def need(module: str, purpose: str, distribution: str = "") -> None:
     """Require a package, and note its version with the result of the stage.
 
     Args:
         module: module of the package.
         purpose: what needs it, for the message.
-        install: argument of `pip install`.
+        distribution: its distribution, if it has another name.
 
     Raises:
-        UsageError: when it is not installed.
+        MissingPackages: when it is not installed.
     """
     if find_spec(module) is None:
-        raise UsageError(f"{purpose} needs {module}, which is not installed", hint=f"pip install {install}")
+        raise MissingPackages(f"{purpose} needs {module}, which is not installed", [distribution or module])
     NEEDED.add(module)

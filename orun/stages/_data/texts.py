@@ -46,7 +46,7 @@ def _texts(name: str, columns: Columns, title: str) -> list[str]:
 
 
 def _tokenizer(root: Path, how: Text) -> Any:
-    need("transformers", f"the tokenizer {how.tokenizer}", "transformers")
+    need("transformers", f"the tokenizer {how.tokenizer}")
     if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / how.tokenizer).glob("*")):
         raise UsageError(  # transformers 5.0 would make an empty tokenizer
             f"{how.tokenizer} is not a tokenizer folder",

@@ -166,7 +166,7 @@ def _from_hub(context: Context, source: Source) -> Any:
 
 def _from_transformers(context: Context, path: str, source: Source, name: str, **options: Any) -> Any:
     """Load a model of transformers in its own class, or the one of the source. No code that comes with it is run."""
-    need("transformers", f"the model {name}", "transformers")
+    need("transformers", f"the model {name}")
     import transformers
 
     local = {} if options else {"local_files_only": True}

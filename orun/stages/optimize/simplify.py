@@ -138,7 +138,7 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     from orun.stages._graph.domains import STANDARD
     from orun.stages._graph.io import load, store_freely
 
-    need("onnxslim", "`tool: onnxslim`", "'orun[slim]'")
+    need("onnxslim", "`tool: onnxslim`")
     import onnxslim
 
     model = load(context.model())

@@ -43,7 +43,7 @@ class Bucket(Publisher):
             self._denied: type[Exception] = PermissionError
             self._bucket = Folder(Path(unquote(urlsplit(url).path)))
             return
-        with needing("remote"):
+        with needing("obstore"):
             from orun.store import object_storage
         self._errors = (object_storage.DeniedError, object_storage.UnreachableError, ValueError)
         self._denied = object_storage.DeniedError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from orun.core.serialization import foreign_json
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 
 T = TypeVar("T")
 
@@ -53,14 +53,12 @@ def digest_of(manifest: bytes | None) -> str:
 
 
 @contextmanager
-def needing(extra: str) -> Iterator[None]:
-    """Turn an ImportError of the block into a `UsageError` that says what to install."""
+def needing(package: str) -> Iterator[None]:
+    """Turn an ImportError of the block into an error that says which package to install."""
     try:
         yield
     except ImportError as error:
-        raise UsageError(
-            "what publishing there needs is not installed", why=str(error), hint=f'pip install "orun[{extra}]"'
-        ) from error
+        raise MissingPackages("what publishing there needs is not installed", [package], why=str(error)) from error
 
 
 def patiently(

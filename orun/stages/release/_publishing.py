@@ -52,7 +52,7 @@ def publisher_for(to: str, root: Path) -> Publisher:
     if scheme == "mlflow":
         return _MLflow(rest)
     if scheme == "oci":
-        with needing("oci"):
+        with needing("oras"):
             from orun.stages.release._registry import Registry
         return Registry(rest)
     expected = "a folder, file://, s3://, gs://, az://, hf://, mlflow:// or oci://"
@@ -77,7 +77,7 @@ class _Hub(Publisher):
     """A model repository of a Hugging Face hub: one commit, which removes what the release does not hold."""
 
     def __init__(self, address: str) -> None:
-        with needing("hub"):
+        with needing("huggingface-hub"):
             from huggingface_hub import HfApi, errors
         name, _, revision = address.partition("@")
         self._name, self._revision = name, revision or "main"
@@ -132,7 +132,7 @@ class _MLflow(Publisher):
     """The artifacts of a run in an experiment of MLflow, found again by the digest of the manifest."""
 
     def __init__(self, experiment: str) -> None:
-        with needing("mlflow"):
+        with needing("mlflow-skinny"):
             from mlflow import MlflowClient
             from mlflow.exceptions import MlflowException
         self._errors = (MlflowException, OSError)

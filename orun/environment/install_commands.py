@@ -1,0 +1,106 @@
+"""Commands that install what is missing, true of how orun itself was installed."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orun.environment import distributions
+from orun.environment.package_origin import requirement as requirement_of
+
+# Extra of orun that includes a distribution, for the hint about a missing one.
+EXTRAS: Mapping[str, str] = {
+    "cryptography": "remote",
+    "huggingface-hub": "hub",
+    "keras": "tensorflow",
+    "mcp": "mcp",
+    "ml-dtypes": "onnx",
+    "mlflow-skinny": "mlflow",
+    "numpy": "onnx",
+    "obstore": "remote",
+    "onnx": "onnx",
+    "onnx-ir": "onnx",
+    "onnxruntime": "cpu",
+    "onnxruntime-gpu": "gpu",
+    "onnxscript": "torch",
+    "onnxsim": "onnx",
+    "onnxslim": "slim",
+    "optuna": "tune",
+    "oras": "oci",
+    "pillow": "data",
+    "pyarrow": "data",
+    "safetensors": "data",
+    "scikit-learn": "sklearn",
+    "skl2onnx": "sklearn",
+    "sympy": "onnx",
+    "tensorflow": "tensorflow",
+    "tensorflow-cpu": "tensorflow",
+    "tf2onnx": "tensorflow",
+    "torch": "torch",
+}
+WITHOUT_ONNX = frozenset({"data", "hub", "mcp", "mlflow", "oci", "remote"})  # extras that do not include `onnx`
+
+
+def install_command(
+    missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None, other_tools: Iterable[str] = ()
+) -> str:
+    """Return the one command that installs all of these tools.
+
+    Args:
+        missing: the tools, each as `find` takes it.
+        extra: the extra of orun that a kind names; it includes the tools that no other extra has.
+        packages: installed packages, as for `find`. The command adds the CPU build of ONNX Runtime only if no build is
+            installed, because builds overwrite one another.
+        other_tools: tools that the extra need not include.
+    """
+    names, further = ([tool.partition("|")[0] for tool in tools] for tools in (missing, other_tools))
+    extras = _extras(names, further, extra, packages)
+    with_extras = [requirement("orun", extras)] if extras else []
+    plain = [name for name in (*(() if extra else names), *further) if name not in EXTRAS]
+    return " ".join([installer(), *with_extras, *plain])
+
+
+def upgrade_command(distribution: str) -> str:
+    """Return the command that upgrades a distribution from where it was installed."""
+    return f"{installer()} --upgrade {requirement(distribution, pinned=False)}"
+
+
+def extras_of(tools: Iterable[str], extra: str) -> list[str]:
+    """Return the extras of orun that include the tools of a kind. Arguments as for `install_command`."""
+    return _extras([tool.partition("|")[0] for tool in tools], [], extra, {})
+
+
+def _extras(names: list[str], further: list[str], extra: str, packages: Mapping[str, str] | None) -> list[str]:
+    extras = {EXTRAS[name] for name in (*names, *further) if name in EXTRAS} | ({extra} if extra and names else set())
+    if "onnx" in extras and not distributions.find("onnxruntime", packages):
+        extras.add("cpu")
+    elif "cpu" in extras and "onnxruntime" not in names:
+        extras = extras - {"cpu"} | {"onnx"}
+    if extras - WITHOUT_ONNX - {"onnx"}:
+        extras.discard("onnx")  # the others include it
+    return sorted(extras)
+
+
+def requirement(distribution: str, extras: Iterable[str] = (), *, pinned: bool = True) -> str:
+    """Return an installed distribution as an argument of pip: the folder, file or repository that it came from.
+
+    Only a distribution without such a note (PEP 610) came from an index, which knows it by its name.
+    """
+    return requirement_of(
+        distributions.metadata_paths().get(distribution, ""), distribution, tuple(extras), pinned=pinned
+    )
+
+
+def installer() -> str:
+    """Return the command that installs into the environment of this Python; plain `pip` may be that of another one."""
+    python = shlex.quote(sys.executable)
+    if Path(sys.prefix, "pipx_metadata.json").exists():
+        return f"pipx runpip {Path(sys.prefix).name} install"
+    if "pip" not in distributions.installed():
+        return f"uv pip install --python {python}" if shutil.which("uv") else f"pip --python {python} install"
+    pip = shutil.which("pip")
+    same = pip is not None and Path(pip).parent == Path(sys.executable).parent
+    return "pip install" if same else f"{python} -m pip install"
