@@ -19,7 +19,8 @@ from orun.stages.registry import BUILTIN
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 OTHERS = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
-PAGES = [ROOT / "README.md", *(ROOT / name for name in OTHERS), *sorted(DOCS.rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("README.md"))
+PAGES = [ROOT / "README.md", *(ROOT / name for name in OTHERS), *sorted(DOCS.rglob("*.md")), *EXAMPLES]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# ([\w./-]+\.(?:yaml|py|toml))\n")
 INLINE = re.compile(r"`(orun(?: [^`\n]*)?)`")

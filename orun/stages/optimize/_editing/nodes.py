@@ -74,17 +74,17 @@ def replace_nodes(draft: Draft, replacement: Replace, place: str) -> None:
     imports = draft.model.graph.opset_imports
     imports.setdefault(replacement.domain, 1)
     schema = _schema(draft, replacement, imports[replacement.domain], place)
-    given = replacement.attributes
-    if schema and given:
-        require_known(f"{place}.attributes", given, schema.attributes)
+    attributes = replacement.attributes
+    if schema and attributes:
+        require_known(f"{place}.attributes", attributes, schema.attributes)
     for node in _find(draft, replacement.nodes, replacement.op_types, place):
         node.op_type, node.domain = replacement.by, replacement.domain
-        if given is None:
+        if attributes is None:
             for name in [name for name in node.attributes if schema and name not in schema.attributes]:
                 del node.attributes[name]
             continue
         node.attributes.clear()
-        for name, value in given.items():
+        for name, value in attributes.items():
             # An enum, which the stubs do not say.
             kind = ir.AttributeType(schema.attributes[name].type.value) if schema else None  # type: ignore[attr-defined]
             node.attributes.add(ir.convenience.convert_attribute(name, value, kind))
