@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -13,6 +16,7 @@ from orun.cli.verb import Verb
 from orun.errors import UsageError
 
 EXAMPLES = (
+    ("orun agent --join head:6379 --label accelerator=T4", "join the machines that meet at `orun head`"),
     ("orun agent --listen unix:///run/user/1000/orun.sock", "serve runs of this user on this machine, or of a tunnel"),
     ("orun agent --listen tcp://10.0.0.7:7777 --token-file token", "serve runs of a private network that know a token"),
     ("orun agent --listen unix:///tmp/t4.sock --label accelerator=T4 --cores 4", "say what it is; lend 4 cores"),
@@ -20,8 +24,9 @@ EXAMPLES = (
 
 
 @click.command("agent", cls=Verb, examples=EXAMPLES)
+@click.option("--join", metavar="HOST:PORT", help="Head that runs meet this agent at; needs Ray.")
 @click.option(
-    "--listen", required=True, metavar="URL", help="Where runs find this agent: unix:///PATH or tcp://HOST:PORT."
+    "--listen", metavar="URL", help="Without a head, where runs find this agent: unix:///PATH or tcp://HOST:PORT."
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="What `runs_on:` may ask for. Repeatable.")
 @click.option(
@@ -41,9 +46,15 @@ EXAMPLES = (
 )
 @options.store_option
 def command(
-    listen: str, labels: Sequence[str], name: str, cores: int | None, token_file: Path | None, store: Path | None
+    join: str | None,
+    listen: str | None,
+    labels: Sequence[str],
+    name: str,
+    cores: int | None,
+    token_file: Path | None,
+    store: Path | None,
 ) -> int:
-    """Run stages on this machine for runs on others, which name it by `--on URL`.
+    """Run stages on this machine for runs on others, which name it or its head by `--on URL`.
 
     An agent runs the code of every run that may connect to it, as this user. A Unix socket is for this user alone. Over
     TCP a run must know the secret in --token-file; what it sends is not encrypted, so listen on a private network.
@@ -58,19 +69,34 @@ def command(
     from orun.agent.local_machine import become_plain, this_machine
     from orun.agent.service import Service
     from orun.api import default_store
+    from orun.cluster.membership import Membership
+    from orun.cluster.settings import address_of, ray_environment
     from orun.store import Store
 
+    if (join is None) == (listen is None):
+        raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
+    head = address_of(join) if join else ""
+    environment = ray_environment()  # before the stages' environment is cleaned of Ray
     for problem in become_plain():
         click.echo(f"warning: {problem}", err=True)
     machine = this_machine(name, _pairs(labels), cores)
     token = read_token(token_file) if token_file else ""
-    address = Address.parse(listen)
-    with Store.open(store or default_store(Path.cwd())) as opened:
+    membership = None
+    with ExitStack() as stack:
+        opened = stack.enter_context(Store.open(store or default_store(Path.cwd())))
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="orun-agent-")))
+        address = Address.parse(listen) if listen else Address(path=str(folder / "agent.sock"))
         service = Service(address, machine, opened, token=token, folder=Path.cwd(), log=click.echo)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, service.stop)
-        click.echo(f"machine {machine.id} listens at {address}")
+        if head:
+            leave = partial(service.stop, signal.SIGTERM)
+            membership = Membership(head, machine.id, address.path, folder, leave, environment)
+            stack.callback(membership.close)
+        click.echo(f"machine {machine.id} {f'has joined {head}' if head else f'listens at {address}'}")
         service.run()
+    if membership and membership.error:
+        raise membership.error
     return 0
 
 

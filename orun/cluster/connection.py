@@ -19,6 +19,7 @@ from orun.cluster import raylet
 from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head
 
 JOIN_PATIENCE = 90.0  # seconds for Ray on this machine to join the cluster
+STARTED = "Ray runtime started"  # what it prints then
 ATTEMPTS = 3  # to connect
 LOOK = 0.2  # seconds between two looks
 
@@ -43,7 +44,7 @@ def connect(address: str, log: Path) -> subprocess.Popen[bytes] | None:
     process = None
     if own != head and not _is_member(f"{head}:{port}", own):
         process = raylet.start_member(address, own, log)
-        _wait_for_member(address, f"{head}:{port}", own, process, log)
+        _wait_for_start(address, process, log)
     try:
         _connect(address, own)
     except HeadError:
@@ -63,13 +64,13 @@ def _is_member(head: str, own: str) -> bool:
     return False
 
 
-def _wait_for_member(address: str, head: str, own: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for_start(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until Ray on this machine has joined; HeadError if it does not."""
     until = time.monotonic() + JOIN_PATIENCE
-    while not _is_member(head, own):
+    while STARTED not in (text := log.read_text(encoding="utf-8", errors="replace")):
         if process.poll() is not None or time.monotonic() > until:
             raylet.stop(process)
-            raise head_error(address, log.read_text(encoding="utf-8", errors="replace"))
+            raise head_error(address, text)
         time.sleep(LOOK)
 
 

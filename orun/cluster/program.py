@@ -32,15 +32,24 @@ class Program:
         arguments: its arguments after the address.
         log: takes what Ray prints.
         on_message: called in a thread of its own with each message after the first; with None at the end.
+        environment: its environment, of `ray_environment`.
 
     Raises:
         UsageError: if Ray or the token is missing here.
         HeadError: if the head cannot be used.
     """
 
-    def __init__(self, module: str, address: str, arguments: tuple[str, ...], log: Path, on_message: Receiver) -> None:
+    def __init__(
+        self,
+        module: str,
+        address: str,
+        arguments: tuple[str, ...],
+        log: Path,
+        on_message: Receiver,
+        environment: Mapping[str, str],
+    ) -> None:
         check_ray()
-        check_token(address)
+        check_token(address, environment)
         check_head(address)
         self._address = address
         self._log = log
@@ -50,7 +59,7 @@ class Program:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env=ray_environment(),
+                env=dict(environment),
                 start_new_session=True,  # Ctrl-C reaches orun alone
             )
         self._input = cast("IO[bytes]", self._process.stdin)
@@ -130,7 +139,7 @@ class Relay:
         self._answers: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         log = folder / "relay.log"
         self._address = address
-        self._program = Program("orun.cluster.relay", address, (str(folder),), log, self._note)
+        self._program = Program("orun.cluster.relay", address, (str(folder),), log, self._note, ray_environment())
 
     def _note(self, message: Message | None) -> None:
         if message and message.lost:

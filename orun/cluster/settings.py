@@ -81,11 +81,11 @@ def unreachable(address: str) -> str:
     return ""
 
 
-def has_token() -> bool:
-    """Return whether Ray would find a token here."""
-    if os.environ.get("RAY_AUTH_TOKEN"):
+def has_token(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether Ray would find a token in an environment."""
+    if environment.get("RAY_AUTH_TOKEN"):
         return True
-    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or token_file()).is_file()
+    return Path(environment.get("RAY_AUTH_TOKEN_PATH") or token_file()).is_file()
 
 
 def token_file() -> Path:
@@ -93,9 +93,9 @@ def token_file() -> Path:
     return Path.home() / TOKEN_FILE
 
 
-def check_token(address: str) -> None:
+def check_token(address: str, environment: Mapping[str, str] = os.environ) -> None:
     """Raise UsageError if there is no token to show to the head."""
-    if not has_token():
+    if not has_token(environment):
         host, _, _ = address.rpartition(":")
         hint = f"Copy the head's: scp {host}:{TOKEN_FILE} ~/{TOKEN_FILE}\nor set RAY_AUTH_TOKEN"
         raise UsageError(f"no token for the head at {address}", why=f"{token_file()} does not exist", hint=hint)

@@ -49,8 +49,10 @@ class Cluster:
 
     def start(self, machine: str, *words: str, **environment: str) -> subprocess.Popen[str]:
         """Start `python WORDS` on a machine, in a process group of its own."""
+        files = self.folder / machine / "ray"
+        files.mkdir(parents=True, exist_ok=True)
         process = subprocess.Popen(
-            self.network.command(machine, sys.executable, *words),
+            self.network.command(machine, files, sys.executable, *words),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -6,6 +6,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
+
+RAY = "/tmp/ray"  # noqa: S108 - where Ray keeps its sockets; their paths must be short
 
 
 def ip(*words: str) -> None:
@@ -38,6 +41,7 @@ class Network:
     def __init__(self, names: Sequence[str]) -> None:
         self._prefix = f"orun-{os.getpid()}-"
         self._numbers = {name: number for number, name in enumerate(names, 1)}
+        Path(RAY).mkdir(mode=0o777, exist_ok=True)
         ip("netns", "add", self._hub)
         ip("-n", self._hub, "link", "add", "bridge", "type", "bridge")
         ip("-n", self._hub, "link", "set", "bridge", "up")
@@ -59,9 +63,16 @@ class Network:
         """Return the address of a machine."""
         return f"10.99.0.{self._numbers[name]}"
 
-    def command(self, name: str, *words: str) -> list[str]:
-        """Return a command line that runs on a machine; the process that it starts becomes the program."""
-        return ["ip", "netns", "exec", self._prefix + name, *words]
+    def command(self, name: str, folder: Path, *words: str) -> list[str]:
+        """Return a command line that runs on a machine; the process that it starts becomes the program.
+
+        Args:
+            name: the machine.
+            folder: of the machine, for Ray's files: in a shared one, machines that start at a time disturb each other.
+            words: the program and its arguments.
+        """
+        mount = ["unshare", "--mount", "sh", "-c", f'mount --bind "$0" {RAY} && exec "$@"', str(folder)]
+        return ["ip", "netns", "exec", self._prefix + name, *mount, *words]
 
     def cut(self, name: str) -> None:
         """Cut a machine's link."""
