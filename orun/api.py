@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 register("write_html", "orun.report.notebook", "write_html")
+register("to_frame", "orun.report.frame", "to_frame")
 register("notebook_html", "orun.report.notebook", "notebook_html")
 register("notebook_progress", "orun.report.notebook", "notebook_progress")
 

@@ -124,14 +124,18 @@ class StageError(OrunError):
     Attributes:
         stage: the stage's id.
         log: path of the log of its process; empty when it never started.
+        advice: the part of the hint that holds for every run of the stage, without its log and its command.
     """
 
     exit_code = 3
 
-    def __init__(self, stage: str, what: str, *, why: str = "", hint: str = "", log: str = "") -> None:
+    def __init__(
+        self, stage: str, what: str, *, why: str = "", hint: str = "", log: str = "", advice: str = ""
+    ) -> None:
         super().__init__(what, why=why, hint=hint)
         self.stage = stage
         self.log = log
+        self.advice = advice
 
 
 class StageFailed(StageError):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.core.run_record import ASIDE, RunResult
+from orun.core.run_record import INVESTIGATIONS, RunResult
 from orun.errors import UsageError
 from orun.eventlog import read_result
 from orun.fs.observed_state import seen_at
@@ -55,7 +55,7 @@ class RunSnapshot:
             UsageError: if there is no such run, it was part of an investigation, or one of its files is lost.
         """
         folder = store.run(run, hold=True)
-        if folder.name.endswith(ASIDE):
+        if folder.name.endswith(INVESTIGATIONS):
             why = f"`orun {folder.name.rpartition('.')[2]}` made it to investigate another run"
             raise UsageError(f"the run {folder.name} is not the run of a pipeline file", why=why, hint=HINT)
         record = read_result(folder / RECORD_FILE)

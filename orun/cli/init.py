@@ -150,7 +150,7 @@ def _workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
     if system is None:
         return None
     from orun.scaffold.ci import workflow_path, workflow_text
-    from orun.scaffold.create import pipeline_name
+    from orun.scaffold.paths import pipeline_name
 
     name = pipeline_name(file)
     path = workflow_path(system, file, name)
@@ -186,7 +186,7 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
 
 def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
     """What was written, what it measured, and what to do next."""
-    from orun.scaffold.create import data_path
+    from orun.scaffold.paths import data_path
     from orun.scaffold.summary import goal_lines, measured_line, slower_note
 
     file = created.file

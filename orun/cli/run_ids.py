@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.core.run_record import ASIDE
+from orun.core.run_record import INVESTIGATIONS
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
 from orun.report.figures import count
@@ -48,7 +48,7 @@ def _from_end(store: Store, before: int) -> Path:
     from orun.eventlog import read_result
 
     pipeline, passed = "", 0
-    for folder in store.ended_runs(lambda name: not name.endswith(ASIDE)):
+    for folder in store.ended_runs(lambda name: not name.endswith(INVESTIGATIONS)):
         name = read_result(folder / RECORD_FILE).pipeline
         pipeline = pipeline or name
         if name == pipeline:

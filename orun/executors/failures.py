@@ -33,7 +33,7 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
         inside = f" in {trouble.function}" if trouble.function else ""
         why.append(f"at {near(trouble.file)}:{trouble.line}{inside}")
     advice = _install(job, trouble.packages) if trouble.packages else trouble.hint
-    return error(job.stage, trouble.message, why="\n".join(why), hint=_hint(job, advice), log=job.log)
+    return _error(error, job, trouble.message, "\n".join(why), advice)
 
 
 def _install(job: Job, packages: Sequence[str]) -> str:
@@ -50,30 +50,21 @@ def from_end(job: Job, ended: Ended) -> StageError:
     if ended.stopped == "cancelled":
         return StageFailed(job.stage, f"{job.stage} was stopped", why="the run was interrupted", log=job.log)
     if ended.stopped == "timeout":
-        limit, advice = (
-            units.show(job.timeout or 0.0, "s"),
-            f"Give it longer (timeout: in {near(job.file)}), or find in ",
-        )
-        return StageTimeout(
-            job.stage,
-            f"{job.stage} ran past its time limit of {limit} and was stopped",
-            hint=_hint(job, f"{advice}its log what it was doing"),
-            log=job.log,
-        )
+        limit = units.show(job.timeout or 0.0, "s")
+        message = f"{job.stage} ran past its time limit of {limit} and was stopped"
+        advice = f"Give it longer (timeout: in {near(job.file)}), or find in its log what it was doing"
+        return _error(StageTimeout, job, message, advice=advice)
     if ended.stopped == "memory":
         limit = units.show(job.memory or 0, "B")
-        return StageCrashed(
-            job.stage,
-            f"{job.stage} held more than its memory limit of {limit} and was stopped",
-            hint=_hint(job, f"Give it more (memory: in {near(job.file)}), or less to do at a time"),
-            log=job.log,
-        )
+        message = f"{job.stage} held more than its memory limit of {limit} and was stopped"
+        advice = f"Give it more (memory: in {near(job.file)}), or less to do at a time"
+        return _error(StageCrashed, job, message, advice=advice)
     if os.WIFSIGNALED(ended.status):
         return _crash(job, ended, os.WTERMSIG(ended.status))
     status = os.waitstatus_to_exitcode(ended.status)
     message = f"{job.stage} ended its process with exit status {status} before its function returned"
     why = "something in it called os._exit, or the like in native code"
-    return StageFailed(job.stage, message, why=why, hint=_hint(job), log=job.log)
+    return _error(StageFailed, job, message, why)
 
 
 def supervisor_lost(job: Job, log: str) -> StageError:
@@ -85,7 +76,7 @@ def supervisor_lost(job: Job, log: str) -> StageError:
     """
     why = f"it was killed from outside, or a library that it imports crashed it\n{log}".strip()
     message = f"the process that supervises {job.stage} died"
-    return StageCrashed(job.stage, message, why=why, hint=_hint(job), log=job.log)
+    return _error(StageCrashed, job, message, why)
 
 
 def _crash(job: Job, ended: Ended, number: int) -> StageError:
@@ -98,7 +89,7 @@ def _crash(job: Job, ended: Ended, number: int) -> StageError:
         return _killed(job, ended, name)
     location = _crash_location(job)
     why = f"in native code, called {location}" if location else ""
-    return StageCrashed(job.stage, f"{job.stage} crashed: {name}", why=why, hint=_hint(job), log=job.log)
+    return _error(StageCrashed, job, f"{job.stage} crashed: {name}", why)
 
 
 def _killed(job: Job, ended: Ended, name: str) -> StageError:
@@ -108,7 +99,7 @@ def _killed(job: Job, ended: Ended, name: str) -> StageError:
     else:
         why = f"from outside, or because memory ran out: its largest process had {sizes}"
     advice = "If memory is short, run fewer stages side by side (-j 1), or give this one less to do at a time"
-    return StageCrashed(job.stage, f"{job.stage} was killed: {name}", why=why, hint=_hint(job, advice), log=job.log)
+    return _error(StageCrashed, job, f"{job.stage} was killed: {name}", why, advice)
 
 
 def _crash_location(job: Job) -> str:
@@ -127,11 +118,12 @@ def _crash_location(job: Job) -> str:
     return ""
 
 
-def _hint(job: Job, advice: str = "") -> str:
-    log = f"Its log: {near(job.log)}"
+def _error(error: type[StageError], job: Job, message: str, why: str = "", advice: str = "") -> StageError:
+    """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
     options = settings(job.overrides) + _store_option(job)
     command = f"Run it alone: orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}{options}"
-    return "\n".join(line for line in (advice, log, command) if line)
+    hint = "\n".join(line for line in (advice, f"Its log: {near(job.log)}", command) if line)
+    return error(job.stage, message, why=why, hint=hint, log=job.log, advice=advice)
 
 
 def _store_option(job: Job) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from orun.core.run_record import ASIDE
+from orun.core.run_record import INVESTIGATIONS
 from orun.errors import StoreError
 from orun.eventlog import read_result
 from orun.fs.os_errors import convert_os_errors, is_os_error
@@ -47,7 +47,7 @@ def measured(store: Store) -> Iterator[Point]:
             if is_os_error(error):
                 raise
             continue  # the run goes on or was killed; the record is damaged, or of another version
-        if not result.pipeline.endswith(ASIDE):
+        if not result.pipeline.endswith(INVESTIGATIONS):
             yield from points_of(result)
 
 

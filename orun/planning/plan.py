@@ -7,8 +7,9 @@ from typing import Literal
 
 from orun.core.key_component import Components
 from orun.core.reason import Reason
-from orun.core.run_record import GateOutcome, UnknownName, Verdict
+from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import Record, field
+from orun.core.unknown_name import UnknownName
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from orun.core.reason import Reason
-from orun.core.run_record import VERBS, GateOutcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.source_location import Position
 from orun.report.figures import quoted
 from orun.report.stages import why as reasons
@@ -138,6 +138,8 @@ def unjudged(result: RunResult) -> Iterator[tuple[StageResult, Unjudged]]:
 
 def why_unjudged(stage: StageResult) -> str:
     """Why no gate of a stage was judged: `latency was skipped: ...`."""
+    from orun.text.wording.reasons import VERBS
+
     reason = stage.failure.what if stage.failure else reasons(stage.reasons, every=True)
     return f"{stage.stage} {VERBS[stage.outcome]}" + (f": {reason}" if reason else "")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from orun.core.run_record import ASIDE
+from orun.core.run_record import INVESTIGATIONS
 from orun.core.source_location import Problem
 from orun.errors import PipelineError, StoreError
 from orun.fs.observed_state import project_of, seen_at
@@ -59,7 +59,7 @@ def withdraw_removed_stages(store: Store, pipeline: Pipeline) -> Iterator[str]:
 
     Pipelines with the same name may share a store: an output that another file's run placed last stays.
     """
-    if pipeline.name.endswith(ASIDE):
+    if pipeline.name.endswith(INVESTIGATIONS):
         return
     fold_case = _case_folding(store)
     own = {fold_case(safe_name(stage.id)) for stage in pipeline.stages}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.core.run_record import ASIDE
+from orun.core.run_record import INVESTIGATIONS
 from orun.errors import StoreError
 from orun.fs.os_errors import is_os_error
 from orun.gates.baseline_file import path_beside, read_file
@@ -63,7 +63,7 @@ def unknown_baselines(inventory: Inventory) -> tuple[str, ...]:
     """Return a sentence for each pipeline whose baseline is unknown because no file of it is where it ran."""
     files: dict[str, set[str]] = defaultdict(set)
     for run in inventory.runs:
-        if not run.pipeline.endswith(ASIDE):
+        if not run.pipeline.endswith(INVESTIGATIONS):
             files[run.pipeline].add(run.file)
     gone = {name: paths for name, paths in sorted(files.items()) if not any(map(os.path.exists, paths))}
     return tuple(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orun import __version__
 from orun.core.events import Event, Notice, RunStarted
-from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
+from orun.core.run_record import INVESTIGATIONS, UNDECIDED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import device, platforms
 from orun.environment.resources import Resources
@@ -66,7 +66,7 @@ class Session(Record, frozen=True):
         self.journal.emit(self._run_started(tuple(step.stage.id for step in plan.steps)))
         if not self.journal.recorded:
             self._emit(unrecorded_notice(self.planner.store.root))
-        for warning in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
+        for warning in () if pipeline.name.endswith(INVESTIGATIONS) else pipeline.unused:
             self._emit(Notice("warning", f"{pipeline.file.name}: {warning}"))
         for step in plan.steps:
             if step.stage.memory and sys.platform != "linux":
@@ -173,7 +173,7 @@ class Session(Record, frozen=True):
     def _add_to_history(self, result: RunResult) -> None:
         """Add the measurements to the history. A history that cannot be written fails no release."""
         measured = {stage.outcome for stage in result.stages if stage.metrics}
-        if result.pipeline.endswith(ASIDE) or not measured & {"built", "cached"}:
+        if result.pipeline.endswith(INVESTIGATIONS) or not measured & {"built", "cached"}:
             return
         from orun.history import History, history_path, points_of, points_of_renamed
 

@@ -51,7 +51,7 @@ def result_of_failure(step: Step, error: StageError) -> StageResult:
         "failed",
         step.reasons,
         step.key,
-        failure=Failure(type(error).__name__, error.what, error.why, error.hint, error.log),
+        failure=Failure(type(error).__name__, error.what, error.why, error.hint, error.log, error.advice),
         position=step.stage.position,
         inputs=step.components,
         unjudged=unjudged(step.stage),

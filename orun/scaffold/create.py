@@ -1,8 +1,7 @@
-"""Creation of a pipeline: written, built once without gates, and written again with thresholds that were measured."""
+"""Creation of a pipeline: written, built once without gates, and written again with measured thresholds."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import gates_of, objectives
 from orun.scaffold.model_facts import read_model
+from orun.scaffold.paths import data_path, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
 from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
@@ -25,13 +25,13 @@ Write = Callable[[Path, str], None]
 
 
 class Created(Record, frozen=True):
-    """A pipeline that was written.
+    """A written pipeline.
 
     Attributes:
         file: its path.
-        request: what it was written for, with the model as it was converted.
-        gates: that it has.
-        result: of the run that measured their thresholds.
+        request: its request, with facts of the converted model.
+        gates: its gates.
+        result: the run that measured their thresholds.
     """
 
     file: Path
@@ -46,28 +46,17 @@ class Created(Record, frozen=True):
 
     @property
     def counts(self) -> str:
-        """What the pipeline holds: `7 stages, 4 gates`."""
+        """Content of the pipeline: `7 stages, 4 gates`."""
         stages = stages_for(self.request, self.gates)
         gates = sum(len(stage.gate) for stage in stages)
         return f"{count(len(stages), 'stage')}, {count(gates, 'gate')}"
 
     @property
     def has_made_up_data(self) -> bool:
-        """Whether it takes examples that are not the user's."""
+        """Whether its examples are made up."""
         return uses_examples(stages_for(self.request, self.gates)) and (
             not self.request.data or self.request.data == f"{data_path(self.file).name}:{FUNCTION}"
         )
-
-
-def data_path(file: Path) -> Path:
-    """Return the path of the Python file that yields a pipeline's examples."""
-    return file.with_name(f"{pipeline_name(file)}_data.py")
-
-
-def pipeline_name(file: Path) -> str:
-    """Return a name that a pipeline may have, from that of its file."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "-", file.stem).strip("-")
-    return name if name[:1].isalpha() else f"model-{name}".strip("-")
 
 
 def text_of(file: Path, request: Request, gates: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
@@ -76,7 +65,7 @@ def text_of(file: Path, request: Request, gates: Mapping[str, Mapping[str, Mappi
 
 
 def with_examples(file: Path, request: Request) -> Request:
-    """Return the request with the examples that are made up in a file, where the recipe cannot do without."""
+    """Return the request with made-up examples if the recipe needs examples and there are none."""
     if request.data or not (request.goal or request.facts.form == "sklearn"):
         return request
     return replace(request, data=f"{data_path(file).name}:{FUNCTION}")
@@ -86,15 +75,15 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     """Write a pipeline with gates whose thresholds are measured here.
 
     Args:
-        file: the pipeline file, which is not there yet.
-        request: the model and what is wanted of it.
-        store: where results are kept; that of the project when None.
+        file: the pipeline file, which does not exist yet.
+        request: the model and its goal.
+        store: the store's folder; the project's when None.
         write: writes a file.
-        listener: is called with the events of the runs.
+        listener: receives the events of the runs.
 
     Raises:
         StageFailed: when the model cannot be converted or measured; the file is left to be edited.
-        UsageError: when the request cannot be met; nothing is left then.
+        UsageError: when the request cannot be met; then no file is left.
     """
     request = with_examples(file, request)
     data = data_path(file)
@@ -126,7 +115,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
 
 
 def _converted(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
-    """Build the original as ONNX, and add what its graph says."""
+    """Convert the original to ONNX, and add the facts of its graph to the request."""
     name = conversion_name(request.facts)
     result = api.run(file, store=store, to=[name], on_event=listener)
     _require(file, request, result[name])
@@ -184,18 +173,18 @@ def _measured(
 
 
 def _reason(stage: StageResult) -> str:
-    """Why a stage refused the model, for a comment."""
+    """Return why a stage refused the model, for a comment."""
     assert stage.failure  # noqa: S101 - the caller has looked
     lines = [stage.failure.what, *stage.failure.why.splitlines()[:1]]
     return f"It refused this model: {'; '.join(line.rstrip('.') for line in lines if line)}"
 
 
 def _require(file: Path, request: Request, stage: StageResult) -> None:
-    """Raise the failure of a stage that the pipeline cannot do without."""
+    """Raise the failure of a stage that the pipeline needs."""
     failure = stage.failure
     if failure is None:
         return
-    hints = failure.hint.splitlines()
+    hints = [failure.hint] if failure.hint else []
     if request.facts.form == "sklearn" and request.data == f"{data_path(file).name}:{FUNCTION}":
         hints.append(f"The examples were made up: write your own into {data_path(file)}")
     hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")

@@ -1,4 +1,4 @@
-"""Names and paths in a pipeline file that is made for a model."""
+"""Names and paths of a pipeline that is created for a model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ def file_for(model: str) -> Path:
     return Path(f"{name}.yaml")
 
 
+def pipeline_name(file: Path) -> str:
+    """Return a valid name of a pipeline, from the name of its file."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", file.stem).strip("-")
+    return name if name[:1].isalpha() else f"model-{name}".strip("-")
+
+
+def data_path(file: Path) -> Path:
+    """Return the path of the Python file that yields a pipeline's examples."""
+    return file.with_name(f"{pipeline_name(file)}_data.py")
+
+
 def dataset_from(data: str, file: Path) -> str:
     """Return a dataset's path, or `file.py:function`, relative to the folder of a pipeline file."""
     if not data:
@@ -25,6 +36,6 @@ def dataset_from(data: str, file: Path) -> str:
 
 
 def require_free(path: Path, hint: str) -> None:
-    """Refuse a path at which there is something already."""
+    """Refuse a path that exists."""
     if os.path.lexists(path):
         raise UsageError(f"{path} is there already", hint=hint)

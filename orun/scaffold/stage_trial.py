@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from orun.runner.reproducibility import Rebuilt
     from orun.stages.kind import Kind
 
-OF_THE_RUN = 2  # last lines of a failure's hint: its log and a command, which go with the temporary folder
 HISTORY = "ORUN_HISTORY"
 LOG_LINES = 15  # shown of the log of a stage that failed
 PREFIX = ".orun-test-"
@@ -64,14 +63,14 @@ def {name}(context: Context, *, path: FilePath) -> None:
 
 
 class Trial(Record, frozen=True):
-    """A stage that was tried.
+    """Trial of a custom stage.
 
     Attributes:
-        result: of the stage in its first run.
-        unmeasured: metrics that its declaration names and it did not return.
-        rebuilt: comparison with its second run; None if the first one failed.
-        hint: how to mend it if it failed.
-        log: the end of its log if it failed.
+        result: result of the first run.
+        unmeasured: declared metrics that it did not return.
+        rebuilt: comparison with the second run; None if the first one failed.
+        hint: how to fix a failure.
+        log: end of the log of a failure.
     """
 
     result: StageResult
@@ -140,17 +139,17 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
 
 
 def _failed(stage: StageResult) -> Trial:
-    """The trial of a stage that failed, with what would go with the temporary folder."""
+    """Return the trial of a failed stage, with the end of its log, which is in the temporary folder."""
     assert stage.failure  # noqa: S101 - the caller has looked
     log = ""
     with suppress(OSError):
         lines = Path(stage.failure.log).read_text("utf-8", errors="replace").splitlines()
         log = "" if lines and lines[0] == stage.failure.what else "\n".join(lines[-LOG_LINES:])
-    return Trial(stage, hint="\n".join(stage.failure.hint.splitlines()[:-OF_THE_RUN]), log=log)
+    return Trial(stage, hint=stage.failure.advice, log=log)
 
 
 def stage_id(kind: Kind) -> str:
-    """Return the id that the stage has while it is tried: the name of its function."""
+    """Return the id of the stage in its trial: the name of its function."""
     return kind.name.rpartition(":")[2].lstrip("_") or "stage"
 
 
@@ -170,7 +169,7 @@ def _require_inputs(reference: str, kind: Kind, inputs: Mapping[str, str]) -> No
 
 
 def _pipeline(kind: Kind, code: Path, inputs: Mapping[str, str], folder: Path) -> str:
-    """A pipeline of the stage and of one stage for each of its inputs. JSON is YAML."""
+    """Return a pipeline with the stage and a stage for each of its inputs, as JSON, which is YAML."""
     stages: dict[str, object] = {}
     for name, port in kind.spec.inputs.items():
         uses: dict[str, object] = {"uses": f"./{code.name}:tiny_model"}
@@ -188,7 +187,7 @@ def _pipeline(kind: Kind, code: Path, inputs: Mapping[str, str], folder: Path) -
 
 @contextmanager
 def _temporary(folder: Path, suffix: str, text: str) -> Iterator[Path]:
-    """A file beside the stage's code, so that paths mean what they mean in a pipeline there."""
+    """Make a temporary file next to the stage's code, so that relative paths resolve as in a pipeline there."""
     with ExitStack() as stack:
         with convert_os_errors("write", folder):
             file = stack.enter_context(

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from orun.core.run_record import FRAME_COLUMNS, Failure, Unjudged
+import orun.api  # noqa: F401 - it registers the renderers
+from orun.core.run_record import Failure, Unjudged
 from orun.core.serialization import replace
+from orun.report.frame import COLUMNS
 from tests.report.support import ACCURACY, BLOCKED, GATE_FAILED, INT8, LATENCY, PASSED, SLOWER
 
 
@@ -50,7 +52,7 @@ def test_a_frame_has_a_row_for_each_stage_and_metric(monkeypatch: pytest.MonkeyP
     """A stand-in for pandas, which is no dependency, shows what its constructor gets."""
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows, columns: (rows, columns)))
     rows, columns = replace(PASSED, stages=(INT8, LATENCY)).to_frame()
-    assert columns == list(FRAME_COLUMNS)
+    assert columns == list(COLUMNS)
     assert rows == [
         ("int8", "size", 22_900_000, None, None, "B", "lower", "built", "quantize/dynamic"),
         ("int8", "nodes", 311, None, None, "", "neither", "built", "quantize/dynamic"),

@@ -9,8 +9,9 @@ from orun.core.metrics import Metric
 from orun.core.targets import Target
 from orun.environment import processor
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Agreement, check
+from orun.stages._graph.agreement import check
 from orun.stages._graph.io import load_graph, nodes
+from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.limits import Limits
 from orun.stages._graph.sessions import session
 

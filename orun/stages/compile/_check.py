@@ -13,10 +13,11 @@ from orun.measure.engines import Engine
 from orun.measure.isolated_run import IsolatedRun, RunRequest, run_isolated
 from orun.measure.latency.cold_start import Reading, compare_rounds
 from orun.measure.plugins import OPENVINO
-from orun.stages._graph.agreement import Agreement, check
+from orun.stages._graph.agreement import check
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.io import load_graph
+from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.limits import limits_of
 from orun.stages.cold_start import LEAST
 from orun.stages.compile._compiling import PLUG_IN, file_states

@@ -68,9 +68,10 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_cases
+    from orun.stages._graph.agreement import Trial, check, load_cases, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
+    from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.limits import limits_of
     from orun.stages._graph.sessions import session
     from orun.stages.compile._mobile import convert, usability

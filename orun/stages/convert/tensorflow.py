@@ -113,11 +113,12 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages._graph.agreement import Agreement, require_finite, run_cases
+    from orun.stages._graph.agreement import require_finite, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.feeds import make_cases
     from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import save, weigh
+    from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.names import name_axes
     from orun.stages._graph.processor import check_result
     from orun.stages._tf.export import export

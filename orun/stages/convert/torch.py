@@ -147,11 +147,12 @@ def packages(params: Params, root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
-    from orun.stages._graph.agreement import Agreement, run_cases
+    from orun.stages._graph.agreement import run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.feeds import Input, make_cases
     from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import load, save, weigh
+    from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
     from orun.stages._torch.limits import limits_of

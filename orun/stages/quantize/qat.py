@@ -102,8 +102,9 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     import numpy as np
 
     from orun.core.targets import Target
-    from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_cases
+    from orun.stages._graph.agreement import Trial, check, load_cases, run_cases
     from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.processor import check_result
     from orun.stages._graph.sessions import session
     from orun.stages.quantize._fake_quantize import steps_of

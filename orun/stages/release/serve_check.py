@@ -104,9 +104,10 @@ def _check_model(context: Context, params: Params, name: str) -> tuple[int, Metr
     """Return the number of answers, their largest error, and the report of the users' process."""
     import numpy as np
 
-    from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_cases
+    from orun.stages._graph.agreement import Trial, check, load_cases, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
+    from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.limits import limits_of
     from orun.stages._graph.sessions import session
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from orun.core.component_kinds import SEEN
 from orun.core.reason import Reason
 from orun.core.reason_codes import CHANGED, ReasonCode
-from orun.core.run_record import VERBS, Outcome
+from orun.core.run_record import Outcome
 from orun.text.wording.components import component_name
 from orun.text.wording.values import compared, first_few, shown
 
 UNSET = "unset"  # value of a variable that counts and is not set
 SECRET = "secret"  # noqa: S105 -- value of a variable whose value does not count
+VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
 BLOCKING = {"failed": "failed", "undecided": "is undecided", "no baseline": "has no baseline"}
 EVENTS = {"appeared": "has appeared", "gone": "is gone", "changed": "changed"}
 

@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Agreement, check, run_cases
+from orun.stages._graph.agreement import check, run_cases
 from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case
+from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.limits import Limit, Limits, limits_of
 from orun.stages._graph.sessions import session
 from orun.stages.contract import Context

@@ -16,8 +16,9 @@ import numpy as np
 import onnx_ir as ir
 
 from orun.stages.optimize._fusion import census
+from orun.stages.optimize._fusion.attention_core import FOLDED, Core, InPieces
 from orun.stages.optimize._fusion.biases import Bias, biased, guarded_heads, guarded_rows
-from orun.stages.optimize._fusion.cores import FOLDED, Core, InPieces, find
+from orun.stages.optimize._fusion.cores import find
 from orun.stages.optimize._fusion.graph import MICROSOFT, Dim, Rewriter, alike, dims, integers, made_by, required
 from orun.stages.optimize._fusion.heads import SPLIT, Heads, heads_of, joined, split, unrepeated, unrotated, unscaled
 

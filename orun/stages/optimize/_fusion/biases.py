@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.cores import FOLDED, SEPARATE, Added, Chosen, Core, Floor, InPieces, Step
+from orun.stages.optimize._fusion.attention_core import (
+    FOLDED,
+    SEPARATE,
+    Added,
+    Chosen,
+    Core,
+    Floor,
+    InPieces,
+    Step,
+)
 from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, lowest, made_by, number, required, typed
 from orun.stages.optimize._fusion.heads import separate_heads, unrotated
 

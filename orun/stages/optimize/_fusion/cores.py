@@ -13,6 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
+from orun.stages.optimize._fusion.attention_core import (
+    FOLDED,
+    SEPARATE,
+    Added,
+    Chosen,
+    Core,
+    Floor,
+    InPieces,
+    Step,
+)
 from orun.stages.optimize._fusion.graph import (
     Dim,
     Rewriter,
@@ -29,91 +39,10 @@ from orun.stages.optimize._fusion.graph import (
 from orun.stages.optimize._fusion.heads import heads_of, separate_heads, unscaled
 
 LAST = -1  # axis of the softmax over keys
-FOLDED, SEPARATE = 3, 4  # axes of scores whose heads are folded into the batch, and of others
 HIDDEN = -1e3  # scores from here down get a weight of zero
 TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, None)  # element types of ONNX Runtime's operators
 BETWEEN = ("Add", "Clip", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where")  # may stand before a softmax
 AXIS_FREE = 13  # operator set from which a softmax is over one axis
-
-
-class InPieces(Exception):
-    """Reason why an attention stays as it is."""
-
-
-@dataclass(frozen=True)
-class Added:
-    """A bias that is added to the scores.
-
-    Attributes:
-        value: of the bias.
-        factor: multiplier of the bias.
-        view: shape of the scores at that place.
-    """
-
-    value: ir.Value
-    factor: float
-    view: tuple[Dim, ...]
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A mask that replaces scores by a number.
-
-    Attributes:
-        value: of the mask.
-        shown: value of the mask where the scores stay.
-        hidden: number that replaces the other scores.
-        view: shape of the scores at that place.
-    """
-
-    value: ir.Value
-    shown: bool
-    hidden: float
-    view: tuple[Dim, ...]
-
-
-@dataclass(frozen=True)
-class Floor:
-    """A lower bound of the scores that still hides them, so that no score is infinite."""
-
-
-Step = Added | Chosen | Floor
-
-
-@dataclass(frozen=True)
-class Core:
-    """Computation of an attention: `softmax(biases(cap(scale * query @ key))) @ value`.
-
-    Attributes:
-        query, key, value: split into heads, `[batch, heads, length, size]`, unless `turned` or `mirrored`.
-        turned: whether the key is `[batch, heads, size, length]`.
-        mirrored: whether the product is `value @ weights`; value and output are then `[batch, heads, size, length]`.
-        scale: multiplier of the scores.
-        factor: multiplier of the queries by head, such as `[heads, 1, 1]`; None for most models.
-        cap: scores become `cap * tanh(scores / cap)`; 0 for no cap.
-        biases: later steps on the scores, the last first.
-        guarded: whether rows that see nothing yield zeros.
-        output: `[batch, heads, length, size]`, or `[batch * heads, length, size]`.
-    """
-
-    query: ir.Value
-    key: ir.Value
-    value: ir.Value
-    turned: bool
-    mirrored: bool
-    scale: float
-    factor: ir.Value | None
-    cap: float
-    biases: tuple[Step, ...]
-    guarded: bool
-    output: ir.Value
-
-    @property
-    def last(self) -> ir.Node:
-        """Node that yields the output."""
-        node = self.output.producer()
-        assert node is not None  # noqa: S101 - `find` started at that node
-        return node
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""Terms of a comparison, and the record of what it did not compare strictly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from orun.errors import StageFailed
+from orun.stages._graph.differences import MULTIPLE, Tolerance, compare_values
+from orun.stages._graph.feeds import Case
+from orun.stages._graph.limits import Limit
+from orun.stages.contract import Context
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Terms of a comparison, and the words for its messages.
+
+    Attributes:
+        candidate, reference: the two models, for messages ("the simplified model", "the model before it").
+        outputs: names of the outputs.
+        tolerance: None when only shapes, types and finiteness must agree.
+        hint: what to do about a disagreement.
+    """
+
+    candidate: str
+    reference: str
+    outputs: Sequence[str]
+    tolerance: Tolerance | None
+    hint: str
+
+
+class Leniency:
+    """Record of values that a check left out, and of errors beyond the tolerance that it allowed."""
+
+    def __init__(self, agreement: Agreement, spread: str) -> None:
+        self._agreement = agreement
+        self._spread = spread
+        self._values: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self._widened: dict[str, tuple[float, float, str]] = {}  # error, spread and case, by output
+
+    def add(self, case: Case, name: str, reference: Array, value: Array, limit: Limit | None) -> None:
+        """Add an output that agrees within its limit."""
+        import numpy as np
+
+        self._values[name] += np.size(reference) if not isinstance(reference, (list, dict)) else 1
+        if limit is None:
+            return
+        self._left_out[name] += int(np.count_nonzero(limit.arbitrary))
+        strict = replace(limit, spread=np.zeros_like(limit.spread))
+        problem, error = compare_values(reference, value, self._agreement.tolerance, strict)
+        if problem and error >= self._widened.get(name, (0.0,))[0]:
+            self._widened[name] = (error, float(limit.spread.max()), case.title)
+
+    def require_compared(self, context: Context) -> None:
+        """Refuse a check in which every value of an output was left out."""
+        for name, number in self._left_out.items():
+            if number and number == self._values[name]:
+                raise StageFailed(
+                    context.stage,
+                    f"no value of output {name!r} can be compared",
+                    why=f"in {self._agreement.reference} each of its {number:,} values depends on attention rows that "
+                    "see nothing",
+                    hint="declare masks that show something to each row, such as `fill: right-padded`, where the model "
+                    "is converted; or give inputs, `inputs: file.py:function`",
+                )
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence for each output that was partly left out or compared loosely."""
+        for name, number in self._left_out.items():
+            if number:
+                yield (
+                    f"{number:,} of {self._values[name]:,} values of output {name!r} were not compared: they depend on "
+                    "attention rows that see nothing"
+                )
+        for name, (error, spread, title) in self._widened.items():
+            yield (
+                f"{self._agreement.candidate} is off by {error:.3g} in output {name!r} for {title}, beyond the "
+                f"tolerance: {self._agreement.reference} {self._spread} by up to {spread:.3g} there, and {MULTIPLE} "
+                "times that is allowed"
+            )
