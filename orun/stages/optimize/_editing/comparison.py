@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
-from orun.stages._graph.agreement import Agreement, Trial, check, load_cases, run_alone, run_cases
+from orun.stages._graph.agreement import Trial, check, load_cases, run_alone, run_cases
 from orun.stages._graph.differences import Tolerance
+from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.sessions import Feed, session
 from orun.stages.optimize._editing.draft import Draft
 
