@@ -18,8 +18,13 @@ NEWEST = 20  # runs that are offered
 
 
 def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the YAML files and folders that begin so."""
+    """Return the pipeline files and folders that begin so."""
     del ctx, param
+    return pipeline_files(incomplete)
+
+
+def pipeline_files(incomplete: str) -> list[str]:
+    """Return the YAML files that begin so, and the folders, in which they may be."""
     folder = incomplete[: incomplete.rfind(os.sep) + 1]
     try:
         with os.scandir(folder or os.curdir) as entries:

@@ -7,11 +7,14 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orun.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Examples = Sequence[tuple[str, str]]
 HELP_NAMES = ("-h", "--help")
@@ -115,6 +118,17 @@ class Verbs(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete verbs, importing none, and the files of a command line without a verb."""
+        from click.shell_completion import CompletionItem
+
+        from orun.cli.complete import pipeline_files
+
+        verbs = [(name, summary) for name, summary in self.verbs.items() if name.startswith(incomplete)]
+        files = [] if incomplete.startswith("-") else pipeline_files(incomplete)
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=text) for name, text in verbs), *map(CompletionItem, files), *options]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give a command line that begins with an option of the default verb to that verb.

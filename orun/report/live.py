@@ -57,8 +57,8 @@ class Live:
     def _line(self, name: str, text: str, width: int) -> Table:
         shown = Text(name, style="bold")
         shown.truncate(width, overflow="ellipsis", pad=True)
-        line = Table.grid(padding=(0, 1, 0, 0))
+        line = Table.grid(padding=(0, 1, 0, 0), expand=True)
         line.add_column(no_wrap=True, width=1)
-        line.add_column(no_wrap=True, overflow="ellipsis")
+        line.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         line.add_row(self._spinner, Text.assemble(shown, "  ", text))
         return line

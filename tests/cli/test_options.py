@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,8 @@ def completed(folder: Path, *words: str) -> list[str]:
     ("words", "expected"),
     [
         (["pl"], ["plan"]),
+        (["wo"], ["words.yaml"]),
+        (["sub"], ["sub/"]),
         (["plan", "w"], ["words.yaml"]),
         (["plan", "sub/"], ["sub/inner.yml"]),
         (["plan", "nowhere/"], []),
@@ -99,6 +102,19 @@ def test_bash_completes_with_the_script_that_is_installed(
         check=True,
     )
     assert done.stdout == "compopt -o nospace stages.write.with.text=\n"
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_fish_completes_with_its_script(project: Path, orun: CommandLine) -> None:
+    (project / "orun.fish").write_text(orun("completion", "fish").out)
+    (project / "orun").write_text(f"#!/bin/sh\nexec {sys.executable} -m orun\n")
+    (project / "orun").chmod(0o755)
+    environment = os.environ | {"PATH": f"{project}:{os.environ['PATH']}"}
+    line = "source orun.fish; complete -C 'orun words.yaml --set stages.w'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", line], env=environment, cwd=project, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "stages.write.with.text=\n"
 
 
 def test_a_shell_that_is_not_known(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

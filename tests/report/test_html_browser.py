@@ -15,9 +15,10 @@ from orun.report.html.page import page
 from tests.facts import components, said
 
 from .browser import Tab, browser
+from .stored import stored_run
 from .support import COSINE, GATE_FAILED, INT8, NO_BASELINE, PASSED, STEPPED, UNSURE, crashed, linked, matrix, series
 
-WIDTHS = (360, 800, 900, 1280)
+WIDTHS = (360, 400, 900, 1400)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 LEAST = 4.5  # of the contrast of text to what is behind it, by WCAG 2.2, level AA
 
@@ -60,6 +61,31 @@ OUTSIDE = """
 """
 
 
+# Pairs of texts that are drawn over one another, each in an element of its own.
+OVERLAPS = """
+(() => {
+  const boxes = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (!node.data.trim() || node.parentElement.closest('caption, title, desc, thead')) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects()) if (box.width && box.height) boxes.push([box, node.data]);
+  }
+  boxes.sort((a, b) => a[0].top - b[0].top);
+  const found = [];
+  for (let i = 0; i < boxes.length; i++) {
+    const [first, text] = boxes[i];
+    for (let j = i + 1; j < boxes.length && boxes[j][0].top < first.bottom - 5; j++) {
+      const [second, other] = boxes[j];
+      if (second.left < first.right - 2 && first.left < second.right - 2) found.push([text, other]);
+    }
+  }
+  return found;
+})()
+"""
+
+
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     with browser(tmp_path_factory.mktemp("browser")) as opened:
@@ -80,6 +106,7 @@ def runs(folder: Path) -> dict[str, RunResult]:
         "no baseline": replace(PASSED, verdicts=(COSINE, NO_BASELINE)),
         "crashed": linked(crashed(log)),
         "matrix": replace(PASSED, stages=matrix(59), verdicts=()),
+        "stored": stored_run(folder),
         "long": replace(PASSED, pipeline="p" * 300, stages=(PASSED.stages[0], known, long), verdicts=()),
     }
 
@@ -87,13 +114,14 @@ def runs(folder: Path) -> dict[str, RunResult]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    written = {name: folder / f"{name}.html" for name in runs(folder)}
-    for name, result in runs(folder).items():
+    results = runs(folder)
+    written = {name: folder / f"{name}.html" for name in results}
+    for name, result in results.items():
         written[name].write_text(page(result, [series(STEPPED)], "the `history` cannot be read"), encoding="utf-8")
     return written
 
 
-NAMES = ("passed", "failed", "undecided", "no baseline", "crashed", "matrix", "long")
+NAMES = ("passed", "failed", "undecided", "no baseline", "crashed", "matrix", "stored", "long")
 
 
 @pytest.mark.parametrize(("name", "width"), list(product(NAMES, WIDTHS)))
@@ -104,6 +132,7 @@ def test_a_page_asks_for_nothing_complains_of_nothing_and_fits(
     tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     assert tab.evaluate(OUTSIDE) == []
+    assert tab.evaluate(OVERLAPS) == []
     assert (tab.complaints, tab.requests) == ([], [])
 
 

@@ -1,4 +1,4 @@
-"""What changed since the accepted release: figures, sizes, versions, commits."""
+"""Changes since the accepted release: figures, sizes, versions, commits."""
 
 from __future__ import annotations
 

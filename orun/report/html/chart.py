@@ -67,13 +67,13 @@ class Axis:
     def of(cls, title: str, values: Iterable[float], unit: Unit = "") -> Axis:
         """Return the axis over all finite values whose ticks are round numbers."""
         finite = [value for value in values if math.isfinite(value)] or [0.0]
-        around = Scale(min(finite), max(finite)) if len(set(finite)) > 1 else Scale.of(finite)
-        largest = max(abs(around.low), abs(around.high))
+        bounds = Scale(min(finite), max(finite)) if len(set(finite)) > 1 else Scale.of(finite)
+        largest = max(abs(bounds.low), abs(bounds.high))
         factor, suffix = next((scale for scale in reversed(SCALES[unit]) if scale[0] <= largest), SCALES[unit][0])
-        step = _round_step((around.high - around.low) / factor / INTERVALS)
+        step = _round_step((bounds.high - bounds.low) / factor / INTERVALS)
         if not math.isfinite(step):  # values near the largest number
-            return cls(title, around, (f"{around.low:.2g}", f"{around.high:.2g}"))
-        first, last = math.floor(around.low / factor / step), math.ceil(around.high / factor / step)
+            return cls(title, bounds, (f"{bounds.low:.2g}", f"{bounds.high:.2g}"))
+        first, last = math.floor(bounds.low / factor / step), math.ceil(bounds.high / factor / step)
         labels = [f"{text}{suffix}" for text in _labels(range(first, last + 1), step)]
         return cls(title, Scale(first * step * factor, last * step * factor), labels)
 

@@ -1,4 +1,4 @@
-"""What is released: digests that identify each bundle and its files."""
+"""Released bundles: digests that identify each bundle and its files."""
 
 from __future__ import annotations
 

@@ -54,7 +54,11 @@ def _trend(source: Source, series: Series) -> Trend:
             description=f"The level changed: {'; '.join(text for _, text in inside)}"
             if inside
             else "The level did not change.",
-            x=Axis("runs, the oldest first", Scale(0.0, float(len(shown) - 1)), _dates(shown)),
+            x=Axis(
+                f"{count(len(shown), 'run')}, from {shown[0].run} to {shown[-1].run}",
+                Scale(0.0, float(len(shown) - 1)),
+                _dates(shown),
+            ),
             y=Axis.of(series.name, [*(point.value for _, point in drawn), *(value for value, _ in limits)], unit),
             lines=[Line("line-0", [(place, point.value) for place, point in drawn])],
             points=[

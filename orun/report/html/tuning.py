@@ -11,6 +11,7 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import value_of
 from orun.core.metrics import Unit
 from orun.core.run_record import StageResult
+from orun.report.figures import count
 from orun.report.html.chart import Axis, Chart, Line, Point
 from orun.report.html.source import Source
 from orun.report.html.stored import read_model
@@ -64,7 +65,7 @@ def _front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> F
         lines=[Line("line-1", sorted(places))],
         points=points,
         limits=[] if bound is None else [bound],
-        legend=[("last", f"chosen: {_title(chosen)}"), ("point", "best of the rest"), *threshold],
+        legend=[("last", f"chosen: {_title(chosen)}"), ("point", "other candidates"), *threshold],
     )
     rows = [
         (
@@ -86,5 +87,5 @@ def _title(trial: Mapping[str, Any]) -> str:
     options = ", ".join(f"{name}={json.dumps(value)}" for name, value in trial["options"])
     parts = [f"{trial['method']} ({options})" if options else trial["method"]]
     parts += ["fused"] if trial["fused"] else []
-    parts += [f"{len(trial['kept'])} groups kept in float"] if trial["kept"] else []
+    parts += [f"{count(len(trial['kept']), 'group')} kept in float"] if trial["kept"] else []
     return f"{', '.join(parts)}, on {trial['place']}"
