@@ -23,7 +23,7 @@ stages:
   latency:
     uses: measure/latency
     needs: model
-    with: {target: one, time: 4s}
+    with: {target: one, time: 1s, samples: 6}
     gate: {p50: {max_regression: 20%}}
 """
 

@@ -40,6 +40,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "mlp.onnx"
 
 
+@pytest.mark.slow
 def test_two_commands_lead_from_a_model_to_judged_gates(model: Path, orun: CommandLine) -> None:
     written = orun("init", "mlp.onnx", "--ci", "github")
     assert written.code == 0, written.err

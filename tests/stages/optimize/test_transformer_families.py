@@ -15,6 +15,7 @@ from orun.errors import StageFailed
 from orun.stages.optimize._fusion import COUNTED
 from tests.stages.conftest import Exports
 from tests.stages.support import StageRun, run_stage
+from tests.thin import mostly_slow
 
 MODULES = Path(__file__).parents[1] / "modules"
 CACHE = {"shape": ["batch", 4, "past", 16]}
@@ -114,22 +115,24 @@ EXPECTED = {
 }
 # MobileBERT's values reach thousands, and Gemma's tens.
 LARGEST_ERROR = {"mobilebert": 5e-3, "gemma2": 3e-5}
-QUICK = ("bert", "roberta", "gpt2", "llama", "whisper", "clip", "t5", "deberta_v2", "swin", "gemma2", "bloom")
+QUICK = ("bert", "gpt2", "llama", "t5", "swin")
+SLOW = ("roberta", "whisper", "clip", "deberta_v2", "gemma2", "bloom")  # of other forms; those left are rows of a table
 
 
 def fuse(folder: Path, model: Path, **params: object) -> StageRun:
     return run_stage("optimize/transformer", folder, params, inputs={"model": model})
 
 
-def table_unless_quick(families: Iterable[str]) -> list[ParameterSet]:
-    return [pytest.param(family, marks=() if family in QUICK else pytest.mark.table) for family in families]
+def mark_by_cost(families: Iterable[str]) -> list[ParameterSet]:
+    marks = {family: [] if family in QUICK else [pytest.mark.slow] for family in (*QUICK, *SLOW)}
+    return [pytest.param(family, marks=marks.get(family, [pytest.mark.table])) for family in families]
 
 
 def fused(made: StageRun) -> dict[str, float]:
     return {name: made.value(f"fused.{name}") for name in COUNTED if made.value(f"fused.{name}")}
 
 
-@pytest.mark.parametrize("family", table_unless_quick(FAMILIES))
+@pytest.mark.parametrize("family", mark_by_cost(FAMILIES))
 def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: str) -> None:
     made = fuse(tmp_path, exports(family), method="rules", expect=EXPECTED[family], dims=FAMILIES[family].dims)
     assert fused(made) == EXPECTED[family]
@@ -139,21 +142,23 @@ def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: s
     assert made.value("max_abs_error") < LARGEST_ERROR.get(family, 1e-5)
 
 
-@pytest.mark.parametrize("family", table_unless_quick(FAMILIES))
+@pytest.mark.parametrize("family", mark_by_cost(FAMILIES))
 def test_every_attention_is_counted_before_it_is_fused(tmp_path: Path, exports: Exports, family: str) -> None:
     model = exports(family)
     left = fuse(tmp_path, model, method="rules", disable=["attention"], dims=FAMILIES[family].dims)
     assert left.value("attentions") == left.value("attentions_left") == FAMILIES[family].attentions
 
 
-@pytest.mark.parametrize("family", ["distilbert", "gpt2", "t5"])
+@pytest.mark.parametrize("family", mostly_slow(["distilbert", "gpt2", "t5"], "gpt2"))
 def test_eager_attention(tmp_path: Path, exports: Exports, family: str) -> None:
     made = fuse(tmp_path, exports(family, attention="eager"), method="rules")
     assert fused(made) == EXPECTED[family]
     assert made.value("max_abs_error") < 1e-5
 
 
-@pytest.mark.parametrize(("family", "attention"), [("gpt2", "eager"), ("bert", "sdpa"), ("llama", "eager")])
+@pytest.mark.parametrize(
+    ("family", "attention"), mostly_slow([("gpt2", "eager"), ("bert", "sdpa"), ("llama", "eager")], ("bert", "sdpa"))
+)
 def test_the_other_exporter(tmp_path: Path, exports: Exports, family: str, attention: str) -> None:
     kind = "gpt2" if family == "gpt2" else "bert"
     made = fuse(tmp_path, exports(family, "dynamo", attention), model_type=kind)
@@ -162,6 +167,7 @@ def test_the_other_exporter(tmp_path: Path, exports: Exports, family: str, atten
     assert "method onnxruntime leaves 2 attentions in pieces" in made.log
 
 
+@pytest.mark.slow
 def test_native_attention_is_fused_further(tmp_path: Path, exports: Exports) -> None:
     model = exports("vit", "dynamo", opset=23)
     before = Counter(node.op_type for node in onnx.load(model / "model.onnx").graph.node)
@@ -220,7 +226,7 @@ def test_what_is_in_pieces_is_named_when_more_was_expected(tmp_path: Path, expor
     ]
 
 
-@pytest.mark.parametrize(("exporter", "tables"), [("torchscript", 2), ("dynamo", 1)])
+@pytest.mark.parametrize(("exporter", "tables"), mostly_slow([("torchscript", 2), ("dynamo", 1)], ("torchscript", 2)))
 def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None:
     """It begins with no past; whether its table of words is stored once is the exporter's doing."""
     past = {f"past_key_values.{layer}.{part}": CACHE for layer in range(2) for part in ("key", "value")}
@@ -246,7 +252,10 @@ def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None
     assert run_stage("quantize/dynamic", tmp_path, {"dims": DIMS}, inputs={"model": made.output}).value("quantized") > 9
 
 
-@pytest.mark.parametrize(("family", "opset", "apart"), [("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)])
+@pytest.mark.parametrize(
+    ("family", "opset", "apart"),
+    mostly_slow([("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)], ("bert", 14, False)),
+)
 def test_older_operator_sets(tmp_path: Path, exports: Exports, family: str, opset: int, *, apart: bool) -> None:
     """Those have no LayerNormalization before 17, and reductions that take their axes otherwise before 18."""
     made = fuse(tmp_path, exports(family, opset=opset), method="rules")
