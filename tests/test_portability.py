@@ -14,12 +14,36 @@ import pytest
 from orun.core.events import Notice
 from tests.project import Project
 
-# The libraries are imported first, on the system as it is: what they do about Windows is their own. Then what
-# Windows lacks is taken away, from orun's modules alone where it is a module.
+# Libraries are imported first, on the system as it is: what they do about Windows is their own. Frameworks are stubs,
+# which saves most of the time. Then what Windows lacks is taken away, from orun's modules alone where it is a module.
 WITHOUT_POSIX = """
-import builtins, contextlib, importlib, io, json, os, pkgutil, signal, sys
+import builtins, contextlib, importlib.abc, importlib.machinery, io, json, os, pkgutil, signal, sys, types
 import asyncio, concurrent.futures, ctypes, multiprocessing.connection, shutil, socket, subprocess, tempfile, uuid
-import click, jinja2, jsonschema, msgspec, networkx, numpy, onnx, onnxruntime, rich.console, torch, yaml
+import click, jinja2, jsonschema, msgspec, networkx, numpy, onnx, onnxruntime, rich.console, yaml
+from unittest.mock import MagicMock
+
+FRAMEWORKS = {"keras", "mcp", "psutil", "ray", "skl2onnx", "sklearn", "tensorflow", "torch"}
+
+
+class Stub(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return MagicMock()
+
+
+class Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.split(".")[0] in FRAMEWORKS else None
+
+    def create_module(self, spec):
+        return Stub(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+sys.meta_path.insert(0, Stubs())
 
 MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 FUNCTIONS = {
