@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,18 @@ from orun.errors import UsageError
 from orun.eventlog import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
 from orun.noop.check import NoopRecord, Request, find_record, replay
-from orun.remote.options import Remote
+from orun.remote.options import FLEET, Remote
 from orun.store.layout import is_writable
 
 if TYPE_CHECKING:
+    from orun.core.machines import Snapshot
     from orun.history import Series
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Plan, Step
     from orun.planning.planner import Planner
+    from orun.remote.settings import Settings
+    from orun.runner.fleet import Fleet
+    from orun.runner.orders import FleetRun
     from orun.runner.reproducibility import Rebuilt
     from orun.stages.release._bundle_check import BundleCheck
 
@@ -64,7 +69,7 @@ def default_store(folder: Path) -> Path:
     return Path(chosen) if chosen else project_of(folder) / "artifacts"
 
 
-def plan(
+def plan(  # noqa: PLR0913 - the options of the command line
     file: PathLike | Pipeline,
     *,
     set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
@@ -74,6 +79,8 @@ def plan(
     force: Collection[str] = (),
     fresh: bool = False,
     store: PathLike | None = None,
+    remote: Remote | str | None = None,
+    executor: Fleet | str | None = None,
 ) -> Plan:
     """What a run would do and why; runs nothing.
 
@@ -86,16 +93,18 @@ def plan(
         force: ids of stages to run whatever is stored.
         fresh: measure again what is bound to this host.
         store: the store's folder; see `default_store`.
+        remote: as for `run`; only a plan for several machines needs it.
+        executor: as for `run`. The machines get the project, and say what their results depend on.
 
     Raises:
         PipelineError: with every mistake of the file.
-        UsageError: when a stage of that name is not in it.
+        UsageError: when a stage of that name is not in it, or the machines cannot be used.
     """
     from orun.planning.plan import Plan
 
-    planner = _planner(_pipeline(file, set), store, force, fresh=fresh, read_only=True)
-    chosen = _selected(planner.pipeline, only, from_, to)
-    complete = planner.plan()
+    with _planner_of(_pipeline(file, set), store, force, remote, executor, fresh=fresh) as planner:
+        chosen = _selected(planner.pipeline, only, from_, to)
+        complete = planner.plan()
     return Plan(complete.pipeline, tuple(step for step in complete.steps if step.stage.id in chosen))
 
 
@@ -105,14 +114,28 @@ def explain(
     *,
     set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
     store: PathLike | None = None,
+    remote: Remote | str | None = None,
+    executor: Fleet | str | None = None,
 ) -> Step:
     """Return the decision on one stage with the components of its key, and its implicit dependencies, then and now.
 
+    Args:
+        file: a pipeline file, or a loaded pipeline.
+        stage: its id.
+        set: as for `load`.
+        store: the store's folder; see `default_store`.
+        remote: as for `plan`.
+        executor: as for `plan`.
+
     Raises:
         PipelineError: with every mistake of the file.
-        UsageError: when there is no stage of that name.
+        UsageError: when there is no stage of that name, or the machines cannot be used.
     """
-    planner = _planner(_pipeline(file, set), store, (), fresh=False, read_only=True)
+    with _planner_of(_pipeline(file, set), store, (), remote, executor) as planner:
+        return _explained(planner, stage)
+
+
+def _explained(planner: Planner, stage: str) -> Step:
     chosen = _selected(planner.pipeline, [stage], (), ())
     steps = [step for step in planner.plan().steps if step.stage.id in chosen]
     if len(steps) > 1:
@@ -145,6 +168,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     gpus: int | None = None,
     store: PathLike | None = None,
     remote: Remote | str | None = None,
+    executor: Fleet | str | None = None,
+    wait: float = 0.0,
     reports: Collection[PathLike] = (),
     on_event: Listener | None = None,
 ) -> RunResult:
@@ -166,6 +191,9 @@ def run(  # noqa: PLR0913 - the options of the command line
         store: the store's folder; see `default_store`.
         remote: the store that is shared with other machines, or its URL; what `$ORUN_REMOTE` or the project's
             `pyproject.toml` says when None.
+        executor: other machines that run the stages, or their URL (`ray://head:6379`); what `$ORUN_ON` or the
+            project's `pyproject.toml` says when None; `off` for none. They need a remote.
+        wait: seconds to wait for a machine that a stage needs and that is not there yet.
         reports: files that the caller writes after the run; one that the run reads is refused.
         on_event: called with each event as it happens. When None, a notebook shows a line for each stage that ends,
             and other programs show nothing.
@@ -176,6 +204,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     Raises:
         PipelineError: with every mistake of the file, and all that its stages lack on this machine.
         StoreError: when the store cannot be used.
+        NoMachine: when a stage must run and none of the machines can run it.
         UsageError: when a stage of that name is not in the file, the remote cannot be as it is asked for, or a report
             would replace what the run reads.
     """
@@ -183,7 +212,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     started_at = time()
     listener = on_event or default_listener()
     remote = Remote(remote) if isinstance(remote, str) else remote
-    part = only or from_ or to or force or fresh
+    part = only or from_ or to or force or fresh or _names_machines(executor)
     request = (
         None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote, strict=strict)
     )
@@ -214,21 +243,22 @@ def run(  # noqa: PLR0913 - the options of the command line
     require_distinct_folders(planner.store, planner.pipeline)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), planner.pipeline.project)
-    planned = planner.plan()
-    if paths:
-        overwrites.refuse(paths, overwrites.of_stages(planner, planned))
-    here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
-    if read_only:
-        require_up_to_date(planned, chosen, root)
-        folder = planner.store.next_run_folder(planner.pipeline.name)
-        with Journal(folder, listener, started_at, recorded=False) as journal:
-            return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
-    require(planned, chosen, here)
-    with Journal(planner.store.new_run(planner.pipeline.name), listener, started_at) as journal:
-        session = Session(planner, planned, chosen, here, journal, shared)
-        result, runner = session.run(keep_going=keep_going)
+    machines = "" if read_only else _executor(executor, planner.pipeline)
+    with _planned(machines, planner, shared, chosen, wait, listener) as (planned, fleet):
+        if paths:
+            overwrites.refuse(paths, overwrites.of_stages(planner, planned))
+        here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
+        if read_only:
+            require_up_to_date(planned, chosen, root)
+            folder = planner.store.next_run_folder(planner.pipeline.name)
+            with Journal(folder, listener, started_at, recorded=False) as journal:
+                return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
+        require(planned, chosen, here)
+        with Journal(planner.store.new_run(planner.pipeline.name), listener, started_at) as journal:
+            session = Session(planner, planned, chosen, here, journal, shared, fleet)
+            result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
-    if request and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
+    if request and not fleet and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
         write_record(request, planner, runner.outcome.done, result)
     return result
 
@@ -339,6 +369,81 @@ def _planner(
     forced = select(pipeline, only=force) if force else ()
     names = [stage.id for stage in forced]
     return Planner(pipeline, opened, baselines.read(pipeline), force=names, fresh=fresh)
+
+
+@contextmanager
+def _planner_of(
+    pipeline: Pipeline,
+    store: PathLike | None,
+    force: Collection[str],
+    remote: Remote | str | None,
+    executor: Fleet | str | None,
+    *,
+    fresh: bool = False,
+) -> Iterator[Planner]:
+    """Yield the planner of a plan without a run, with the facts of other machines if they are asked for."""
+    machines = _executor(executor, pipeline)
+    if not machines:
+        yield _planner(pipeline, store, force, fresh=fresh, read_only=True)
+        return
+    from orun.remote.settings import resolve
+    from orun.runner.fleet_planning import join_fleet
+
+    planner = _planner(pipeline, store, force, fresh=fresh)
+    shared = resolve((Remote(remote) if isinstance(remote, str) else remote) or Remote(), pipeline.project)
+    fleet = join_fleet(machines, planner, shared, _share_project)
+    try:
+        yield planner
+    finally:
+        fleet.fleet.close()
+
+
+def _names_machines(executor: Fleet | str | None) -> bool:
+    """Return whether a call or the environment names other machines; the project may do so, too."""
+    return bool(os.environ.get(FLEET)) if executor is None else executor != "off"
+
+
+def _executor(executor: Fleet | str | None, pipeline: Pipeline) -> Fleet | str:
+    """Return the machines that a run uses, or their URL; empty for this machine alone."""
+    if executor is not None and not isinstance(executor, str):
+        return executor
+    from orun.remote.settings import fleet_url
+
+    return fleet_url(executor, pipeline.project)
+
+
+@contextmanager
+def _planned(
+    executor: Fleet | str,
+    planner: Planner,
+    remote: Settings | None,
+    chosen: Collection[str],
+    wait: float,
+    listener: Listener,
+) -> Iterator[tuple[Plan, FleetRun | None]]:
+    """Yield the plan of a run, and the fleet with whose facts it was made, if there is one."""
+    if not executor:
+        yield planner.plan(), None
+        return
+    from orun.core.events import Notice
+    from orun.runner.fleet_planning import join_fleet, plan_on_fleet
+
+    fleet = join_fleet(executor, planner, remote, _share_project)
+    assert remote  # noqa: S101 - there is no fleet without one
+    with closing(fleet.fleet):
+        plan = plan_on_fleet(fleet, planner, remote, chosen, wait, lambda text: listener(Notice("info", text)))
+        yield plan, fleet
+
+
+def _share_project(planner: Planner, settings: Settings) -> Snapshot:
+    """Take a snapshot of the project and push it to the remote."""
+    from orun.agent.snapshots import share, take_snapshot
+
+    pipeline = planner.pipeline
+    ship = [os.path.relpath(pipeline.root / path, pipeline.project) for path in pipeline.ship]
+    tree = take_snapshot(pipeline, planner.store, ship)
+    share(tree, planner.store, settings)
+    return tree.snapshot
 
 
 def _selected(

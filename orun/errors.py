@@ -6,6 +6,7 @@ OrunError                    exit code
 │   └── MissingPackages          it needs packages that are not installed
 ├── PipelineError            2   the pipeline file is wrong: carries every problem of the file
 ├── DeviceUnknown            2   what results are bound to cannot be read on this machine
+├── NoMachine                3   no machine of the fleet can run a stage
 ├── EnvironmentFailed        2   an isolated environment cannot be made
 ├── StoreError               3   the store cannot be read or written
 │   └── RemoteError              the remote store cannot be used, and is required
@@ -16,7 +17,8 @@ OrunError                    exit code
 │   ├── OutputRefused            it ended well, and what it left is not what its kind promises
 │   ├── InputChanged             what it read was edited while it ran
 │   ├── UndeclaredInput          it reads what another stage wrote beside its output in another run
-│   └── NotPortable              it reads or writes what does not travel to the machine that runs it
+│   ├── NotPortable              it reads or writes what does not travel to the machine that runs it
+│   └── MachineLost              the machines that ran it cannot be reached any more
 └── Interrupted              130 the user stopped it
 
 Anything else that reaches the top is a bug in orun: exit code 5, the traceback in a log file.
@@ -104,6 +106,12 @@ class DeviceUnknown(OrunError):
     """A device that cannot be read, so that no result may be bound to it."""
 
 
+class NoMachine(OrunError):
+    """A stage must run, and no machine of the fleet can run it."""
+
+    exit_code = 3
+
+
 class EnvironmentFailed(OrunError):
     """An isolated environment of packages cannot be made."""
 
@@ -167,6 +175,10 @@ class UndeclaredInput(StageError):
 
 class NotPortable(StageError):
     """The stage reads what did not travel to the machine that ran it, or writes what does not travel back."""
+
+
+class MachineLost(StageError):
+    """The machines that ran the stage cannot be reached any more."""
 
 
 class Interrupted(OrunError):

@@ -45,16 +45,28 @@ USED = (Column(""), Column("seen to use"), *COLUMNS[2:])
 @click.argument("stage", shell_complete=complete_stage)
 @options.set_option
 @options.store_option
+@options.remote_options
+@options.fleet_option
 @options.json_option
 @click.option("-v", "--verbose", is_flag=True, help="Show digests in full.")
-def command(file: str, stage: str, overrides: Sequence[str], store: Path | None, as_json: bool, verbose: bool) -> int:
+def command(
+    file: str,
+    stage: str,
+    overrides: Sequence[str],
+    store: Path | None,
+    as_json: bool,
+    verbose: bool,
+    executor: str | None,
+    **remote: Any,
+) -> int:
     """Show why STAGE of FILE would run, or what its stored result depends on.
 
     Its key is made of parts: parameters, the content of its inputs and of the code and paths that it names, versions
     of tools, what its result is bound to. Below are files, packages and variables that it was seen to use besides.
     What differs from the last time is marked with `*`.
     """
-    step = orun.explain(file, stage, set=options.parse_overrides(overrides), store=store)
+    values = options.parse_overrides(overrides)
+    step = orun.explain(file, stage, set=values, store=store, remote=options.remote_of(remote), executor=executor)
     if as_json:
         options.show_json(_data(step))
     else:
@@ -74,6 +86,7 @@ def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
     lines += ["", *render(USED, _used(step, full=full), terminal)] if step.used[0] else []
+    lines += ["", f"machine {step.machine}"] if step.machine else []
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
 
 
@@ -119,6 +132,7 @@ def _data(step: Step) -> dict[str, Any]:
         "action": step.action,
         **reason_fields(step.reasons),
         "key": step.key,
+        **({"machine": step.machine} if step.machine else {}),
         "parts": by_name(step.components),
         "previous": by_name(step.previous),
         "components": component_pairs(step.previous, step.components),

@@ -109,6 +109,17 @@ def fleet_url(url: str | None) -> str:
     raise UsageError("no fleet is named", hint="--on ray://head:6379, or ORUN_ON")
 
 
+def fleet_option(function: F) -> F:
+    """--on."""
+    return click.option(
+        "--on",
+        "executor",
+        metavar="URL",
+        help="Other machines that run the stages: ray://HOST:PORT, unix:///SOCKET, tcp://HOST:PORT; off for none."
+        " $ORUN_ON, or the project's pyproject.toml, when left out.",
+    )(function)
+
+
 def remote_options(function: F) -> F:
     """--remote, --remote-mode, --remote-required."""
     for decorate in reversed(REMOTE):
@@ -120,6 +131,16 @@ def remote_of(choices: dict[str, Any]) -> Remote | None:
     """The remote that the options name, taken out of the choices; None when nothing is said of it."""
     url, mode, required = (choices.pop(name) for name in ("remote", "remote_mode", "remote_required"))
     return Remote(url, mode, required) if url is not None or mode or required else None
+
+
+def parse_wait(text: str | None) -> float:
+    """The seconds of `--wait 30m`; none when it is left out."""
+    from orun.text.units import parse_duration, respelt
+
+    try:
+        return parse_duration(respelt(text) or text) if text else 0.0
+    except ValueError as error:
+        raise UsageError(f"--wait wants a duration such as 90s or 30min, not {text!r}", why=str(error)) from error
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:

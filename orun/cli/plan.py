@@ -29,6 +29,7 @@ EXAMPLES = (
     ("orun plan pipelines/bert.yaml --from fuse --json", "the same of one stage and all after it, for a program"),
 )
 COLUMNS = (Column("stage"), Column("would"), Column("why", flexible=True), Column("last time", "right"))
+MACHINE = Column("machine")
 STYLES: dict[str, Style] = {"run": "good", "maybe": "doubt", "cached": "dim", "skipped": "doubt", "blocked": "doubt"}
 WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be skipped", "blocked": "be blocked"}
 
@@ -38,6 +39,8 @@ WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be sk
 @selection_options
 @options.set_option
 @options.store_option
+@options.remote_options
+@options.fleet_option
 @options.json_option
 def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) -> int:
     """Show what `orun run FILE` with the same options would do; runs nothing.
@@ -46,12 +49,16 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
 
     Below the stages stands what this machine lacks: packages, execution providers, memory, GPUs. A run would refuse to
     start. The exit code is 0 all the same.
+
+    With --on, the machine of each stage is shown: that which has its result, or that on which it would start if all
+    were idle.
     """
     from orun.environment.resources import available_resources
     from orun.runner.preflight import missing
 
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
+    choices["remote"] = options.remote_of(choices)
     plan = orun.plan(file, **choices)
     refused = missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
@@ -71,7 +78,8 @@ def _command_line() -> str:
 
 def lines_of(plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str) -> list[str]:
     """The table of a plan, a sentence that sums it up and says how to carry it out, and what a run would refuse."""
-    table = render(COLUMNS, [_row(step) for step in plan.steps], terminal)
+    columns = (*COLUMNS, MACHINE) if any(step.machine for step in plan.steps) else COLUMNS
+    table = render(columns, [_row(step)[: len(columns)] for step in plan.steps], terminal)
     lines = [*table, "", _summary(plan, "" if refused else command_line)]
     if refused:
         lines.append(f"{terminal.paint('warning', 'doubt')}: a run would refuse this:")
@@ -87,6 +95,7 @@ def _row(step: Step) -> tuple[Cell, ...]:
         Cell(WORDS[step.action], STYLES[step.action]),
         Cell(why(step.reasons, every=True)),
         Cell("" if step.action in ("cached", "blocked") or step.seconds is None else show(step.seconds, "s")),
+        Cell(step.machine),
     )
 
 
@@ -112,4 +121,5 @@ def _data(step: Step) -> dict[str, Any]:
         **reason_fields(step.reasons),
         "seconds": step.seconds,
         "key": step.key,
+        **({"machine": step.machine} if step.machine else {}),
     }

@@ -76,12 +76,14 @@ class StageStarted(Record, frozen=True):
         reasons: why it runs, the most telling first.
         log: path of the file that takes everything it prints.
         seconds: how long it took last time; null when that is not known.
+        machine: id of the machine that runs it; left out for the machine of the run.
     """
 
     stage: str
     reasons: tuple[Reason, ...]
     log: str
     seconds: float | None
+    machine: str = ""
 
 
 class StageProgress(Record, frozen=True):

@@ -130,8 +130,8 @@ class Built(Record, frozen=True):
 
     stage: str
     key: str
-    tree: str = ""
-    started_at: float = 0.0
+    tree: str
+    started_at: float
 
 
 class Failed(Record, frozen=True):

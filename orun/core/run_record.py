@@ -155,6 +155,7 @@ class StageResult(Record, frozen=True):
         needs: ids of the stages right before it, guards of a release included.
         notes: sentences of its kind on the result.
         trace: `full`, or `python` when files opened by native code and other programs were not seen; None: unknown.
+        machine: id of the machine that built it in this run; empty for the machine of the run.
     """
 
     stage: str
@@ -177,6 +178,7 @@ class StageResult(Record, frozen=True):
     needs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     trace: Trace | None = None
+    machine: str = ""
 
     def __repr__(self) -> str:
         failure = f", failure={self.failure.what!r}" if self.failure else ""

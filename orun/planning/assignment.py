@@ -48,6 +48,10 @@ class AgentFacts(Record, frozen=True):
         del stage
         return []
 
+    def variable(self, name: str) -> str:
+        """See `Facts`."""
+        return self.record.variables.get(name) or self.pipeline.private.state(name, None)
+
     def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
         """See `Facts`. Absolute paths, which are of that machine, keep the state that its agent saw."""
         del stage

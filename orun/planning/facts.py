@@ -50,6 +50,9 @@ class Facts(Protocol):
     def unknown_environments(self, stage: Stage) -> list[str]:
         """Return the isolated environments of a stage whose packages are not known yet."""
 
+    def variable(self, name: str) -> str:
+        """Return the state of an environment variable as stages find it there."""
+
     def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
         """Return the present state there of what a stage saw when it ran."""
 
@@ -91,6 +94,10 @@ class LocalFacts:
     def unknown_environments(self, stage: Stage) -> list[str]:
         """See `Facts`."""
         return [item.name for item in stage.environments if not venvs.is_known(item)]
+
+    def variable(self, name: str) -> str:
+        """See `Facts`."""
+        return self._pipeline.private.state_now(name)
 
     def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
         """See `Facts`."""

@@ -6,7 +6,7 @@ whose inputs are known; the runner asks it again once the stages before are done
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -273,6 +273,10 @@ class Planner:
     def current_state(self, step: Step, dependencies: ImplicitDependencies) -> ImplicitDependencies:
         """Return the present state of what a stage saw when it ran, on the machine of a decision."""
         return self._facts_of(step.machine).current_state(step.stage, dependencies, self.store.files)
+
+    def states_of(self, variables: Iterable[str], machine: str) -> dict[str, str]:
+        """Return the state of environment variables on a machine."""
+        return {name: self._facts_of(machine).variable(name) for name in variables}
 
     def _facts_of(self, machine: str) -> Facts:
         return self.assignment.facts_of(machine) if self.assignment else self._local[0][0]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orun.core.events import Notice
 from orun.planning.plan import Step
@@ -19,6 +19,9 @@ from orun.remote.transfers import Records, Transfers
 from orun.remote.validation import validate_record
 from orun.remote.variables import unkeyed
 from orun.store import Action
+
+if TYPE_CHECKING:
+    from orun.core.machines import Built
 
 POLL_SECONDS = 0.05
 
@@ -79,6 +82,19 @@ class Downloads:
             return False
         self._ended.add((name, step.key))
         return True
+
+    def take(self, step: Step, built: Built) -> bool:
+        """Continue to fetch a result that another machine has built; return whether that has ended. Never waits."""
+        name = step.stage.id
+        if name not in self._running:
+            self._running[name] = Download(self._built(step, built))
+        return self._advance(name)
+
+    def is_result(self, step: Step, built: Built, action: Action) -> bool:
+        """Return whether a result is the one that another machine has built: of measurements the very one."""
+        spec = self.planner.pipeline.kinds[step.stage.uses].spec
+        is_same = spec.stage_class != "measurement" or built.started_at in (0.0, action.started_at)
+        return is_same and built.tree == action.tree
 
     def is_fetched(self, step: Step) -> bool:
         """Return whether the result of a stage came from the remote in this run."""
@@ -144,6 +160,20 @@ class Downloads:
                 return False
             first, count = first + count, 3 * count
 
+    def _built(self, step: Step, built: Built) -> Steps:
+        """Fetch the result that a machine has told of, not another one of its key."""
+        first, count = 0, 1
+        while True:
+            records = yield partial(Transfers.records, key=step.key, first=first, count=count)
+            for action in self._validate(step, records):
+                if self.is_result(step, built, action) and (yield from self._artifact(step.stage.id, action)):
+                    self.planner.store.put_action(action)
+                    self.known.add(action)
+                    return True
+            if not records.more:
+                return False
+            first, count = first + count, 3 * count
+
     def _note(self, step: Step) -> bool:
         self.results += 1
         self._fetched.add((step.stage.id, step.key))
@@ -155,7 +185,9 @@ class Downloads:
         problems = list(records.refused)
         for record in records.accepted:
             try:
-                actions.append(unkeyed(validate_record(step, record), self.planner.pipeline.private))
+                action = validate_record(step, record)
+                present = self.planner.states_of(action.implicit_deps.environment, step.machine)
+                actions.append(unkeyed(action, self.planner.pipeline.private, present))
             except RefusedError as error:
                 problems.append(f"a record of key {step.key}: {error}")
         self._artifacts.refuse(step.stage.id, problems)

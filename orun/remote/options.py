@@ -7,6 +7,7 @@ from pathlib import Path
 from orun.core.serialization import Record
 
 URL, MODE = "ORUN_REMOTE", "ORUN_REMOTE_MODE"
+FLEET = "ORUN_ON"  # URL of the machines that run stages
 VARIABLES = (URL, MODE)
 
 

@@ -21,7 +21,7 @@ from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.environment.install_commands import install_command
 from orun.errors import UsageError
 from orun.fs.observed_state import TEXT_LIMIT, presence, read_bounded
-from orun.remote.options import MODE, URL, Remote, config_file
+from orun.remote.options import FLEET, MODE, URL, Remote, config_file
 from orun.remote.trust import public_texts
 from orun.store.layout import VERSION_FILE
 from orun.text.suggestions import closest, one_of
@@ -29,7 +29,7 @@ from orun.text.suggestions import closest, one_of
 Mode = Literal["read", "read-write"]
 
 LONGEST_URL = 2000
-OFF = "off"  # a URL that means no remote
+OFF = "off"  # a URL that means no remote, or no fleet
 MODES: tuple[Mode, ...] = ("read", "read-write")
 SCHEMES = ("file", "s3", "gs", "az", "http", "https")
 LONG_DOTTED_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
@@ -81,8 +81,31 @@ def key_files(project: Path, environment: Mapping[str, str] = os.environ) -> lis
     return [*(project / name for name in named), *([Path(private)] if private else [])]
 
 
+def fleet_url(option: str | None, project: Path, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of the fleet that a run of a project uses; empty if it uses none.
+
+    Raises:
+        UsageError: if the project's settings are invalid.
+    """
+    url = option if option is not None else environment.get(FLEET) or _own_table(config_file(project)).get("on", "")
+    if not isinstance(url, str):
+        raise UsageError(f"on of [tool.orun] in {config_file(project)} must be a text, not {_shown(url)}")
+    return "" if url == OFF else url
+
+
 def _table(file: Path) -> Mapping[str, Any]:
     """Return the table `[tool.orun.remote]` of a project, its types checked."""
+    own = _own_table(file)
+    table = _subtable(file, own, "tool.orun.remote")
+    location = f"[tool.orun.remote] in {file}"
+    _require_known(location, table, FIELDS)
+    for name, value in table.items():
+        _check_type(location, name, value)
+    return table
+
+
+def _own_table(file: Path) -> Mapping[str, Any]:
+    """Return the table `[tool.orun]` of a project."""
     try:
         text = read_bounded(file, TEXT_LIMIT).decode("utf-8")
     except FileNotFoundError:
@@ -92,13 +115,8 @@ def _table(file: Path) -> Mapping[str, Any]:
     if "orun" not in text:
         return {}
     own = _subtable(file, _subtable(file, _parse(file, text), "tool"), "tool.orun")
-    _require_known(f"[tool.orun] in {file}", own, ("remote",))
-    table = _subtable(file, own, "tool.orun.remote")
-    location = f"[tool.orun.remote] in {file}"
-    _require_known(location, table, FIELDS)
-    for name, value in table.items():
-        _check_type(location, name, value)
-    return table
+    _require_known(f"[tool.orun] in {file}", own, ("on", "remote"))
+    return own
 
 
 def _parse(file: Path, text: str) -> dict[str, Any]:

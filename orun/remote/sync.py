@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from orun.core.events import Event, Notice
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
@@ -23,6 +24,9 @@ from orun.remote.settings import Settings
 from orun.remote.upload import Uploads, count
 from orun.store import Action
 from orun.text.units import show
+
+if TYPE_CHECKING:
+    from orun.core.machines import Built
 
 HELD_BACK = f"set {SHARED_KEY} to share these results, or list the variables under `env` of the stage"
 # CI systems set a secret to an empty value where it is not available, as in a pull request from a fork.
@@ -47,6 +51,11 @@ class Sync:
         known = KnownResults(planner.store.root, settings.url)
         self._downloads = Downloads(self._connection, planner, known)
         self._uploads = Uploads(self._connection, planner, known)
+
+    @property
+    def url(self) -> str:
+        """Address of the remote."""
+        return self._connection.settings.url
 
     @property
     def complete(self) -> bool:
@@ -85,6 +94,22 @@ class Sync:
     def push(self, step: Step, action: Action, *, new: bool) -> None:
         """Start to push a result if the remote needs it. Never waits."""
         self._uploads.push(step, action, new=new)
+
+    def share(self, step: Step, action: Action) -> str:
+        """Start to push a result that other machines need; return why it cannot be pushed. Never waits."""
+        return self._uploads.share(step, action)
+
+    def is_shared(self, action: Action) -> bool:
+        """Return whether a result is known to be in the remote."""
+        return self._uploads.is_shared(action)
+
+    def take(self, step: Step, built: Built) -> bool:
+        """Continue to fetch a result that another machine has built; return whether that has ended. Never waits."""
+        return self._downloads.take(step, built)
+
+    def is_result(self, step: Step, built: Built, action: Action) -> bool:
+        """Return whether a result is the one that another machine has built."""
+        return self._downloads.is_result(step, built, action)
 
     def gather(self) -> None:
         """Take note of the pushes that have ended. Never waits."""

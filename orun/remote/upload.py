@@ -9,6 +9,7 @@ from time import monotonic
 
 from orun.core.events import Notice
 from orun.core.serialization import encode
+from orun.environment.env_vars import SHARED_KEY
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote.artifacts import pieces_of
@@ -45,6 +46,7 @@ class Uploads:
     complete: bool = True
     held_back: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _pushes: list[tuple[Future[Pushed], Action]] = field(default_factory=list)
+    _failed: list[Action] = field(default_factory=list)
 
     @property
     def pending(self) -> int:
@@ -67,6 +69,27 @@ class Uploads:
         if self.connection.state != "usable":
             self.complete = False
             return
+        self._submit(action)
+
+    def share(self, step: Step, action: Action) -> str:
+        """Start to push a result that other machines need, whatever its kind; return why it cannot be. Never waits."""
+        name = step.stage.id
+        if self.is_shared(action) or any(pending == action for _, pending in self._pushes):
+            return ""
+        if self.connection.settings.mode == "read":
+            return f"its input {name} is on this machine only, and the remote is only read"
+        if names := held_back(action):
+            return f"its input {name} depends on the values of {', '.join(sorted(names))}, and {SHARED_KEY} is not set"
+        if self.connection.state != "usable" or action in self._failed:
+            return f"its input {name} could not be pushed to the remote"
+        self._submit(action)
+        return ""
+
+    def is_shared(self, action: Action) -> bool:
+        """Return whether a result is known to be in the remote."""
+        return action in self.known
+
+    def _submit(self, action: Action) -> None:
         pieces = pieces_of(self.planner.store, action.tree, action.log)
         push = partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces)
         self._pushes.append((self.connection.submit(push), action))
@@ -84,6 +107,7 @@ class Uploads:
             error = future.exception()  # not raised here: its traceback would keep this frame, and the store, alive
             if isinstance(error, FAILURES):
                 self.complete = False
+                self._failed.append(action)
                 self.connection.fail(error, action.stage, "written")
             else:
                 self._note(action, future.result())

@@ -7,7 +7,7 @@ with `ORUN_REMOTE_KEY` instead. Without that key, results that depend on the val
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from blake3 import blake3
 
@@ -34,12 +34,18 @@ def keyed(action: Action) -> Action:
     return _with_states(action, {**states, **{name: _keyed(name, states[name]) for name in _private(action)}})
 
 
-def unkeyed(action: Action, secrets: Secrets) -> Action:
+def unkeyed(action: Action, secrets: Secrets, present: Mapping[str, str] | None = None) -> Action:
     """Return a result as it is stored: a keyed digest of a variable's present value becomes the plain one.
 
     Other keyed digests stay, and so match no value.
+
+    Args:
+        action: the result.
+        secrets: the variables whose values do not count.
+        present: the state of each variable on the machine that made the result; that on this machine when None.
     """
-    present = {name: secrets.state_now(name) for name in action.implicit_deps.environment}
+    if present is None:
+        present = {name: secrets.state_now(name) for name in action.implicit_deps.environment}
     states = action.implicit_deps.environment.items()
     return _with_states(
         action, {name: present[name] if state == _keyed(name, present[name]) else state for name, state in states}

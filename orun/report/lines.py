@@ -24,7 +24,8 @@ class Lines:
         """The line of an event; empty for one that the tables at the end tell well enough."""
         if isinstance(event, StageStarted):
             self._shown.add(event.stage)
-            return self._stage(event.stage, f"running: {self._why(event)}")
+            place = f" on {event.machine}" if event.machine else ""
+            return self._stage(event.stage, f"running{place}: {self._why(event)}")
         if isinstance(event, StageWaiting):
             self._shown.add(event.stage)
             return self._stage(event.stage, f"waiting for {event.what}")

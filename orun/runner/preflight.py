@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 
+from orun.core.reason_codes import ReasonCode
 from orun.core.source_location import Problem
 from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
 from orun.environment import device, distributions, providers, venvs
@@ -12,7 +13,7 @@ from orun.environment.install_commands import install_command, upgrade_command
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
-from orun.planning.plan import Plan
+from orun.planning.plan import Plan, Step
 from orun.text import units
 
 MODEL_RUNTIME = ("onnxruntime", "numpy")  # packages of a target's own environment, without which no model runs there
@@ -37,7 +38,21 @@ def require(plan: Plan, chosen: Collection[str], available: Resources) -> None:
 def missing(plan: Plan, chosen: Collection[str], available: Resources) -> list[Problem]:
     """Return what the stages that must run lack, each at its stage's line; see `require`."""
     to_run = _to_run(plan, chosen)
-    return [item for stage in to_run for item in (*lacks(plan.pipeline, stage), *too_large(stage, available))]
+    problems = [item for stage in to_run for item in (*lacks(plan.pipeline, stage), *too_large(stage, available))]
+    for name, problem in without_machine(plan, chosen).items():
+        problems.append(Problem(plan[name].stage.position, f"stage {name!r}: {problem}", hint="orun agent --help"))
+    return problems
+
+
+def is_without_machine(step: Step) -> bool:
+    """Return whether no machine of a fleet can run a stage."""
+    return any(item.code == ReasonCode.NO_MACHINE for item in step.reasons)
+
+
+def without_machine(plan: Plan, chosen: Collection[str]) -> dict[str, str]:
+    """Return the chosen stages that no machine of a fleet can run, with the reason."""
+    steps = (step for step in plan.steps if step.stage.id in chosen and is_without_machine(step))
+    return {step.stage.id: str(step.reasons[0].arguments["problem"]) for step in steps}
 
 
 def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> None:
@@ -70,7 +85,9 @@ def _is_skipped(stage: Stage) -> bool:
 
 
 def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
-    return [step.stage for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen]
+    """Return the stages that must run on this machine; other machines tell what they lack with their facts."""
+    due = (step for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen)
+    return [step.stage for step in due if not step.machine and not is_without_machine(step)]
 
 
 def too_large(stage: Stage, available: Resources) -> list[Problem]:

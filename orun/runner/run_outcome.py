@@ -76,7 +76,7 @@ class RunOutcome:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))
         self.store.set_latest(pipeline.name, stage.id, action)
         if self.remote:
-            self.remote.push(step, action, new=outcome == "built")
+            self.remote.push(step, action, new=outcome == "built" and not step.machine)
         verdicts = self.planner.judge(stage, action)
         self.done[stage.id] = Done(step, action, verdicts)
         if stage.id in self.guards:

@@ -31,6 +31,7 @@ from orun.text.suggestions import near
 if TYPE_CHECKING:
     from orun.remote.settings import Settings
     from orun.remote.sync import Sync
+    from orun.runner.orders import FleetRun
 
 UNLIMITED = "{stage}: its `resources.memory` limits nothing on {system}; only Linux stops a stage that takes more"
 MOST_NAMED = 5  # stages in the error about a read-only store
@@ -46,6 +47,7 @@ class Session(Record, frozen=True):
         resources: what the run may use of the machine.
         journal: records every event.
         remote: settings of the store shared between machines, if any.
+        fleet: other machines that run stages, if any.
     """
 
     planner: Planner
@@ -54,6 +56,7 @@ class Session(Record, frozen=True):
     resources: Resources
     journal: Journal
     remote: Settings | None = None
+    fleet: FleetRun | None = None
 
     def run(self, *, keep_going: bool) -> tuple[RunResult, Runner]:
         """Run to the end; return the result, and the runner with what became of each stage.
@@ -82,6 +85,7 @@ class Session(Record, frozen=True):
                 keep_going=keep_going,
                 allowed=frozenset(self.chosen),
                 remote=self._sync(),
+                fleet=self.fleet,
             )
             try:
                 self._make_environments()

@@ -19,7 +19,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome, StageResult
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
-from orun.errors import Interrupted, StageError
+from orun.errors import Interrupted, MachineLost, StageError
 from orun.executors import Executor, Finished, Progress
 from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.model import Stage
@@ -39,6 +39,7 @@ from orun.store import Action, Store
 
 if TYPE_CHECKING:
     from orun.remote.sync import Sync
+    from orun.runner.orders import Ended, FleetRun, Orders
 
 PAUSE_SECONDS = 1.0  # between two writes of the index while stages come and go
 IDLE_SECONDS = 0.25  # without a message from a stage, after which postponed writes are done
@@ -60,6 +61,7 @@ class Runner:
         keep_going: whether a failed stage stops only the stages after it.
         allowed: ids of stages that may run; the others must be up to date.
         remote: the store shared between machines, if any.
+        fleet: other machines that run stages, if any.
     """
 
     planner: Planner
@@ -71,6 +73,7 @@ class Runner:
     keep_going: bool = False
     allowed: Collection[str] = ()
     remote: Sync | None = None
+    fleet: FleetRun | None = None
 
     def __post_init__(self) -> None:
         pipeline = self.planner.pipeline
@@ -78,11 +81,18 @@ class Runner:
         self.outcome = RunOutcome(self.planner, self.store, self.emit, outputs, self.remote)
         self._locks = RunLocks(self.store, self.emit, str(pipeline.project), pipeline.name)
         self._reports = StageReports(pipeline.private, self.emit)
+        self._orders = self._make_orders(self.fleet) if self.fleet else None
         self._executions: dict[str, StageExecution] = {}
         self._steps: dict[str, Step] = {}
         self._waiting: dict[str, Stage] = {}
         self._changes: Counter[str] = Counter()
         self._stopped = False
+
+    def _make_orders(self, fleet: FleetRun) -> Orders:
+        from orun.runner.orders import Orders
+
+        assert self.remote  # noqa: S101 - results of other machines travel through it
+        return Orders(fleet, self.planner, self.remote, self.logs, self.emit, self._reports.pass_progress)
 
     def run(self, plan: Plan) -> tuple[StageResult, ...]:
         """Run until every stage is settled; return the results in the order of the plan.
@@ -96,6 +106,8 @@ class Runner:
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         # One GPU at least: a driver may hide it, and preflight has found the provider.
         self._schedule = Schedule(stages, seconds, replace(self.resources, gpus=max(self.resources.gpus, 1)))
+        if self._orders:
+            self._schedule.machines = self._orders.resources()
         self.outcome.find_guards(stages)
         try:
             while not self._schedule.finished:
@@ -104,6 +116,8 @@ class Runner:
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
         finally:
+            if self.fleet:
+                self.fleet.fleet.close()
             if self._executions:
                 self.executor.close()  # nothing may write into a session directory any more
             for name, execution in self._executions.items():
@@ -120,7 +134,9 @@ class Runner:
         self.outcome.emit_store_notices()
         if self.remote:
             self.remote.gather()
-        if self._executions:
+        if self._orders and self._orders.active:
+            self._receive_from_all(self._orders, POLL_SECONDS if waiting else IDLE_SECONDS)
+        elif self._executions:
             self._receive(POLL_SECONDS if waiting else None)
         elif waiting and self.remote:
             self.remote.wait(POLL_SECONDS)
@@ -134,10 +150,40 @@ class Runner:
             self.store.flush()
             messages = self.executor.wait()
         for message in messages:
-            if isinstance(message, Progress):
-                self._reports.pass_progress(message)
-            else:
-                self._conclude(message)
+            self._handle(message)
+
+    def _handle(self, message: Progress | Finished) -> None:
+        if isinstance(message, Progress):
+            self._reports.pass_progress(message)
+        else:
+            self._conclude(message)
+
+    def _receive_from_all(self, orders: Orders, timeout: float) -> None:
+        """Wait for messages of stages here and on other machines."""
+        messages = self.executor.wait(0.0) if self._executions else []
+        for message in messages:
+            self._handle(message)
+        soon = POLL_SECONDS if self._executions or orders.fetching else timeout
+        for ended in orders.receive(0.0 if messages else min(timeout, soon), self.outcome.done):
+            self._end_order(orders, ended)
+
+    def _end_order(self, orders: Orders, ended: Ended) -> None:
+        """Settle a stage that another machine has ended, or let it start again."""
+        step, name = ended.step, ended.step.stage.id
+        self._locks.release(name)
+        if isinstance(ended.outcome, StageError):
+            self._fail(step, self._reports.filter_error(ended.outcome))
+        elif ended.outcome:
+            self._finish(step, ended.outcome, "built")
+        else:
+            self._schedule.stop(name)
+        if ended.outcome is None or isinstance(ended.outcome, StageError):  # machines or facts may have changed
+            self._steps = {name: step for name, step in self._steps.items() if name in self._schedule.running}
+            self._schedule.machines = orders.resources() | {
+                step.machine: self._schedule.machines[step.machine]
+                for step in self._steps.values()
+                if step.machine in self._schedule.machines
+            }
 
     def _start_ready(self) -> bool:
         """Settle and start every stage that can be; return whether one waits for another process.
@@ -152,7 +198,7 @@ class Runner:
             for stage in tuple(self._waiting.values()):
                 self._try(stage)
             for stage in self._schedule.ready():
-                if self._schedule.full or not self._locks.may_try(LockMode.SHORT):
+                if self._schedule.full or not (self._orders or self._locks.may_try(LockMode.SHORT)):
                     break  # an exclusive stage needs more than these
                 if stage.id not in self._waiting and self._locks.may_try(self._lock_mode(stage)):
                     self._try(stage)
@@ -180,11 +226,35 @@ class Runner:
             self._reuse(step, step.hit)
         elif self.remote and self.remote.wants(step):
             return self._fetch(step, self.remote)
+        elif self._orders and not step.key and stage.id in self.allowed:
+            problem = self.planner.candidates(stage).problem
+            self._fail(step, MachineLost(stage.id, f"{stage.id} cannot run: {problem}"))
         elif stage.id not in self.allowed or not step.key:
             self._settle_not_run(stage, "blocked", (reason(ReasonCode.NOT_SELECTED), *step.reasons))
+        elif start and self._orders and step.machine:
+            return self._send(self._orders, step)
         elif start and self._schedule.fits(stage) and not self._must_run_later(stage):
             return self._lock_and_start(step)
         return False
+
+    def _send(self, orders: Orders, step: Step) -> bool:
+        """Start a stage on another machine if one is free; return whether the stage waits."""
+        stage = step.stage
+        machine = orders.choose(step, self._schedule)
+        if not machine:
+            return False
+        if machine != step.machine:
+            key, step = step.key, self.planner.decide_for(stage, self.outcome.done, step, machine)
+            self._steps[stage.id] = step
+            if step.key != key:  # of a machine with other facts
+                return self._settle_or_start(stage, start=True)
+        try:
+            if not orders.are_inputs_shared(step, self.outcome.done):
+                return True
+        except StageError as error:
+            self._fail(step, error)
+            return False
+        return self._lock_and_start(step)
 
     def _blocker(self, stage: Stage) -> Reason | None:
         """Return why a ready stage must not run; None if it may."""
@@ -206,6 +276,8 @@ class Runner:
         return bool(self._schedule.running) or any(self._lock_mode(each) is not LockMode.EXCLUSIVE for each in ready)
 
     def _lock_mode(self, stage: Stage) -> LockMode:
+        if self._orders and not self._orders.runs_here(stage):
+            return LockMode.REMOTE
         spec, seconds = self.planner.pipeline.kinds[stage.uses].spec, self._schedule.seconds.get(stage.id)
         if spec.exclusive:
             return LockMode.EXCLUSIVE
@@ -219,7 +291,7 @@ class Runner:
         if holder := self._locks.try_acquire(locks):
             self._locks.report_waiting(stage.id, holder)
             return True
-        before, step = step, self.planner.decide(stage, self.outcome.done, step)  # another process may have built it
+        before, step = step, self._decide_again(step)  # another process may have built it
         self._steps[stage.id] = step
         if step.hit:
             self._locks.release(stage.id)
@@ -231,8 +303,18 @@ class Runner:
                 return self._settle_or_start(stage, start=True)
             self._fail(step, keeps_changing(stage.id, key_changes(stage, before.components, step.components)))
             return False
-        self._start(step)
+        if self._orders and step.machine:
+            self._schedule.start(stage, step.machine)
+            self._orders.start(step, self.outcome.done)
+        else:
+            self._start(step)
         return False
+
+    def _decide_again(self, step: Step) -> Step:
+        stage, done = step.stage, self.outcome.done
+        if self._orders:
+            return self.planner.decide_for(stage, done, step, step.machine)
+        return self.planner.decide(stage, done, step)
 
     def _fetch(self, step: Step, remote: Sync) -> bool:
         """Continue to ask the remote for a result, under the lock of its key; return whether the answer is pending."""

@@ -19,9 +19,10 @@ class Schedule:
     Attributes:
         stages: all stages of the run in topological order.
         seconds: last duration of each stage, where known.
-        resources: cores, memory and GPUs that stages may use together.
+        resources: cores, memory and GPUs that stages may use together on this machine.
         settled: ids of stages that are up to date or will not run.
         running: stages whose processes run, by id.
+        machines: resources of other machines, by id.
     """
 
     stages: tuple[Stage, ...]
@@ -29,6 +30,7 @@ class Schedule:
     resources: Resources
     settled: set[str] = field(default_factory=set)
     running: dict[str, Stage] = field(default_factory=dict)
+    machines: Mapping[str, Resources] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_id = {stage.id: stage for stage in self.stages}
@@ -41,6 +43,7 @@ class Schedule:
         for stage in reversed(self.stages):
             rest = max((self._seconds_to_end[name] for name in self._after[stage.id]), default=0.0)
             self._seconds_to_end[stage.id] = rest + self.seconds.get(stage.id, UNKNOWN_SECONDS)
+        self._on: dict[str, dict[str, Stage]] = {}  # running stages by machine
         self._ready: list[Stage] = []
         self._new: list[Stage] = []
         for name, before in self._waiting.items():
@@ -72,26 +75,53 @@ class Schedule:
 
     @property
     def full(self) -> bool:
-        """Whether every core is in use."""
-        return sum(stage.cpus for stage in self.running.values()) >= self.resources.cores
+        """Whether every core is in use on every machine."""
+        limits = {"": self.resources, **self.machines}
+        return all(self.busy_cores(machine) >= limit.cores for machine, limit in limits.items())
 
-    def fits(self, stage: Stage) -> bool:
-        """Return whether the free resources suffice; a stage that asks for more than there is runs alone."""
-        stages, limit = (stage, *self.running.values()), self.resources
-        return not self.running or (
+    def busy_cores(self, machine: str) -> int:
+        """Return the cores that running stages use on a machine."""
+        return sum(stage.cpus for stage in self.on(machine))
+
+    def on(self, machine: str) -> tuple[Stage, ...]:
+        """Return the stages that run on a machine."""
+        return tuple(self._on.get(machine, {}).values())
+
+    def fits(self, stage: Stage, machine: str = "") -> bool:
+        """Return whether the free resources suffice; a stage that asks for more than there is runs alone.
+
+        Args:
+            stage: the stage.
+            machine: id of the machine; empty for this one.
+        """
+        running, limit = self.on(machine), self.machines[machine] if machine else self.resources
+        stages = (stage, *running)
+        return not running or (
             sum(each.cpus for each in stages) <= limit.cores
             and (limit.memory is None or not stage.memory or sum(each.memory or 0 for each in stages) <= limit.memory)
             and (not stage.gpus or sum(each.gpus for each in stages) <= limit.gpus)
         )
 
-    def start(self, stage: Stage) -> None:
-        """Note that a stage runs."""
+    def start(self, stage: Stage, machine: str = "") -> None:
+        """Note that a stage runs on a machine."""
         self._ready.remove(stage)
         self.running[stage.id] = stage
+        self._on.setdefault(machine, {})[stage.id] = stage
+
+    def stop(self, name: str) -> None:
+        """Note that a stage does not run any more and must start again."""
+        self._end(name)
+        self._add_ready(name)
+
+    def _end(self, name: str) -> bool:
+        """Note that a stage does not run any more; return whether it ran."""
+        for stages in self._on.values():
+            stages.pop(name, None)
+        return self.running.pop(name, None) is not None
 
     def settle(self, name: str) -> None:
         """Note that a stage is up to date, failed, or will not run."""
-        if self.running.pop(name, None) is None and self._by_id[name] in self._ready:
+        if not self._end(name) and self._by_id[name] in self._ready:
             self._ready.remove(self._by_id[name])
         self.settled.add(name)
         for after in self._after[name]:

@@ -36,6 +36,7 @@ class LockMode(Enum):
     SHORT = "short"  # shared; during a measurement too, after some patience
     SHARED = "shared"  # several stages at a time
     EXCLUSIVE = "exclusive"  # a measurement, alone on the machine
+    REMOTE = "remote"  # none: another machine runs the stage
 
 
 class StageLocks(Record, frozen=True):
@@ -107,13 +108,14 @@ class RunLocks:
         name = step.stage.id
         if name not in self._locks:
             claim = MachineClaim(os.getpid(), self.project, self.pipeline, name, step.seconds)
-            machine = None if enclosing_stage() else self.machine(mode is LockMode.EXCLUSIVE, claim)
+            none = mode is LockMode.REMOTE or enclosing_stage()
+            machine = None if none else self.machine(mode is LockMode.EXCLUSIVE, claim)
             self._locks[name] = StageLocks(name, step.key, self.store.key_lock(step.key), machine, mode)
         return self._locks[name]
 
     def may_try(self, mode: LockMode) -> bool:
         """Return whether a stage may still get the machine in this round."""
-        is_refused = (mode is LockMode.EXCLUSIVE) in self.refused
+        is_refused = mode is not LockMode.REMOTE and (mode is LockMode.EXCLUSIVE) in self.refused
         return not is_refused or (mode is LockMode.SHORT and self._is_patience_over())
 
     def _is_patience_over(self) -> bool:
@@ -127,7 +129,7 @@ class RunLocks:
         """
         during_measurement = locks.mode is LockMode.SHORT and self._is_patience_over()
         holder = locks.try_acquire(self.refused, during_measurement=during_measurement)
-        if locks.mode is LockMode.EXCLUSIVE or holder == SAME_STAGE:
+        if locks.mode in (LockMode.EXCLUSIVE, LockMode.REMOTE) or holder == SAME_STAGE:
             return holder
         if False not in self.refused:
             self._refused_since = None

@@ -40,6 +40,7 @@ def result_up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *,
         needs=step.stage.before,
         notes=action.notes,
         trace=action.trace,
+        machine=step.machine if outcome == "built" else "",
     )
 
 
@@ -56,6 +57,7 @@ def result_of_failure(step: Step, error: StageError) -> StageResult:
         inputs=step.components,
         unjudged=unjudged(step.stage),
         needs=step.stage.before,
+        machine=step.machine,
     )
 
 

@@ -130,7 +130,7 @@ def test_a_remote_that_cannot_be(tmp_path: Path, asked: Remote, message: str) ->
             f"no remote can be at '{LONG}'\n  a URL has at most 2000 letters",
         ),
         ('[tool.orun]\nremot = "s3://b"', "[tool.orun] in {file} has no field 'remot'\n  did you mean remote?"),
-        ('[tool.orun]\nstore = "x"', "[tool.orun] in {file} has no field 'store'\n  expected remote"),
+        ('[tool.orun]\nstore = "x"', "[tool.orun] in {file} has no field 'store'\n  expected on or remote"),
         ("[tool.orun.remote]\nurl.a = 3", "url of [tool.orun.remote] in {file} must be a text, not a table"),
         (
             '[tool.orun.remote]\nurl = "s3://["',

@@ -1,0 +1,110 @@
+"""Planning for several machines: open the fleet, share the project, ask for facts, wait for missing machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from time import monotonic, sleep
+
+from orun.core.machines import Snapshot
+from orun.errors import NoMachine, UsageError
+from orun.fs.os_errors import quoted
+from orun.planning.assignment import Assignment
+from orun.planning.plan import Plan
+from orun.planning.planner import Planner
+from orun.remote.settings import Settings
+from orun.runner.fleet import Fleet
+from orun.runner.open_fleet import open_fleet
+from orun.runner.orders import FleetRun
+from orun.runner.preflight import without_machine
+
+POLL_SECONDS = 2.0  # between two looks for machines that join
+ShareProject = Callable[[Planner, Settings], Snapshot]  # takes a snapshot of the project and pushes it
+
+
+def join_fleet(executor: Fleet | str, planner: Planner, remote: Settings | None, share: ShareProject) -> FleetRun:
+    """Open a fleet, share the project with it, and let the planner decide with the facts of its machines.
+
+    Args:
+        executor: the fleet, or its URL.
+        planner: of the pipeline.
+        remote: the store that all machines share.
+        share: takes and pushes the snapshot.
+
+    Raises:
+        UsageError: if there is no remote that can be written, or the fleet is not known.
+        StoreError: if the fleet cannot be reached.
+    """
+    if remote is None or remote.mode == "read":
+        problem = "there is none" if remote is None else f"{remote.url} is only read"
+        raise UsageError(
+            "a run on several machines needs a remote store that can be written, through which results travel",
+            why=problem,
+            hint="name one that all machines reach: --remote s3://bucket/path, or --remote file:///shared/folder",
+        )
+    fleet = open_fleet(executor) if isinstance(executor, str) else executor
+    try:
+        run = FleetRun(fleet, share(planner, remote))
+        planner.assignment = Assignment(planner.pipeline)
+        planner.assignment.update(fleet.machines(), fleet.facts(run.snapshot, remote.url))
+    except BaseException:
+        fleet.close()
+        raise
+    return run
+
+
+def plan_on_fleet(
+    run: FleetRun,
+    planner: Planner,
+    remote: Settings,
+    chosen: Collection[str],
+    wait: float,
+    notify: Callable[[str], None],
+) -> Plan:
+    """Return the plan once each chosen stage has a machine that can run it.
+
+    Args:
+        run: the fleet.
+        planner: of the pipeline.
+        remote: the store that all machines share.
+        chosen: ids of the stages that may run.
+        wait: seconds to wait for machines to join.
+        notify: receives what is waited for, when that changes.
+
+    Raises:
+        NoMachine: if a stage has none in time.
+    """
+    assert planner.assignment  # noqa: S101 - `join_fleet` made it
+    until, shown = monotonic() + wait, ""
+    while True:
+        plan = planner.plan()
+        problems = without_machine(plan, chosen)
+        if not problems:
+            return plan
+        error = no_machine(plan, problems)
+        if monotonic() >= until:
+            raise error
+        if str(error) != shown:
+            shown = str(error)
+            notify(f"waiting for a machine: {'; '.join(_sentences(problems))}")
+        sleep(min(POLL_SECONDS, max(until - monotonic(), 0.0)))
+        planner.assignment.update(run.fleet.machines(), run.fleet.facts(run.snapshot, remote.url))
+
+
+def no_machine(plan: Plan, problems: Mapping[str, str]) -> NoMachine:
+    """Return the error that stages have no machine.
+
+    Args:
+        plan: the plan.
+        problems: by stage.
+    """
+    texts = _sentences(problems)
+    labels = plan[next(iter(problems))].stage.runs_on
+    options = "".join(f" --label {quoted(f'{name}={text}')}" for name, text in labels.items())
+    hint = f"start one with: orun agent{options}, or wait for one: --wait 30m"
+    if len(texts) == 1:
+        return NoMachine(texts[0], hint=hint)
+    return NoMachine(f"{len(texts)} stages have no machine that can run them", why="\n".join(texts), hint=hint)
+
+
+def _sentences(problems: Mapping[str, str]) -> list[str]:
+    return [f"{stage}: {problem}" for stage, problem in problems.items()]

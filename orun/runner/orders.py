@@ -1,0 +1,304 @@
+"""Orders of a run: stages that other machines run, from their start to the result in the store of this machine.
+
+A stage that is refused or lost starts again: the planner decides with the facts of then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from orun import errors
+from orun.core.events import Event, Notice, StageStarted, StageWaiting
+from orun.core.machines import Built, Failed, LogText, Lost, Machine, Order, Refused, Snapshot
+from orun.core.reason_codes import ReasonCode
+from orun.core.serialization import Record
+from orun.environment.resources import Resources
+from orun.errors import MachineLost, StageError, StageFailed
+from orun.executors import Progress
+from orun.fs.os_errors import convert_os_errors, quoted
+from orun.pipeline.model import Stage
+from orun.planning.implicit_deps import changed_meanwhile
+from orun.planning.key_diff import key_changes
+from orun.planning.plan import Done, Step
+from orun.planning.planner import Planner
+from orun.runner.fleet import Fleet, FleetMessage
+from orun.runner.scheduler import Schedule
+from orun.store import Action
+from orun.store.layout import safe_name
+from orun.text.units import show
+from orun.text.wording.reasons import sentences
+
+if TYPE_CHECKING:
+    from orun.remote.sync import Sync
+
+MOST_LOSSES = 2  # of machines that ran a stage, after which it starts again
+MOST_REFUSALS = 3  # of a stage, after which it starts again
+AGAIN = (ReasonCode.FORCED, ReasonCode.MEASURED_AGAIN)  # the agent must not use a result that it has
+
+
+class FleetRun(Record, frozen=True):
+    """Fleet of a run, and the project's state that its machines get.
+
+    Attributes:
+        fleet: the machines.
+        snapshot: the project.
+    """
+
+    fleet: Fleet
+    snapshot: Snapshot
+
+
+class Ended(Record, frozen=True):
+    """End of an order: the result or the error; None if the stage starts again."""
+
+    step: Step
+    outcome: Action | StageError | None
+
+
+@dataclass
+class Sent:
+    """Order that a machine works on.
+
+    Attributes:
+        step: the decision to run the stage.
+        started_at: monotonic time.
+        built: the machine's message about the result, which is being fetched.
+    """
+
+    step: Step
+    started_at: float
+    built: Built | None = None
+
+
+@dataclass
+class Orders:
+    """Orders of one run.
+
+    Attributes:
+        run: the fleet and the snapshot.
+        planner: decides on stages; its assignment has the machines.
+        remote: the store shared between machines.
+        logs: folder of the logs of this run.
+        emit: receives each event.
+        pass_progress: receives the progress of stages.
+    """
+
+    run: FleetRun
+    planner: Planner
+    remote: Sync
+    logs: Path
+    emit: Callable[[Event], None]
+    pass_progress: Callable[[Progress], None]
+    _sent: dict[str, Sent] = field(default_factory=dict)
+    _built_on: dict[str, str] = field(default_factory=dict)
+    _losses: dict[str, list[str]] = field(default_factory=dict)
+    _refusals: Counter[str] = field(default_factory=Counter)
+    _lost: dict[str, str] = field(default_factory=dict)  # why a stage starts again, by its id
+
+    def __post_init__(self) -> None:
+        assert self.planner.assignment  # noqa: S101 - there are no orders without one
+        self._assignment = self.planner.assignment
+
+    @property
+    def active(self) -> bool:
+        """Whether a machine works on an order, or its result is being fetched."""
+        return bool(self._sent)
+
+    @property
+    def fetching(self) -> bool:
+        """Whether a result is being fetched."""
+        return any(sent.built for sent in self._sent.values())
+
+    def resources(self) -> dict[str, Resources]:
+        """Return what stages may use of each machine. One GPU at least: a machine with its provider may hide it."""
+        return {name: _resources(machine) for name, machine in self._assignment.machines.items()}
+
+    def runs_here(self, stage: Stage) -> bool:
+        """Return whether a stage runs on this machine."""
+        return any(not machines[0].machine for machines in self.planner.candidates(stage).classes)
+
+    def choose(self, step: Step, schedule: Schedule) -> str:
+        """Return the machine that a stage starts on now; empty if all that can run it are busy.
+
+        A machine with the facts of the decision comes first, then one without GPUs that the stage does not need, then
+        one that built an input of the stage, then the one with the most free cores.
+        """
+        stage = step.stage
+        exclusive = self.planner.pipeline.kinds[stage.uses].spec.exclusive
+        machines, built_on = self._assignment.machines, {self._built_on.get(name) for name in stage.needs.values()}
+
+        def rank(name: str, *, equal: bool) -> tuple[bool, bool, bool, int]:
+            spare = machines[name].cores - schedule.busy_cores(name)
+            return not equal, machines[name].gpus > 0 and not stage.gpus, name not in built_on, -spare
+
+        ranked = []
+        for group in self.planner.candidates(stage).classes:
+            names = [facts.machine for facts in group]
+            free = (name for name in names if self._is_free(stage, name, schedule, exclusive=exclusive))
+            ranked += [(rank(name, equal=step.machine in names), name) for name in free]
+        return min(ranked, key=lambda item: item[0])[1] if ranked else ""
+
+    def _is_free(self, stage: Stage, machine: str, schedule: Schedule, *, exclusive: bool) -> bool:
+        running = schedule.on(machine)
+        kinds = self.planner.pipeline.kinds
+        if running and (exclusive or any(kinds[item.uses].spec.exclusive for item in running)):
+            return False
+        return schedule.fits(stage, machine)
+
+    def are_inputs_shared(self, step: Step, done: Mapping[str, Done]) -> bool:
+        """Return whether the inputs of a stage are in the remote; start to push those that are not.
+
+        Raises:
+            StageFailed: if one cannot be there.
+        """
+        shared = True
+        for name in dict.fromkeys(step.stage.needs.values()):
+            if problem := self.remote.share(done[name].step, done[name].action):
+                hint = "see `orun run --help` on --remote-mode, and the notices above"
+                raise StageFailed(step.stage.id, f"{step.stage.id} cannot run on another machine: {problem}", hint=hint)
+            shared = shared and self.remote.is_shared(done[name].action)
+        return shared
+
+    def start(self, step: Step, done: Mapping[str, Done]) -> None:
+        """Send a stage to the machine of its decision."""
+        name = step.stage.id
+        self.logs.mkdir(exist_ok=True)
+        log = self._log(name)
+        log.touch()
+        if why := self._lost.pop(name, ""):
+            losses = f"{len(self._losses[name])} of {MOST_LOSSES}"
+            self.emit(Notice("warning", f"{why}; {name} starts again on {step.machine} ({losses})"))
+        self._sent[name] = Sent(step, monotonic())
+        self.emit(StageStarted(name, step.reasons, str(log), step.seconds, step.machine))
+        upstream = {item: done[item].action for item in step.stage.before if item in done}
+        order = Order(
+            stage=name,
+            key=step.key,
+            snapshot=self.run.snapshot,
+            upstream={item: action.key for item, action in upstream.items()},
+            remote=self.remote.url,
+            components=step.components,
+            trees={item: action.tree for item, action in upstream.items()},
+            again=any(item.code in AGAIN for item in step.reasons),
+        )
+        self.run.fleet.start(order, step.machine)
+
+    def receive(self, timeout: float, done: Mapping[str, Done]) -> list[Ended]:
+        """Take the messages of the machines, wait for the first, and continue to fetch results.
+
+        Args:
+            timeout: seconds to wait at most.
+            done: the stages that are up to date.
+        """
+        ended = [self._handle(message) for message in self.run.fleet.wait(timeout)]
+        for name, sent in list(self._sent.items()):
+            if sent.built and self.remote.take(sent.step, sent.built):
+                del self._sent[name]
+                ended.append(Ended(sent.step, self._accept(sent.step, sent.built, done)))
+        return [item for item in ended if item]
+
+    def _handle(self, message: FleetMessage) -> Ended | None:
+        """Take a message; return the end of an order if it is that."""
+        if isinstance(message, Progress):
+            self.pass_progress(message)
+        elif isinstance(message, LogText):
+            with convert_os_errors(f"write the log of {message.stage}", self.logs):
+                self.logs.mkdir(exist_ok=True)
+                with self._log(message.stage).open("a", encoding="utf-8") as log:
+                    log.write(message.text)
+        elif isinstance(message, (Notice, StageWaiting)):
+            self.emit(message)
+        elif message.stage in self._sent:  # else it ended before, as with a machine that was lost and came back
+            return self._end(message)
+        return None
+
+    def _end(self, message: Built | Failed | Refused | Lost) -> Ended | None:
+        sent = self._sent[message.stage]
+        if isinstance(message, Built):
+            sent.built = message
+            return None
+        if sent.built or message.machine != sent.step.machine:
+            return None  # its result is in the remote already, or another machine has the order now
+        del self._sent[message.stage]
+        if isinstance(message, Failed):
+            return Ended(sent.step, self._error(message))
+        again = self._lose(sent, message) if isinstance(message, Lost) else self._refuse(sent, message)
+        return Ended(sent.step, again)
+
+    def _error(self, message: Failed) -> StageError:
+        failure = message.failure
+        kind = getattr(errors, failure.error, StageFailed)
+        kind = kind if isinstance(kind, type) and issubclass(kind, StageError) else StageFailed
+        log = str(self._log(message.stage))
+        error: StageError = kind(message.stage, failure.what, why=failure.why, hint=failure.hint, log=log)
+        return error
+
+    def _lose(self, sent: Sent, message: Lost) -> MachineLost | None:
+        """Return the error of a stage whose machine was lost; None if it starts again."""
+        name, machine = message.stage, message.machine
+        losses = self._losses.setdefault(name, [])
+        losses.append(machine)
+        self._assignment.remove(machine)
+        why = f"machine {machine} was lost after {show(monotonic() - sent.started_at, 's')}"
+        why += f" ({message.why})" if message.why else ""
+        if len(losses) > MOST_LOSSES:
+            what = f"{name} was lost with {len(losses)} machines: {', '.join(losses)}"
+            return MachineLost(name, what, why=message.why, hint="see the agents' logs there, and run again")
+        if not self.planner.candidates(sent.step.stage).classes:
+            self.refresh()
+        if problem := self.planner.candidates(sent.step.stage).problem:
+            return MachineLost(name, why, why=problem, hint=f"run again when one is there: --wait 30m; {_START}")
+        self._lost[name] = why
+        return None
+
+    def _refuse(self, sent: Sent, message: Refused) -> StageFailed | None:
+        """Return the error of a stage that was refused too often; None if it starts again."""
+        name, machine = message.stage, message.machine
+        self._refusals[name] += 1
+        differing = "; ".join(sentences(message.reasons)) or "its key differs"
+        if self._refusals[name] > MOST_REFUSALS:
+            file = quoted(self.planner.pipeline.file)
+            what = f"{machine} refuses {name}: what it depends on changes there all the time"
+            return StageFailed(name, what, why=differing, hint=f"orun explain {file} {quoted(name)} --on URL")
+        self.emit(Notice("info", f"{name} on {machine}: {differing}; planning again"))
+        self.refresh()
+        if problem := self.planner.candidates(sent.step.stage).problem:
+            return StageFailed(name, f"{name} cannot run any more: {problem}", why=differing)
+        return None
+
+    def refresh(self) -> None:
+        """Ask the machines for their facts again."""
+        fleet = self.run.fleet
+        self._assignment.update(fleet.machines(), fleet.facts(self.run.snapshot, self.remote.url))
+
+    def _accept(self, step: Step, built: Built, done: Mapping[str, Done]) -> Action | StageError:
+        """Return the result of an order from the store, or why it is none of the present project."""
+        stage, store = step.stage, self.planner.store
+        action = next((item for item in store.actions(step.key) if self.remote.is_result(step, built, item)), None)
+        if action is None or store.check(action.tree):
+            what = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
+            hint = "see the notices above, and run again: the result is there"
+            return StageFailed(stage.id, what, why=f"remote {self.remote.url}", hint=hint)
+        now = self.planner.decide_for(stage, done, step, step.machine)
+        changes = key_changes(stage, step.components, now.components)
+        changes = changes or self.planner.changes(stage, action, step.machine)
+        if changes:
+            subject = str(changes[0].arguments.get("subject", changes[0].code))
+            return changed_meanwhile(stage.id, f"{subject} was changed")
+        self._built_on[stage.id] = step.machine
+        return action
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{safe_name(name)}.log"
+
+
+_START = "start a machine: orun agent --help"
+
+
+def _resources(machine: Machine) -> Resources:
+    return Resources(machine.cores, machine.memory, max(machine.gpus, 1))

@@ -1,0 +1,230 @@
+"""Runs on several machines: a fleet of invented machines builds, loses, refuses and fails stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orun import api
+from orun.core.events import Notice, StageStarted
+from orun.core.run_record import RunResult
+from orun.errors import NoMachine, UsageError
+from tests.project import Project, built, outcomes
+from tests.runner.fleet import SNAPSHOT, FakeFleet, fail, lose, refuse
+
+WIDE = """
+name: text
+stages:
+  make: {uses: ./stages.py:make}
+  a: {uses: ./stages.py:upper, needs: make, with: {mark: a}}
+  b: {uses: ./stages.py:upper, needs: make, with: {mark: b}}
+  c: {uses: ./stages.py:upper, needs: make, with: {mark: c}}
+  d: {uses: ./stages.py:upper, needs: make, with: {mark: d}}
+"""
+LABELLED = """
+name: text
+stages:
+  make: {uses: ./stages.py:make}
+  upper: {uses: ./stages.py:upper, needs: make, runs_on: {accelerator: T4}}
+  count: {uses: ./stages.py:count, needs: upper}
+"""
+MACHINES = {"builder": {"role": "builder"}, "bench": {"accelerator": "T4"}, "bench-b": {"accelerator": "T4"}}
+
+
+class Fixture:
+    """A project, its fleet, and the remote that they share."""
+
+    def __init__(self, folder: Path, pipeline: str = LABELLED) -> None:
+        self.project = Project.make(folder / "project", pipeline)
+        self.fleet = FakeFleet(self.project.folder / "pipeline.yaml", folder / "agents", MACHINES)
+        self.remote = f"file://{folder}/remote"
+
+    def run(self, **options: Any) -> RunResult:
+        """Run on the fleet."""
+        return self.project.run(executor=self.fleet, remote=self.remote, **options)
+
+    def notices(self) -> list[str]:
+        """The notices of the last run, but for the traffic of the remote."""
+        texts = [event.text for event in self.project.events if isinstance(event, Notice)]
+        return [text for text in texts if not text.startswith("remote ")]
+
+
+@pytest.fixture(autouse=True)
+def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No snapshot is taken: the machines have the project itself."""
+    monkeypatch.setattr(api, "_share_project", lambda *_: SNAPSHOT)
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Fixture:
+    return Fixture(tmp_path)
+
+
+def test_each_stage_runs_on_a_machine_with_its_labels(on: Fixture) -> None:
+    result = on.run()
+    assert result.exit_code == 0
+    assert outcomes(result) == {"make": "built", "upper": "built", "count": "built"}
+    assert on.fleet.orders == [("make", "builder"), ("upper", "bench"), ("count", "bench")], "where its input was built"
+    assert on.project.text("upper") == "upper on bench"
+    assert [result[name].machine for name in ("make", "upper", "count")] == ["builder", "bench", "bench"]
+    started = [event for event in on.project.events if isinstance(event, StageStarted)]
+    assert [event.machine for event in started] == ["builder", "bench", "bench"]
+    assert Path(started[0].log).read_text() == "built on builder\n"
+    assert on.notices() == []
+    assert on.fleet.closed >= 1
+
+
+def test_a_result_of_any_machine_is_reused(on: Fixture) -> None:
+    on.run()
+    on.fleet.labels = {"new": {"accelerator": "T4"}}
+    again = on.run()
+    assert outcomes(again) == {"make": "cached", "upper": "cached", "count": "cached"}
+    assert len(on.fleet.orders) == 3
+    on.fleet.drivers["new"] = "581.0"
+    assert built(on.run()) == ["make", "upper", "count"], "the key has the facts of the machine"
+
+
+def test_a_wide_pipeline_uses_every_machine(tmp_path: Path) -> None:
+    on = Fixture(tmp_path, WIDE)
+    on.fleet.cores = 1
+    assert on.run().exit_code == 0
+    machines = {machine for stage, machine in on.fleet.orders if stage != "make"}
+    assert machines == set(MACHINES)
+    assert set(on.fleet.busiest.values()) == {1}
+
+
+def test_a_lost_machine_is_replaced_and_said(on: Fixture) -> None:
+    on.fleet.answers["upper"] = [lose]
+    result = on.run()
+    assert result.exit_code == 0
+    assert on.fleet.machine_of("upper") == ["bench", "bench-b"]
+    assert result["upper"].machine == "bench-b"
+    (notice,) = on.notices()
+    assert notice.startswith("machine bench was lost after ")
+    assert notice.endswith(" (no answer for 15 s); upper starts again on bench-b (1 of 2)")
+
+
+def test_a_stage_is_lost_with_three_machines_at_most(on: Fixture) -> None:
+    on.fleet.answers["make"] = [lose, lose, lose]
+    on.fleet.labels = {**MACHINES, "more": {"accelerator": "T4"}}
+    result = on.run()
+    assert (result.exit_code, outcomes(result)) == (3, {"make": "failed", "upper": "blocked", "count": "blocked"})
+    failure = result["make"].failure
+    assert failure is not None
+    assert (failure.error, failure.what) == ("MachineLost", "make was lost with 3 machines: builder, bench, bench-b")
+
+
+def test_the_last_machine_with_a_label_is_lost(on: Fixture) -> None:
+    on.fleet.answers["upper"] = [lose, lose]
+    result = on.run()
+    failure = result["upper"].failure
+    assert failure is not None
+    assert failure.what.startswith("machine bench-b was lost after ")
+    assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
+
+
+def test_changed_facts_are_planned_with_again(on: Fixture) -> None:
+    on.fleet.answers["upper"] = [refuse]
+    result = on.run()
+    assert result.exit_code == 0
+    assert on.fleet.machine_of("upper") in (["bench", "bench"], ["bench", "bench-b"])
+    (notice,) = on.notices()
+    assert notice.startswith("upper on bench: ")
+    assert "580.0 -> 580.5" in notice
+    assert notice.endswith("; planning again")
+
+
+def test_a_machine_that_always_refuses_fails_the_stage(on: Fixture) -> None:
+    on.fleet.labels = {"bench": {"accelerator": "T4"}}
+    on.fleet.answers["upper"] = [refuse] * 4
+    result = on.run()
+    failure = result["upper"].failure
+    assert failure is not None
+    assert failure.what == "bench refuses upper: what it depends on changes there all the time"
+    assert len(on.fleet.machine_of("upper")) == 4
+
+
+def test_a_failed_stage_has_the_error_and_the_log_of_its_machine(on: Fixture) -> None:
+    on.fleet.answers["upper"] = [fail]
+    result = on.run()
+    assert (result.exit_code, outcomes(result)) == (3, {"make": "built", "upper": "failed", "count": "blocked"})
+    failure = result["upper"].failure
+    assert failure is not None
+    assert (failure.error, failure.what) == ("StageFailed", "upper raised ValueError: no")
+    assert Path(failure.log).read_text() == "Traceback\n"
+    assert result["upper"].machine == "bench"
+
+
+def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) -> None:
+    on.fleet.labels = {"a": {"accelerator": "A10"}, "b": {}, "c": {}}
+    with pytest.raises(NoMachine) as caught:
+        on.run()
+    assert caught.value.exit_code == 3
+    assert str(caught.value) == (
+        "upper: no machine has accelerator=T4 (3 are here: A10, none x2)\n"
+        "  hint: start one with: orun agent --label accelerator=T4, or wait for one: --wait 30m"
+    )
+    assert on.fleet.orders == []
+    assert on.fleet.closed == 1
+    assert on.run(only=["make"]).exit_code == 0, "it is not asked for"
+
+
+def test_a_run_waits_for_a_machine(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    on.fleet.gone = {"bench", "bench-b"}
+    monkeypatch.setattr("orun.runner.fleet_planning.sleep", lambda _: on.fleet.gone.clear())
+    assert on.run(wait=60.0).exit_code == 0
+    assert on.notices() == ["waiting for a machine: upper: no machine has accelerator=T4 (1 is here: none)"]
+
+
+def test_what_a_machine_lacks_sends_a_stage_to_another(on: Fixture) -> None:
+    on.fleet.missing["bench", "upper"] = "stage 'upper' needs onnx, which is not installed"
+    on.run()
+    assert on.fleet.machine_of("upper") == ["bench-b"]
+    on.fleet.missing["bench-b", "upper"] = "none"
+    with pytest.raises(NoMachine, match="upper: no machine can run it: bench: stage 'upper' needs onnx, "):
+        on.run(force=["upper"])
+
+
+def test_a_forced_stage_is_ordered_anew(on: Fixture) -> None:
+    on.run()
+    assert built(on.run(force=["make"])) == ["make"], "the others find the same input"
+
+
+def test_a_remote_is_needed(on: Fixture) -> None:
+    with pytest.raises(UsageError, match="a run on several machines needs a remote store"):
+        on.project.run(executor=on.fleet)
+    assert on.fleet.orders == []
+
+
+def test_a_result_that_does_not_arrive_fails_the_stage(on: Fixture) -> None:
+    from orun.core.machines import Built
+
+    on.fleet.answers["make"] = [lambda _fleet, order, _machine: [Built(order.stage, order.key, "1" * 64, 0.0)]]
+    failure = on.run()["make"].failure
+    assert failure is not None
+    assert failure.what == "make was built on builder, and its result did not arrive from the remote"
+
+
+def test_a_file_that_is_edited_meanwhile_fails_the_stage(on: Fixture) -> None:
+    from tests.runner.fleet import build
+
+    def edit(fleet: FakeFleet, order: Any, machine: str) -> Any:
+        messages = build(fleet, order, machine)
+        on.project.edit("stages.py", "write_text(text)", 'write_text(text + " ")')
+        return messages
+
+    on.fleet.answers["make"] = [edit]
+    failure = on.run()["make"].failure
+    assert failure is not None
+    assert (failure.error, failure.what) == ("InputChanged", "stages.py was changed while make ran")
+
+
+def test_a_plan_says_the_machines(on: Fixture) -> None:
+    planned = api.plan(on.fleet.file, store=on.project.store, remote=on.remote, executor=on.fleet)
+    assert [(step.stage.id, step.machine) for step in planned.steps] == [
+        ("make", "builder"), ("upper", "bench"), ("count", "builder"),
+    ]  # fmt: skip
+    step = api.explain(on.fleet.file, "upper", store=on.project.store, remote=on.remote, executor=on.fleet)
+    assert step.machine == "bench"
