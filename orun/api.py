@@ -439,9 +439,7 @@ def _share_project(planner: Planner, settings: Settings) -> Snapshot:
     """Take a snapshot of the project and push it to the remote."""
     from orun.agent.snapshots import share, take_snapshot
 
-    pipeline = planner.pipeline
-    ship = [os.path.relpath(pipeline.root / path, pipeline.project) for path in pipeline.ship]
-    tree = take_snapshot(pipeline, planner.store, ship)
+    tree = take_snapshot(planner.pipeline, planner.store)
     share(tree, planner.store, settings)
     return tree.snapshot
 
