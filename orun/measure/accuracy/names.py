@@ -20,8 +20,9 @@ FIDELITY: Mapping[str, tuple[str, ...]] = {
 """Metric families against the reference's outputs, each with the names of its metrics."""
 RECALL: Mapping[str, int] = {"recall_at_1": 1, "recall_at_5": 5, "recall_at_10": 10}
 RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
-LABELLED: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "auc", "average_precision")
-TASK: tuple[str, ...] = (*LABELLED, *RETRIEVAL)
+LABELLED: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision")
+RANKING: tuple[str, ...] = ("ndcg", "ndcg_at_10")
+TASK: tuple[str, ...] = (*LABELLED, *RANKING, *RETRIEVAL)
 SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", *LABELLED, *RECALL)
 """Metrics that are proportions."""
 UNITS: Mapping[str, Unit] = {

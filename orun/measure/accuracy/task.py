@@ -18,8 +18,8 @@ from orun.measure.accuracy.slices import Slice, slices
 from orun.measure.dataset import Array, Dataset, Values
 from orun.measure.metrics import paired
 from orun.measure.metrics.bootstrap import resample
-from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part
-from orun.measure.metrics.task import accuracy, accuracy_at, ranks, recall, reciprocal_rank
+from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part, iou, iou_of_part
+from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
 Scores = Mapping[str, Floats | Pooled]
 """By metric: one value for each example `[n]`; or one number of all examples, `[]` or `Pooled`."""
@@ -27,14 +27,18 @@ Scores = Mapping[str, Floats | Pooled]
 BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
     "accuracy": accuracy,
     "accuracy_at_5": partial(accuracy_at, 5),
+    "ndcg": partial(ndcg, None),
+    "ndcg_at_10": partial(ndcg, 10),
 }
 POOLED: Mapping[str, Callable[..., Pooled | None]] = {
     "f1": f1,
+    "iou": iou,
     "auc": auc,
     "average_precision": average_precision,
 }
 PARTS: Mapping[str, Callable[..., Pooled | None]] = {
     "f1": f1_of_part,
+    "iou": iou_of_part,
     "auc": partial(auc, part=True),
     "average_precision": partial(average_precision, part=True),
 }

@@ -1,4 +1,4 @@
-"""Pooled metrics, one number of all examples that is no mean over them: macro F1, ROC AUC, average precision.
+"""Pooled metrics, one number of all examples that is no mean over them: macro F1, mean IoU, ROC AUC, average precision.
 
 Each is a function of the examples' weights. A resample is then a row of weights, and no array is indexed again.
 """
@@ -95,9 +95,38 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     Raises:
         UsageError: if the shapes do not fit, or all labels are of one class.
     """
-    predicted = predicted_classes("f1", output, labels)
+    return _over_classes("f1", _macro_f1, output, labels, only)
+
+
+def iou_of_part(output: Array, labels: Array) -> Pooled | None:
+    """Return the IoU of some of the examples; None if they are of one class."""
+    return iou(output, labels) if len(np.unique(labels)) > 1 else None
+
+
+def iou(output: Array, labels: Array, only: object = None) -> Pooled:
+    """Return mean IoU (the Jaccard index), over all classes that are labels or were predicted.
+
+    The intersection and the union of a class are counted over the positions (pixels) of all examples together, as
+    benchmarks of segmentation do. Arguments and errors are as for `f1`.
+    """
+    return _over_classes("iou", _mean_iou, output, labels, only)
+
+
+def _over_classes(
+    metric: str, of: Callable[[Array, Array, Rows, Rows], Weighted], output: Array, labels: Array, only: object
+) -> Pooled:
+    """Return a metric of classes predicted and right.
+
+    Args:
+        metric: its name, for errors.
+        of: takes the right and the predicted class at each position, the classes to average, and indices of examples.
+        output: as for `f1`.
+        labels: as for `f1`.
+        only: as for `f1`.
+    """
+    predicted = predicted_classes(metric, output, labels)
     if only is None and len(np.unique(labels)) == 1:
-        raise UsageError(f"f1: every example is of class {labels.ravel()[0]}")
+        raise UsageError(f"{metric}: every example is of class {labels.ravel()[0]}")
     names, codes = np.unique(np.concatenate([labels.ravel(), predicted.ravel()]), return_inverse=True)
     truth, answers = codes[: labels.size].reshape(len(labels), -1), codes[labels.size :].reshape(len(labels), -1)
     held = np.array([np.count_nonzero((truth == code).any(axis=1)) for code in range(len(names))])
@@ -106,7 +135,7 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     rare = labelled[np.argmin(held[labelled])]
     return Pooled(
         columns=np.concatenate([truth, answers], axis=1).astype(np.float64),
-        of=partial(_macro_f1, truth, answers, averaged),
+        of=partial(of, truth, answers, averaged),
         fewest=int(held[rare]),
         rarest=names[rare],
         classes=len(averaged),
@@ -115,15 +144,20 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
 
 
 def _macro_f1(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
-    truth, answers = truth[rows], answers[rows]
+    right, counted = _count(truth[rows], answers[rows], averaged)
+    return lambda weights: _mean(_divide(weights @ (2 * right), weights @ counted))
+
+
+def _mean_iou(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
+    right, counted = _count(truth[rows], answers[rows], averaged)
+    return lambda weights: _mean(_divide(weights @ right, weights @ (counted - right)))
+
+
+def _count(truth: Array, answers: Array, averaged: Rows) -> tuple[Floats, Floats]:
+    """Count for each example and class the positions that are right, and those of the class in truth and answers."""
     classes = int(max(truth.max(), answers.max(), averaged.max())) + 1
-    right = 2 * _tally(truth, classes, (truth == answers).astype(np.float64))[:, averaged]
-    counted = (_tally(truth, classes) + _tally(answers, classes))[:, averaged]
-
-    def weigh(weights: Floats) -> Floats:
-        return _mean(_divide(weights @ right, weights @ counted))
-
-    return weigh
+    right = _tally(truth, classes, (truth == answers).astype(np.float64))
+    return right[:, averaged], (_tally(truth, classes) + _tally(answers, classes))[:, averaged]
 
 
 def _tally(codes: Array, classes: int, weights: Floats | None = None) -> Floats:

@@ -126,6 +126,41 @@ def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any])
     return result
 
 
+def ndcg(k: int | None, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """Return the normalised discounted cumulative gain of each example's items, as scikit-learn's `ndcg_score`.
+
+    The gain is the relevance itself, its discount the logarithm to the base 2. Items with equal scores share the mean
+    of their discounts. An example without a relevant item has 0.
+
+    Args:
+        k: items that count, the best first; all when None.
+        output: score of each item, `[n, items]`.
+        labels: relevance of each item, from 0, `[n, items]`.
+
+    Raises:
+        UsageError: if the shapes do not fit, or a relevance is negative.
+    """
+    if output.shape != labels.shape or output.ndim != 2 or labels.dtype.kind not in "iubf" or (labels < 0).any():  # noqa: PLR2004 - [n, items]
+        raise UsageError(
+            "ndcg needs a score for each item of an example, and the relevance of each as a label, from 0",
+            why=f"the output is {output.dtype} {list(output.shape)}, the labels {labels.dtype} {list(labels.shape)}",
+            hint="name the output that holds the scores in `outputs`",
+        )
+    discounts = 1 / np.log2(np.arange(output.shape[1]) + 2)
+    if k is not None:
+        discounts[k:] = 0
+    ideal = -np.sort(-labels.astype(np.float64), axis=1) @ discounts
+    gains = np.array([_gain(*row, discounts) for row in zip(output, labels, strict=True)])
+    return np.asarray(np.divide(gains, ideal, out=np.zeros(len(ideal)), where=ideal > 0), dtype=np.float64)
+
+
+def _gain(scores: NDArray[Any], relevance: NDArray[Any], discounts: Floats) -> float:
+    """Return the discounted gain of one ranking, tied items by the mean of their relevance (McSherry & Najork 2008)."""
+    _, group, counts = np.unique(-scores.astype(np.float64), return_inverse=True, return_counts=True)
+    mean = np.bincount(group, relevance.astype(np.float64)) / counts
+    return float(mean @ np.add.reduceat(discounts, np.cumsum(counts) - counts))
+
+
 def _unit(vectors: NDArray[Any]) -> Floats:
     wide = vectors.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)

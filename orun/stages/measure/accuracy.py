@@ -13,13 +13,14 @@ top class, `agreement_at_5` of the five top classes, and `kl` (with `kl.max`), t
 distribution over the classes in nats; these stand along the last axis, or `class_axis`. Of several outputs the worst
 counts; those named in `outputs` are also shown one by one, as `cosine.min[logits]`.
 
-Metrics against the dataset's labels are `accuracy`, `accuracy_at_5`, `f1` (macro), `auc` and `average_precision` (of
-several classes, the mean of one against the rest, which is the mAP of classification) and, with candidates,
+Metrics against the dataset's labels are `accuracy`, `accuracy_at_5`, `f1` (macro), `iou` (mean over classes, of
+segmentation), `auc` and `average_precision` (of several classes, the mean of one against the rest, which is the mAP of
+classification), `ndcg` and `ndcg_at_10` (labels are the relevance of each item, `[n, items]`) and, with candidates,
 `recall_at_1`, `recall_at_5`, `recall_at_10` and `mrr` by cosine similarity; they judge the first output, or the first
 of `outputs`. Where an example may be of several classes, `auc` and `average_precision` take labels `[n, classes]` of 0
 and 1. The mAP of boxes, which COCO and others each define, is for a metric of your own. With a reference or a baseline
-metrics are compared on the same examples, with a 95 % interval of the difference. `f1`, `auc` and `average_precision`
-are no means over examples: their intervals are of resampled examples, and take six of each class.
+metrics are compared on the same examples, with a 95 % interval of the difference. `f1`, `iou`, `auc` and
+`average_precision` are no means over examples: their intervals are of resampled examples, and take six of each class.
 
 A metric of your own is `file.py:function` and goes by the function's name. It is called with (outputs, dataset):
 `outputs` maps the name of each output to an array `[n, ...]`, or to n arrays where shapes differ; those of candidates
@@ -75,7 +76,8 @@ if TYPE_CHECKING:
 
 Known = Literal[
     "cosine", "max_abs", "relative", "sqnr", "agreement", "agreement_at_5", "kl",
-    "accuracy", "accuracy_at_5", "f1", "auc", "average_precision", "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
+    "accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision", "ndcg", "ndcg_at_10",
+    "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
 ]  # fmt: skip
 MADE_UP = 64  # examples, unless `samples` says how many
 SPEC = Spec(

@@ -172,7 +172,7 @@ def _threshold_misfit(reason: Reason) -> str:
 def _slices_missing(reason: Reason) -> str:
     arguments = reason.arguments
     why = (
-        "no slice has a figure of it; one number of your own needs `resamples`, and f1, auc and average_precision "
+        "no slice has a figure of it; one number of your own needs `resamples`, and f1, iou, auc and average_precision "
         "need slices of several classes: a field that copies the label is `by: label`"
         if arguments["sliced"]
         else "add it to `slices`"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from sklearn.metrics import average_precision_score, f1_score, jaccard_score, roc_auc_score
 
 from orun.errors import UsageError
-from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part
+from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part, iou
 
 Floats = NDArray[np.float64]
 Metric = Callable[..., Pooled | None]
@@ -34,6 +34,19 @@ def test_f1_is_that_of_scikit_learn() -> None:
     assert f1(table, labels).overall == pytest.approx(f1_score(labels, table.argmax(axis=1), average="macro"))
     words = np.array(["a", "b", "a"], dtype=object)
     assert f1(words, np.array(["a", "a", "c"], dtype=object)).overall == pytest.approx((2 / 4 + 0 + 0) / 3)
+
+
+def test_iou_of_pixels_is_the_jaccard_score_of_scikit_learn() -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, (6, 5, 5))
+    scores = random.random((6, 5, 5, 4)) + 0.8 * (np.arange(4) == labels[..., None])
+    right, predicted = labels.ravel(), scores.argmax(axis=-1).ravel()
+    assert iou(scores, labels).overall == pytest.approx(jaccard_score(right, predicted, average="macro"))
+    assert iou(scores, labels, only=2).overall == pytest.approx(
+        jaccard_score(right, predicted, labels=[2], average="macro")
+    )
+    with pytest.raises(UsageError, match="iou: every example is of class 1"):
+        iou(scores, np.ones_like(labels))
 
 
 def test_f1_of_positions_counts_each() -> None:
@@ -76,7 +89,7 @@ def repeated(metric: Metric, output: Floats, labels: NDArray[np.int64], weights:
     return overall(metric(output[chosen], labels[chosen]))
 
 
-@pytest.mark.parametrize("metric", [f1, auc, average_precision])
+@pytest.mark.parametrize("metric", [f1, iou, auc, average_precision])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("digits", [1, 15])
 def test_a_weight_is_so_many_examples(metric: Metric, classes: int, digits: int) -> None:

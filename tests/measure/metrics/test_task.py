@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import top_k_accuracy_score
+from sklearn.metrics import ndcg_score, top_k_accuracy_score
 
 from orun.errors import UsageError
-from orun.measure.metrics.task import accuracy, accuracy_at, ranks, recall, reciprocal_rank
+from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
 
 def test_accuracy_of_scores() -> None:
@@ -22,6 +22,22 @@ def test_accuracy_of_classes() -> None:
 def test_accuracy_at_every_position() -> None:
     output = np.array([[[0.9, 0.1], [0.2, 0.8]]])
     assert accuracy(output, np.array([[0, 0]])).tolist() == [0.5]
+
+
+@pytest.mark.parametrize("k", [None, 3, 10])
+def test_ndcg_is_that_of_scikit_learn_with_ties_too(k: int | None) -> None:
+    random = np.random.default_rng(0)
+    relevance, output = random.integers(0, 4, (20, 8)), random.integers(0, 5, (20, 8)).astype(np.float32)
+    relevance[0] = 0
+    expected = ndcg_score(relevance, output, k=k)
+    assert ndcg(k, output, relevance).mean() == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(UsageError) as error:
+        ndcg(k, output, relevance[:, 0])
+    assert str(error.value) == (
+        "ndcg needs a score for each item of an example, and the relevance of each as a label, from 0\n"
+        "  the output is float32 [20, 8], the labels int64 [20]\n"
+        "  hint: name the output that holds the scores in `outputs`"
+    )
 
 
 def test_accuracy_needs_fitting_labels() -> None:

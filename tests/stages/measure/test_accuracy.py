@@ -23,6 +23,7 @@ from orun.measure.accuracy.names import FIDELITY, TASK
 from orun.measure.metrics.paired import interval, tango_interval
 from orun.stages.measure.accuracy import Params, metrics
 from orun.stages.params import build, params_of
+from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 
 EYE = np.eye(3, dtype=np.float32)
@@ -615,6 +616,26 @@ def test_planning_imports_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
+
+
+def test_segmentation_with_the_classes_on_the_second_axis(tmp_path: Path) -> None:
+    """Two pictures of two pixels: the first of two classes is right but for one pixel."""
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[n, 2, 2] x) => (float[n, 2, 2] y) { y = Identity (x) }'
+    scores = np.array([[[0.9, 0.9], [0.1, 0.1]], [[0.2, 0.6], [0.8, 0.4]]], np.float32)
+    np.savez(tmp_path / "data.npz", x=scores, labels=np.array([[0, 0], [1, 1]]))
+    ports = {"model": artifact(tmp_path, parse(text)), "reference": artifact(tmp_path, parse(text))}
+    params = {"metrics": ["iou"], "dataset": "data.npz", "class_axis": 1}
+    measured = run_stage("measure/accuracy", tmp_path, params, inputs=ports).metrics["iou"]
+    assert measured.value == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert (measured.unit, measured.better) == ("ratio", "higher")
+
+
+def test_rankings_by_relevance(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=np.array([[3, 2, 1], [1, 2, 3.0]]), labels=np.array([[0, 1, 0], [0, 1, 2]]))
+    ports = {"model": artifact(tmp_path, linear(EYE))}
+    params = {"metrics": ["ndcg", "ndcg_at_10"], "dataset": "data.npz"}
+    measured = run_stage("measure/accuracy", tmp_path, params, inputs=ports).metrics
+    assert measured["ndcg"].value == measured["ndcg_at_10"].value == pytest.approx((1 / np.log2(3) + 1) / 2)
 
 
 def test_files_and_made_up_examples(tmp_path: Path) -> None:
