@@ -8,6 +8,7 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 
 from orun.agent.address import TOKEN, Address, proof_of
@@ -147,10 +148,8 @@ class SocketFleet:
         present = {link.place for link in self._links.values()}
         for place, address in self._addresses.items():
             if place not in present:
-                try:
+                with suppress(UsageError):  # its agent has not come back
                     self.add(address.connect(), place)
-                except UsageError as error:
-                    self._messages.append(Notice("warning", error.what))
         return tuple(link.machine for link in self._links.values())
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
@@ -189,7 +188,7 @@ class SocketFleet:
         """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
         until = monotonic() + timeout
         self._gather()
-        while not self._messages and (left := until - monotonic()) > 0 and self._links:
+        while not self._messages and (left := until - monotonic()) > 0:
             self._gather(min(left, BEAT_SECONDS))
         messages = list(self._messages)
         self._messages.clear()

@@ -8,13 +8,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from time import time
 
 from orun.core.machines import Machine
 from orun.core.serialization import replace
 from orun.environment import distributions
+from orun.environment.call_cache import once
 from orun.environment.python_path import PACKAGE
 from orun.environment.resources import available_resources
 from orun.fs.digests import digest_bytes
@@ -51,9 +51,9 @@ def machine_now(machine: Machine, store: Path) -> Machine:
     return replace(machine, load=os.getloadavg()[0], free=shutil.disk_usage(store).free, clock=time())
 
 
-@cache
+@once
 def code_digest() -> str:
-    """Return the digest of orun's code on the disk when this process first asked."""
+    """Return the digest of orun's code on the disk."""
     files = sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml")))
     lines = (f"{file.relative_to(PACKAGE)} {digest_bytes(file.read_bytes())}\n" for file in files)
     return digest_bytes("".join(lines).encode())

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import PurePosixPath
 
 from orun.agent.frames import Message
 from orun.agent.portability import require_portable, without_folder
 from orun.agent.project_folders import Project, ProjectFolders
 from orun.core.events import Event, Notice, StageProgress, StageWaiting
-from orun.core.machines import LogText, Order, Refused
+from orun.core.machines import LogText, Order, Refused, Snapshot
 from orun.core.serialization import replace
 from orun.environment.env_vars import SHARED_KEY
-from orun.errors import StageError, StageFailed
+from orun.errors import StageError, StageFailed, UsageError
 from orun.executors import Executor, JobResult, Mask, Progress
+from orun.fs.digests import is_digest
 from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
@@ -90,8 +92,9 @@ class StageOrder:
         Raises:
             StageFailed: if something is not there.
         """
+        require_digests((self.order.key, *self.order.upstream.values(), *filter(None, self.order.trees.values())))
         artifacts = Artifacts(self.store, self._emit)
-        if not (yield from artifacts.fetch(self.name, self.order.snapshot.tree, noun="the project")):
+        if not (yield from fetch_project(self.name, self.order.snapshot, artifacts)):
             raise self._not_fetched("the project")
         stage, planner = self.stage, self.project.planner
         for name, key in self.order.upstream.items():
@@ -229,3 +232,27 @@ class StageOrder:
         newest = self.project.planner.pipeline.kinds[self.stage.uses].spec.stage_class == "measurement"
         pieces = pieces_of(self.store, action.tree, action.log)
         return partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces, newest=newest)
+
+
+def fetch_project(name: str, snapshot: Snapshot, artifacts: Artifacts) -> Steps:
+    """Fetch the files of a snapshot.
+
+    Args:
+        name: of the stage, for notices.
+        snapshot: the snapshot.
+        artifacts: downloads them.
+
+    Raises:
+        UsageError: if the snapshot names files outside of it.
+    """
+    require_digests([snapshot.tree])
+    file = PurePosixPath(snapshot.file)
+    if file.is_absolute() or ".." in file.parts:
+        raise UsageError(f"the pipeline file {snapshot.file!r} is outside of its project")
+    return (yield from artifacts.fetch(name, snapshot.tree, noun="the project"))
+
+
+def require_digests(texts: Iterable[str]) -> None:
+    """Raise UsageError unless texts are digests: they become names of files."""
+    if unusable := [text for text in texts if not is_digest(text)]:
+        raise UsageError(f"{unusable[0][:80]!r} is no digest")

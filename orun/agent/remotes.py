@@ -28,6 +28,13 @@ class Remotes:
         self._folder = folder
         self._wake = wake
         self._connections: dict[str, Connection] = {}
+        self._pending: list[Future[Any]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operation has not ended."""
+        self._pending = [future for future in self._pending if not future.done()]
+        return bool(self._pending)
 
     def submit(self, url: str, operation: Callable[[Transfers], T]) -> Future[T]:
         """Start an operation; its result may raise one of `orun.remote.connection.FAILURES`.
@@ -41,6 +48,7 @@ class Remotes:
             self._connections[url] = Connection(settings, lambda _: None)
         future = self._connections[url].submit(operation)
         future.add_done_callback(lambda _: self._wake())
+        self._pending.append(future)
         return future
 
     def close(self) -> None:

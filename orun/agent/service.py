@@ -23,6 +23,7 @@ from orun.store import Store
 
 CHECK_SECONDS = 0.25  # between two looks at the leases
 MOST_DRIVERS = 64
+LONGEST_NAME = 100  # characters of a driver's name in the log
 WAKE = b"!"
 
 
@@ -169,7 +170,7 @@ class Service:
         if isinstance(message, Hello):
             if driver.nonce and not hmac.compare_digest(proof_of(self._token, driver.nonce), message.proof):
                 return "it does not know the token"
-            driver.name = message.driver
+            driver.name = "".join(filter(str.isprintable, message.driver))[:LONGEST_NAME] or "a driver"
             driver.peer.send(machine_now(self._machine, self._work.store.root))
             self._log(f"{driver.name} is connected")
         elif not driver.name:

@@ -16,18 +16,19 @@ from time import monotonic
 from typing import Literal
 
 from orun.agent.frames import FactsFailed, FactsRequest, Message
-from orun.agent.orders import RefusedError, StageOrder
+from orun.agent.local_machine import code_digest
+from orun.agent.orders import RefusedError, StageOrder, fetch_project
 from orun.agent.portability import failure_of
 from orun.agent.project_folders import ProjectFolders
 from orun.agent.remotes import Fetch, Remotes
-from orun.core.events import Notice
-from orun.core.machines import Built, Failed, Lost, Machine, Order
+from orun.core.events import Event, Notice
+from orun.core.machines import Built, Failed, Lost, Machine, MachineFacts, Order
 from orun.core.run_record import Failure
 from orun.environment import distributions
 from orun.environment.call_cache import forget
 from orun.environment.resources import Resources
 from orun.environment.secret_variables import Secrets
-from orun.errors import OrunError, StageFailed
+from orun.errors import OrunError, StageFailed, UsageError
 from orun.executors import Finished, LocalExecutor, Mask, Progress
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
@@ -75,12 +76,21 @@ class Task:
 
 @dataclass(eq=False)
 class Question:
-    """A question for facts, whose snapshot is on its way."""
+    """A question for facts, whose snapshot is on its way.
+
+    Attributes:
+        owner: the driver.
+        request: the question.
+        fetch: the download of the snapshot.
+        send: sends a message to the driver.
+        notices: what the download met.
+    """
 
     owner: Owner
     request: FactsRequest
     fetch: Fetch
     send: Callable[[Message], None]
+    notices: list[Event]
 
 
 @dataclass
@@ -104,6 +114,7 @@ class Work:
     _questions: list[Question] = field(default_factory=list)
     _executors: list[LocalExecutor] = field(default_factory=list)
     _refreshed_at: float = float("-inf")
+    _rested: bool = True  # whether nothing was used since the store was let go
 
     def __post_init__(self) -> None:
         self.store.parts.session.begin()  # from now on garbage collection spares what this agent uses
@@ -115,15 +126,16 @@ class Work:
 
     def add_order(self, owner: Owner, order: Order, send: Callable[[Message], None]) -> None:
         """Begin to work on an order; one of `Built`, `Failed`, `Refused` and `Lost` is sent at its end."""
+        self._rested = False
         work = StageOrder(order, self.machine.id, self.store, self._folders, send)
         self._tasks.append(Task(owner, work, Fetch(order.remote, work.fetch_inputs(), self._remotes)))
 
     def add_question(self, owner: Owner, request: FactsRequest, send: Callable[[Message], None]) -> None:
         """Begin to find the facts of a snapshot; `MachineFacts` or `FactsFailed` is sent at the end."""
-        self._refreshed_at = float("-inf")
-        artifacts = Artifacts(self.store, lambda _: None)
-        steps = artifacts.fetch("project", request.snapshot.tree)
-        self._questions.append(Question(owner, request, Fetch(request.remote, steps, self._remotes), send))
+        self._rested, self._refreshed_at = False, float("-inf")
+        notices: list[Event] = []
+        steps = fetch_project("project", request.snapshot, Artifacts(self.store, notices.append))
+        self._questions.append(Question(owner, request, Fetch(request.remote, steps, self._remotes), send, notices))
 
     def cancel(self, owner: Owner, stage: str) -> None:
         """Stop an order of a driver; `Failed` is sent, at once or when its process has ended."""
@@ -136,9 +148,6 @@ class Work:
         for task in [task for task in self._tasks if task.owner is owner]:
             task.abandoned = True
             self._stop(task)
-        if not self._tasks:  # garbage collection need not spare any longer what this agent has used
-            self.store.close()
-            self.store.parts.session.begin()
 
     def _stop(self, task: Task) -> None:
         if task.phase == "running" and task.executor:
@@ -186,24 +195,41 @@ class Work:
                 send(Notice("warning", f"{self.machine.id}: {text}"))
 
     def _refresh(self) -> None:
-        """Look at packages and devices again before the next order, unless a stage relies on what is known."""
-        idle = not any(task.phase in ("waiting", "running") for task in self._tasks)
-        if not idle or not (self._tasks or self._questions) or monotonic() - self._refreshed_at < REFRESH_SECONDS:
+        """Look at packages, devices and orun's code again before the next order, unless a stage relies on them."""
+        if any(task.phase in ("waiting", "running") for task in self._tasks):
             return
-        packages = distributions.exact()
-        forget()
-        self._refreshed_at = monotonic()
-        self._folders.forget_pipelines()
-        if packages != distributions.exact():  # the servers of stages have imported the old ones
-            self._close_executors()
+        if not self._tasks and not self._questions:
+            self._rest()
+        elif monotonic() - self._refreshed_at >= REFRESH_SECONDS:
+            packages = distributions.exact()
+            forget()
+            self._refreshed_at = monotonic()
+            self._folders.forget_pipelines()
+            if packages != distributions.exact():  # the servers of stages have imported the old ones
+                self._close_executors()
+            if code_digest() != self.machine.orun:
+                self._lose_all(f"orun was changed on {self.machine.id}; start the agent there again")
+
+    def _rest(self) -> None:
+        """Let garbage collection remove what this agent has used, once after the last order."""
+        if self._rested or self._remotes.busy:
+            return
+        self._rested = True
+        self.store.close()
+        self.store.parts.session.begin()
+
+    def _lose_all(self, why: str) -> None:
+        for question in self._questions:
+            question.send(FactsFailed(self.machine.id, Failure("StageFailed", why)))
+        self._questions.clear()
+        for task in list(self._tasks):
+            self._end(task, Lost(task.work.name, self.machine.id, why))
 
     def _answer(self, question: Question) -> None:
         try:
             if not question.fetch.advance():
                 return
-            project = self._folders.project(question.request.snapshot)
-            resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
-            answer: Message = machine_facts(project.planner.pipeline, self.machine.id, resources)
+            answer: Message = self._facts(question)
         except OrunError as error:
             answer = FactsFailed(self.machine.id, failure_of(error, self._folders.place(question.request.snapshot)))
         except FAILURES as error:
@@ -212,6 +238,16 @@ class Work:
             answer = FactsFailed(self.machine.id, self._bug(error))
         self._questions.remove(question)
         question.send(answer)
+
+    def _facts(self, question: Question) -> MachineFacts:
+        """Return the facts of a snapshot; UsageError if it did not arrive."""
+        if self.store.check(question.request.snapshot.tree):
+            text = f"{self.machine.id} did not get the project from the remote {question.fetch.url}"
+            texts = [event.text for event in question.notices if isinstance(event, Notice)]
+            raise UsageError(text, why="\n".join(texts))
+        pipeline = self._folders.project(question.request.snapshot).planner.pipeline
+        resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
+        return machine_facts(pipeline, self.machine.id, resources)
 
     def _fetch(self, task: Task) -> None:
         with self._failing(task):
@@ -350,8 +386,7 @@ class Work:
     def close(self, why: str) -> None:
         """Stop all stages and wait until they have ended; tell the drivers why."""
         self._close_executors()
-        for task in list(self._tasks):
-            self._end(task, Lost(task.work.name, self.machine.id, why))
+        self._lose_all(why)
         self._remotes.close()
         self._folders.release()
         self.store.close()

@@ -1,0 +1,191 @@
+"""Orders within this process: their order, what is refused, and what the agent's user set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from orun.agent.client import LAST, SocketFleet
+from orun.agent.frames import FactsFailed, FactsRequest, Message
+from orun.agent.local_machine import this_machine
+from orun.agent.orders import StageOrder
+from orun.agent.work import Work
+from orun.core.machines import Built, Failed, Lost, Order, Snapshot
+from orun.core.run_record import Failure
+from orun.core.serialization import replace
+from orun.store import Store
+from tests.agent.support import PATIENCE, Driver, make_project
+
+DIGEST = "0" * 64
+
+
+class Desk:
+    """A driver and the work of an agent, in one process.
+
+    Attributes:
+        driver: the driver.
+        work: the agent's work.
+        messages: what the agent sent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        remote = f"file://{folder / 'remote'}"
+        self.driver = Driver(make_project(folder / "project"), Store.open(folder / "driver"), remote, SocketFleet())
+        self.driver.plan()
+        self.messages: list[Message] = []
+        (folder / "agent").mkdir()
+        store = Store.open(folder / "agent" / "store")
+        self.work = Work(store, this_machine("a", cores=4), folder / "agent", lambda: None)
+
+    def order(self, *orders: Order) -> None:
+        """Send orders."""
+        for order in orders:
+            self.work.add_order(self, order, self.messages.append)
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Let the agent work until something is so."""
+        end = monotonic() + PATIENCE
+        while not until():
+            assert monotonic() < end, self.messages
+            self.work.advance()
+            sleep(0.01)
+
+    def last(self, count: int = 1) -> list[Message]:
+        """Let the agent work until so many orders have ended; return their last messages."""
+
+        def ends() -> list[Message]:
+            return [message for message in self.messages if isinstance(message, LAST)]
+
+        self.run(lambda: len(ends()) >= count)
+        return ends()
+
+    def printed(self, text: str) -> bool:
+        """Whether a stage has printed a text."""
+        return any(text in getattr(message, "text", "") for message in self.messages)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A driver and the work of an agent."""
+    desk = Desk(tmp_path)
+    yield desk
+    desk.work.close("the test ended")
+    desk.driver.close()
+
+
+def test_a_measurement_waits_and_lets_nothing_pass(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StageOrder, "exclusive", property(lambda order: order.name == "measure"))
+    desk.order(desk.driver.order("sleep"))
+    desk.run(lambda: desk.printed("processes"))
+    desk.order(*map(desk.driver.order, ("measure", "make")))
+    desk.run(lambda: desk.work.pause == 0.05)
+    sleep(0.2)
+    desk.work.advance()
+    assert not [message for message in desk.messages if isinstance(message, LAST)]
+    desk.work.cancel(desk, "sleep")
+    stages = [getattr(message, "stage", "") for message in desk.last(3)]
+    assert stages == ["sleep", "measure", "make"]
+
+
+def test_stages_beyond_the_cores_wait(desk: Desk) -> None:
+    file = desk.driver.file
+    file.write_text(file.read_text().replace("sleep: {", "sleep: {resources: {cpus: 4}, "))
+    desk.driver.plan()
+    desk.order(desk.driver.order("sleep"))
+    desk.run(lambda: desk.printed("processes"))
+    desk.order(desk.driver.order("make"))
+    desk.run(lambda: desk.work.pause == 0.05)
+    desk.work.cancel(desk, "sleep")
+    assert [type(message) for message in desk.last(2)] == [Failed, Built]
+
+
+def test_a_read_outside_of_the_project_is_refused(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere.txt"
+    path.write_text("there")
+    file = desk.driver.file
+    file.write_text(file.read_text().replace("name: data/x.txt", f"name: {path}", 1))
+    desk.driver.plan()
+    desk.order(desk.driver.order("read"))
+    failure = Failure(
+        "NotPortable",
+        f"read reads {path}, outside of the project",
+        "there may be something else on another machine than on a",
+        "Move it into the project, or name it in a parameter of the stage: then its content is in the key",
+    )
+    assert desk.last() == [Failed("read", "a", failure)]
+
+
+def test_a_result_that_depends_on_a_variable_stays_without_a_shared_key(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK", "12345")
+    file = desk.driver.file
+    file.write_text(file.read_text().replace(", env: [MARK]", ""))
+    desk.driver.plan()
+    desk.order(desk.driver.order("variable"))
+    failure = Failure(
+        "StageFailed",
+        "the result of variable stays on a: it depends on the variables MARK",
+        "digests of their values would be in the remote, where they could be guessed",
+        "Set ORUN_REMOTE_KEY to one secret on all machines, or list them under `env` of the stage",
+    )
+    assert desk.last() == [Failed("variable", "a", failure)]
+
+
+def test_a_result_is_signed_with_the_agent_s_key(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_REMOTE_KEY", "a secret of the machines")
+    desk.order(desk.driver.order("make"))
+    (built,) = desk.last()
+    assert isinstance(built, Built)
+    path = Path(desk.driver.remote.removeprefix("file://")) / "actions" / built.key[:2] / built.key / "0"
+    assert b'"hmac-sha256"' in path.read_bytes().partition(b"\n")[0]
+
+
+def test_an_input_that_is_not_in_the_remote_fails_the_order(desk: Desk) -> None:
+    order = replace(desk.driver.order("make"), snapshot=Snapshot(DIGEST, "pipeline.yaml"))
+    desk.order(order)
+    failure = Failure(
+        "StageFailed",
+        f"a did not get the project from the remote {desk.driver.remote}",
+        f"make: refused from the remote: objects/00/{DIGEST[2:]} is missing",
+    )
+    assert desk.last() == [Failed("make", "a", failure)]
+    desk.work.add_question(desk, FactsRequest(order.snapshot, order.remote), desk.messages.append)
+    desk.run(lambda: isinstance(desk.messages[-1], FactsFailed))
+    why = failure.why.replace("make:", "project:")
+    assert desk.messages[-1] == FactsFailed("a", Failure("UsageError", failure.what, why))
+
+
+@pytest.mark.parametrize("file", ["../pipeline.yaml", "/etc/passwd"])
+def test_a_snapshot_is_held_to_its_folder(desk: Desk, file: str) -> None:
+    order = desk.driver.order("make")
+    desk.order(replace(order, snapshot=replace(order.snapshot, file=file)))
+    desk.order(replace(order, snapshot=replace(order.snapshot, tree="../../x")))
+    problems = [f"the pipeline file {file!r} is outside of its project", "'../../x' is no digest"]
+    assert [getattr(message, "failure", None) for message in desk.last(2)] == [
+        Failure("UsageError", problem) for problem in problems
+    ]
+
+
+def test_nothing_runs_after_orun_was_changed(desk: Desk) -> None:
+    desk.work.machine = replace(desk.work.machine, orun=DIGEST)
+    desk.order(desk.driver.order("make"))
+    assert desk.last() == [Lost("make", "a", "orun was changed on a; start the agent there again")]
+
+
+def test_an_edited_folder_of_a_snapshot_is_made_anew(desk: Desk, tmp_path: Path) -> None:
+    desk.order(desk.driver.order("make"))
+    desk.last()
+    desk.work.close("the agent ended")
+    folder = tmp_path / "agent" / "store" / "snapshots" / desk.driver.snapshot.tree
+    folder.chmod(0o755)
+    (folder / "stages.py").unlink()
+    (folder / "stages.py").write_text("edited")
+    desk.messages.clear()
+    desk.work = Work(Store.open(tmp_path / "agent" / "store"), this_machine("a"), tmp_path / "agent", lambda: None)
+    desk.order(desk.driver.order("make", again=True))
+    assert [type(message) for message in desk.last()] == [Built]
+    assert (folder / "stages.py").read_bytes() == (desk.driver.file.parent / "stages.py").read_bytes()
