@@ -94,7 +94,7 @@ class StageOrder:
         """
         require_digests((self.order.key, *self.order.upstream.values(), *filter(None, self.order.trees.values())))
         artifacts = Artifacts(self.store, self._emit)
-        if not (yield from fetch_project(self.name, self.order.snapshot, artifacts)):
+        if not (yield from fetch_project(self.name, self.order.snapshot, artifacts, self.folders)):
             raise self._not_fetched("the project")
         stage, planner = self.stage, self.project.planner
         for name, key in self.order.upstream.items():
@@ -234,13 +234,14 @@ class StageOrder:
         return partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces, newest=newest)
 
 
-def fetch_project(name: str, snapshot: Snapshot, artifacts: Artifacts) -> Steps:
-    """Fetch the files of a snapshot.
+def fetch_project(name: str, snapshot: Snapshot, artifacts: Artifacts, folders: ProjectFolders) -> Steps:
+    """Fetch the files of a snapshot, unless its folder is in use.
 
     Args:
         name: of the stage, for notices.
         snapshot: the snapshot.
         artifacts: downloads them.
+        folders: the folders that are in use.
 
     Raises:
         UsageError: if the snapshot names files outside of it.
@@ -249,7 +250,7 @@ def fetch_project(name: str, snapshot: Snapshot, artifacts: Artifacts) -> Steps:
     file = PurePosixPath(snapshot.file)
     if file.is_absolute() or ".." in file.parts:
         raise UsageError(f"the pipeline file {snapshot.file!r} is outside of its project")
-    return (yield from artifacts.fetch(name, snapshot.tree, noun="the project"))
+    return folders.has(snapshot) or (yield from artifacts.fetch(name, snapshot.tree, noun="the project"))
 
 
 def require_digests(texts: Iterable[str]) -> None:

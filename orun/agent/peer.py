@@ -29,6 +29,7 @@ class Peer:
         self._reader = FrameReader()
         self._unsent = bytearray()
         self._lock = threading.Lock()
+        self._broken = False  # nothing more can be sent; there may still be something to receive
         self.closed = False
         self.heard_at = monotonic()
 
@@ -45,18 +46,18 @@ class Peer:
     def flush(self) -> None:
         """Send as much as fits of what is not sent yet."""
         with self._lock, suppress(BlockingIOError):
-            while self._unsent and not self.closed:
+            while self.unsent:
                 try:
                     sent = self._socket.send(self._unsent)
                 except (BrokenPipeError, ConnectionError):
-                    self.closed = True
+                    self._broken = True
                 else:
                     del self._unsent[:sent]
 
     @property
     def unsent(self) -> bool:
         """Whether `flush` has something to send."""
-        return bool(self._unsent) and not self.closed
+        return bool(self._unsent) and not self._broken and not self.closed
 
     def receive(self) -> list[Message]:
         """Return the messages that have arrived, signs of life left out, without waiting.

@@ -74,6 +74,10 @@ class ProjectFolders:
             self._projects[identity] = Project(place, Planner(pipeline, self._store, baselines.read(pipeline)))
         return self._projects[identity]
 
+    def has(self, snapshot: Snapshot) -> bool:
+        """Return whether the folder of a snapshot is in use: then its files need not be fetched."""
+        return snapshot.tree in self._used
+
     def place(self, snapshot: Snapshot) -> Place:
         """Return the folder of a snapshot, which may not be there yet."""
         folder = self._store.root / FOLDER / snapshot.tree

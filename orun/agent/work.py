@@ -134,7 +134,7 @@ class Work:
         """Begin to find the facts of a snapshot; `MachineFacts` or `FactsFailed` is sent at the end."""
         self._rested, self._refreshed_at = False, float("-inf")
         notices: list[Event] = []
-        steps = fetch_project("project", request.snapshot, Artifacts(self.store, notices.append))
+        steps = fetch_project("project", request.snapshot, Artifacts(self.store, notices.append), self._folders)
         self._questions.append(Question(owner, request, Fetch(request.remote, steps, self._remotes), send, notices))
 
     def cancel(self, owner: Owner, stage: str) -> None:
@@ -241,11 +241,12 @@ class Work:
 
     def _facts(self, question: Question) -> MachineFacts:
         """Return the facts of a snapshot; UsageError if it did not arrive."""
-        if self.store.check(question.request.snapshot.tree):
+        snapshot = question.request.snapshot
+        if not self._folders.has(snapshot) and self.store.check(snapshot.tree):
             text = f"{self.machine.id} did not get the project from the remote {question.fetch.url}"
             texts = [event.text for event in question.notices if isinstance(event, Notice)]
             raise UsageError(text, why="\n".join(texts))
-        pipeline = self._folders.project(question.request.snapshot).planner.pipeline
+        pipeline = self._folders.project(snapshot).planner.pipeline
         resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
         return machine_facts(pipeline, self.machine.id, resources)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
@@ -9,9 +10,10 @@ from time import monotonic, sleep
 import pytest
 
 from orun.agent.client import LAST, SocketFleet
-from orun.agent.frames import FactsFailed, FactsRequest, Message
+from orun.agent.frames import Cancel, FactsFailed, FactsRequest, Message
 from orun.agent.local_machine import this_machine
 from orun.agent.orders import StageOrder
+from orun.agent.peer import Peer
 from orun.agent.work import Work
 from orun.core.machines import Built, Failed, Lost, Order, Snapshot
 from orun.core.run_record import Failure
@@ -174,6 +176,16 @@ def test_nothing_runs_after_orun_was_changed(desk: Desk) -> None:
     desk.work.machine = replace(desk.work.machine, orun=DIGEST)
     desk.order(desk.driver.order("make"))
     assert desk.last() == [Lost("make", "a", "orun was changed on a; start the agent there again")]
+
+
+def test_the_last_messages_of_a_closed_connection_arrive() -> None:
+    ours, theirs = map(Peer, socket.socketpair())
+    theirs.send(Cancel("last"))
+    theirs.close()
+    ours.send(Cancel("lost"))  # fails, as nobody reads it
+    assert ours.receive() == [Cancel("last")]
+    assert ours.closed
+    ours.close()
 
 
 def test_an_edited_folder_of_a_snapshot_is_made_anew(desk: Desk, tmp_path: Path) -> None:
