@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from orun.errors import StoreError, UsageError
+from orun.errors import MissingPackages, StoreError, UsageError
 
 PORT = 6379
 SCHEME = "ray://"
@@ -58,9 +58,9 @@ def address_of(url: str) -> str:
 
 
 def check_ray() -> None:
-    """Raise UsageError if Ray is not installed here."""
+    """Raise MissingPackages if Ray is not installed here."""
     if importlib.util.find_spec("ray") is None:
-        raise UsageError("Ray is not installed here", hint="pip install 'orun[ray]'")
+        raise MissingPackages("Ray is not installed here", ["ray"])
 
 
 def check_head(address: str) -> None:

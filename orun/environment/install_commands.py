@@ -32,6 +32,7 @@ EXTRAS: Mapping[str, str] = {
     "oras": "oci",
     "pillow": "data",
     "pyarrow": "data",
+    "ray": "ray",
     "safetensors": "data",
     "scikit-learn": "sklearn",
     "skl2onnx": "sklearn",
@@ -41,7 +42,7 @@ EXTRAS: Mapping[str, str] = {
     "tf2onnx": "tensorflow",
     "torch": "torch",
 }
-WITHOUT_ONNX = frozenset({"data", "hub", "mcp", "mlflow", "oci", "remote"})  # extras that do not include `onnx`
+WITHOUT_ONNX = frozenset({"data", "hub", "mcp", "mlflow", "oci", "ray", "remote"})  # extras that do not include `onnx`
 
 
 def install_command(

@@ -92,7 +92,7 @@ def wait_for_line(process: subprocess.Popen[str], text: str) -> str:
 def cluster() -> Iterator[Cluster]:
     """A cluster with a head and no agents; left out where Ray or namespaces are missing."""
     if importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed: pip install 'orun[ray]'")
+        pytest.skip("Ray is not installed: pip install -e '.[ray]'")
     if why := why_no_network():
         pytest.skip(why)
     network = Network(MACHINES)

@@ -93,4 +93,4 @@ def test_a_missing_ray_is_named_with_the_command_that_installs_it(monkeypatch: p
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UsageError) as refused:
         settings.check_ray()
-    assert str(refused.value) == "Ray is not installed here\n  hint: pip install 'orun[ray]'"
+    assert str(refused.value) == "Ray is not installed here\n  hint: install ray"

@@ -3,12 +3,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from orun.core.serialization import replace
+from orun.environment.install_commands import installer
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, UnknownName
 from orun.executors import Job, LocalExecutor
 from orun.executors.failures import from_end, from_trouble
@@ -240,14 +240,36 @@ def test_code_that_is_no_python_is_shown_at_its_line(executor: LocalExecutor, pr
     )
 
 
+MISSING = """
+from orun.errors import MissingPackages
+
+def f(context):
+    raise MissingPackages("reading x needs obstore, which is not installed", ["obstore"])
+"""
+
+
 def test_a_module_that_is_missing(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/helpers.py", "")
     project.write("pipelines/mine.py", "def f(context): import helprs\ndef g(context): import no_such_module.deep\n")
     job = project.job("mine.py:f")
     assert "  hint: Did you mean helpers?\n" in told(failure(executor, job), job)
     job = project.job("mine.py:g")
-    install = f"{sys.executable} -m pip install no_such_module"
-    assert f"  hint: Install it where orun runs: {install}\n" in told(failure(executor, job), job)
+    assert f"  hint: {installer()} no_such_module\n" in told(failure(executor, job), job)
+
+
+def test_a_package_that_a_parameter_needs(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", MISSING)
+    job = project.job("mine.py:f")
+    assert told(failure(executor, job), job) == (
+        "reading x needs obstore, which is not installed\n"
+        "  at ROOT/mine.py:5 in f\n"
+        f"  hint: {pipelines.install_hint('remote')}\n"
+        "  hint: Its log: LOGS/log.txt\n"
+        "  hint: Run it alone: orun ROOT/release.yaml --only f"
+    )
+    isolated = replace(job, interpreter="/env/bin/python")
+    trouble = Trouble("StageFailed", "reading x needs obstore, which is not installed", packages=("obstore",))
+    assert from_trouble(isolated, trouble).hint.startswith("List obstore among the packages of its environment\n")
 
 
 def test_a_module_of_the_project_that_python_does_not_look_for_there(executor: LocalExecutor, project: Project) -> None:

@@ -39,7 +39,10 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
         if isinstance(error, KeyError) and ".inputs[" in last:
             rest.append(f"its inputs are {', '.join(job.inputs) or 'none'}: `@stage(inputs=...)` says which there are")
         rest += [_printable(note[:LINE_LENGTH]) for note in getattr(error, "__notes__", ())]
-    return Trouble("StageFailed", message, "\n".join(rest), _hint(job, error), file, line, function)
+    hint = _hint(job, error)
+    report = Trouble("StageFailed", message, "\n".join(rest), hint, file, line, function)
+    module = error.name if isinstance(error, ModuleNotFoundError) else None
+    return replace(report, packages=(PACKAGES.get(module, module),)) if module and not hint else report
 
 
 def _hint(job: Job, error: BaseException) -> str:
@@ -53,6 +56,7 @@ def _hint(job: Job, error: BaseException) -> str:
 
 
 def _missing_module(job: Job, name: str) -> str:
+    """Return where a module is, or what was probably meant; empty if a package has to be installed."""
     from difflib import get_close_matches
 
     inside, dot, module = name.rpartition(".")
@@ -66,10 +70,7 @@ def _missing_module(job: Job, name: str) -> str:
         return f"Did you mean {match}?"
     if dot:
         return f"{inside} is there, and has no {module} in it"
-    package = PACKAGES.get(name, name)
-    if job.interpreter:
-        return f"List {package} among the packages of its environment"
-    return f"Install it where orun runs: {sys.executable} -m pip install {package}"
+    return ""
 
 
 def write(scope: Scope, error: BaseException) -> None:
