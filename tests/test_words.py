@@ -16,6 +16,7 @@ EMPTY = {
     "turn", "turns", "what", "where", "whole", "words",
 }  # fmt: skip
 KEPT = {  # that users read: fields of errors, events, records and JSON output
+    "orun/cli/mcp_results.py": {"what"},
     "orun/core/events.py": {"what"},
     "orun/core/run_record.py": {"what", "others"},
     "orun/errors.py": {"what"},

@@ -36,13 +36,13 @@ def command(port: int, host: str | None) -> int:
     check_ray()
     if not unreachable(f"{host or 'localhost'}:{port}"):
         raise HeadError(f"port {port} is in use on this machine", hint=f"Take another one: orun head --port {port + 1}")
-    made = make_token()
+    is_new = make_token()
     with tempfile.TemporaryDirectory(prefix="orun-head-") as folder, stop_signals():
         log = Path(folder, "ray.log")
         process = raylet.start_head(host, port, log)
         try:
             address = f"{_started(process, host, port, log)}:{port}"
-            _show(address, made=made)
+            _show(address, is_new=is_new)
             process.wait()
             raise HeadError("the head has ended", why=_tail(log))
         except KeyboardInterrupt:
@@ -60,9 +60,9 @@ def _started(process: subprocess.Popen[bytes], host: str | None, port: int, log:
     """
     until = time.monotonic() + START_PATIENCE
     while time.monotonic() < until and process.poll() is None:
-        found = re.search(r"Local node IP: (\S+)", log.read_text(encoding="utf-8", errors="replace"))
-        name = host or (found[1] if found else "")
-        if found and not unreachable(f"{name}:{port}"):
+        match = re.search(r"Local node IP: (\S+)", log.read_text(encoding="utf-8", errors="replace"))
+        name = host or (match[1] if match else "")
+        if match and not unreachable(f"{name}:{port}"):
             return name
         time.sleep(LOOK)
     raise HeadError("the head did not start", why=_tail(log))
@@ -72,9 +72,9 @@ def _tail(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:])
 
 
-def _show(address: str, *, made: bool) -> None:
+def _show(address: str, *, is_new: bool) -> None:
     """Print what to type elsewhere."""
-    token = "made now; copy it to the same place on each machine" if made else "the agents and runs need the same one"
+    token = "made now; copy it to the same place on each machine" if is_new else "the agents and runs need the same one"
     lines = [
         f"the head listens on {address}; Ctrl-C stops it",
         f"token: {token_file()} ({token})",

@@ -116,9 +116,9 @@ def problems_of(machine: Machine, now: float) -> list[str]:
     if not machine.python.startswith(f"{minor}."):
         problems.append(f"Python {machine.python} there, {minor} here: install the same minor version")
     if abs(machine.clock - now) > CLOCK_TOLERANCE:
-        apart = show(abs(machine.clock - now), "s")
+        difference = show(abs(machine.clock - now), "s")
         problems.append(
-            f"its clock is {apart} {'ahead' if machine.clock > now else 'behind'}: set it, as by timedatectl"
+            f"its clock is {difference} {'ahead' if machine.clock > now else 'behind'}: set it, as by timedatectl"
         )
     if machine.free is not None and machine.free < LEAST_FREE:
         problems.append(f"{show(machine.free, 'B')} free for its store: orun store gc, there")

@@ -150,9 +150,9 @@ def describe_type(kind: ParamType) -> str:
     return text
 
 
-def _describe_mapping(params: Sequence[Param], words: str = "of") -> str:
+def _describe_mapping(params: Sequence[Param], preposition: str = "of") -> str:
     names = ", ".join(param.name for param in params)
-    return f"a mapping {words} {names}" if params else "nothing: there are no parameters"
+    return f"a mapping {preposition} {names}" if params else "nothing: there are no parameters"
 
 
 def json_text(constant: Any) -> str:

@@ -247,8 +247,8 @@ class Orders:
         why = f"machine {machine} was lost after {show(monotonic() - sent.started_at, 's')}"
         why += f" ({message.why})" if message.why else ""
         if len(losses) > MOST_LOSSES:
-            what = f"{name} was lost with {len(losses)} machines: {', '.join(losses)}"
-            return MachineLost(name, what, why=message.why, hint="see the agents' logs there, and run again")
+            problem = f"{name} was lost with {len(losses)} machines: {', '.join(losses)}"
+            return MachineLost(name, problem, why=message.why, hint="see the agents' logs there, and run again")
         if not self.planner.candidates(sent.step.stage).classes:
             self.refresh()
         if problem := self.planner.candidates(sent.step.stage).problem:
@@ -263,8 +263,8 @@ class Orders:
         differing = "; ".join(sentences(message.reasons)) or "its key differs"
         if self._refusals[name] > MOST_REFUSALS:
             file = quoted(self.planner.pipeline.file)
-            what = f"{machine} refuses {name}: what it depends on changes there all the time"
-            return StageFailed(name, what, why=differing, hint=f"orun explain {file} {quoted(name)} --on URL")
+            problem = f"{machine} refuses {name}: what it depends on changes there all the time"
+            return StageFailed(name, problem, why=differing, hint=f"orun explain {file} {quoted(name)} --on URL")
         self.emit(Notice("info", f"{name} on {machine}: {differing}; planning again"))
         self.refresh()
         if problem := self.planner.candidates(sent.step.stage).problem:
@@ -281,9 +281,9 @@ class Orders:
         stage, store = step.stage, self.planner.store
         action = next((item for item in store.actions(step.key) if self.remote.is_result(step, built, item)), None)
         if action is None or store.check(action.tree):
-            what = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
+            problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
             hint = "see the notices above, and run again: the result is there"
-            return StageFailed(stage.id, what, why=f"remote {self.remote.url}", hint=hint)
+            return StageFailed(stage.id, problem, why=f"remote {self.remote.url}", hint=hint)
         now = self.planner.decide_for(stage, done, step, step.machine)
         changes = key_changes(stage, step.components, now.components)
         changes = changes or self.planner.changes(stage, action, step.machine)
