@@ -21,7 +21,6 @@ from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
 from orun.planning.plan import Done, Step
-from orun.planning.provenance import Provenance
 from orun.remote.artifacts import Artifacts, Steps, pieces_of
 from orun.remote.transfers import Pushed, Transfers
 from orun.remote.upload import record_of
@@ -104,8 +103,7 @@ class StageOrder:
                 raise self._not_fetched(f"the result of {name}")
             action = next(each for each in self.store.actions(key) if tree in ("", each.tree))
             step = Step(planner.pipeline.stage(name), "cached", (), key=key, hit=action)
-            verdicts = planner.judge(step.stage, action) if planner.context(stage).spec.lineage else ()
-            self._done[name] = Done(step, action, verdicts)
+            self._done[name] = Done(step, action, ())
         if model := planner.lacks(stage):
             yield from artifacts.fetch(self.name, model, noun="the accepted model")
         return True
@@ -155,11 +153,10 @@ class StageOrder:
         """
         pipeline = self.project.planner.pipeline
         self._mask, self._reports = Mask.of(pipeline.private), StageReports(pipeline.private, self._pass_progress)
-        provenance = Provenance.of(pipeline, self.stage, self._done)
         with convert_os_errors(f"start {self.name}", self.store.root):
             logs = self.store.make_session_folder("log")
             self.execution = StageExecution.prepare(pipeline, self.store, step, logs)
-            executor.start(self.execution.job(provenance.text() if provenance else b""))
+            executor.start(self.execution.job(b""))  # kinds that ask for their provenance run on the driver's machine
 
     def pass_progress(self, message: Progress) -> None:
         """Send the progress of the process."""

@@ -24,11 +24,12 @@ from orun.agent.remotes import Fetch, Remotes
 from orun.core.events import Event, Notice
 from orun.core.machines import Built, Failed, Lost, Machine, MachineFacts, Order
 from orun.core.run_record import Failure
+from orun.core.serialization import replace
 from orun.environment import distributions
 from orun.environment.call_cache import forget
 from orun.environment.resources import Resources
 from orun.environment.secret_variables import Secrets
-from orun.errors import OrunError, StageFailed, UsageError
+from orun.errors import OrunError, StageError, StageFailed, UsageError
 from orun.executors import Finished, LocalExecutor, Mask, Progress
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
@@ -359,6 +360,8 @@ class Work:
             self._end(task, refused.message)
         except OrunError as error:
             failure = failure_of(error, self._folders.place(task.work.order.snapshot))
+            if not isinstance(error, StageError):  # of this machine, such as a full disk
+                failure = replace(failure, what=f"on {self.machine.id}: {failure.what}")
         except FAILURES as error:
             failure = self._remote_failure(task.work.order.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others

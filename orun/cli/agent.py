@@ -88,7 +88,8 @@ def command(
         address = Address.parse(listen) if listen else Address(path=str(folder / "agent.sock"))
         service = Service(address, machine, opened, token=token, folder=Path.cwd(), log=click.echo)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, service.stop)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
+                signal.signal(number, service.stop)
         if head:
             leave = partial(service.stop, signal.SIGTERM)
             membership = Membership(head, machine.id, address.path, folder, leave, environment)

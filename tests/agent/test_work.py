@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
@@ -168,8 +171,21 @@ def test_a_snapshot_is_held_to_its_folder(desk: Desk, file: str) -> None:
     desk.order(replace(order, snapshot=replace(order.snapshot, tree="../../x")))
     problems = [f"the pipeline file {file!r} is outside of its project", "'../../x' is no digest"]
     assert [getattr(message, "failure", None) for message in desk.last(2)] == [
-        Failure("UsageError", problem) for problem in problems
+        Failure("UsageError", f"on a: {problem}") for problem in problems
     ]
+
+
+def test_an_agent_sheds_low_priority_and_the_variables_of_ray() -> None:
+    code = (
+        "import os; from orun.agent.local_machine import OOM_SCORE, become_plain; problems = become_plain(); "
+        "print(problems, os.getpriority(os.PRIO_PROCESS, 0), 'RAY_JOB' in os.environ, OOM_SCORE.read_text())"
+    )
+    command = ["nice", "-n", "7", "sh", "-c", f'echo 500 > /proc/self/oom_score_adj; exec {sys.executable} -c "{code}"']
+    done = subprocess.run(command, env={**os.environ, "RAY_JOB": "1"}, capture_output=True, text=True, check=True)
+    if os.geteuid() == 0:
+        assert done.stdout == "[] 0 False 0\n\n"
+    else:
+        assert "stages run at nice level 7: measurements are slower than they should be" in done.stdout
 
 
 def test_nothing_runs_after_orun_was_changed(desk: Desk) -> None:
