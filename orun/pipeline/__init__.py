@@ -1,4 +1,4 @@
-"""YAML text to a validated, expanded `Pipeline`; every mistake with its place in the file."""
+"""Conversion of YAML text to a validated, expanded `Pipeline`; every mistake has its place in the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 def load(path: Path, overrides: Mapping[str, str] = NOTHING) -> Pipeline:
     """Read, check and expand a pipeline file.
 
-    Only files are read: no code that the file names is run, and nothing else of this machine matters.
+    It only reads files: it runs no code, and the result does not depend on the machine.
 
     Args:
         path: the YAML file.
@@ -24,6 +24,6 @@ def load(path: Path, overrides: Mapping[str, str] = NOTHING) -> Pipeline:
         UsageError: when there is no such file.
         PipelineError: with every mistake in the file.
     """
-    from orun.pipeline.loader import Loader  # yaml, jsonschema and networkx come with it
+    from orun.pipeline.loader import Loader  # lazy: it imports yaml, jsonschema and networkx
 
     return Loader(path, overrides).load()

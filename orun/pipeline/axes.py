@@ -16,9 +16,9 @@ from orun.stages.kind import Kind
 from orun.stages.params import Param
 from orun.text.suggestions import closest, one_of
 
-DECLARED, SHAPE = "inputs", "shape"  # the parameter that declares inputs, and the field of each with its axes
+DECLARED, SHAPE = "inputs", "shape"  # parameter that declares inputs, and its field for the axes of an input
 SIZES = ("dims", "shape")  # parameters that give sizes to axes by name
-NAMELESS = ("", "?", "None")  # what other tools have for it
+NAMELESS = ("", "?", "None")  # placeholders of other tools
 UNNAMED = "an axis of any size has a name of its own: `shape: [batch, 3]`; axes of one name have one size"
 
 
@@ -29,7 +29,7 @@ def require_axes(
 
     Args:
         instances: the stages of the graph.
-        stages: the same as the model has them, by their ids.
+        stages: the same stages as data, by their ids.
         unsound: paths of nodes whose mistakes are already reported.
         problems: collects the mistakes.
     """
@@ -46,7 +46,7 @@ def require_axes(
 
 
 def _check_shapes(instance: Instance, problems: Problems) -> None:
-    """Check the sizes in declared inputs; other tools' placeholders for a dynamic axis are no names."""
+    """Check the sizes in declared inputs; placeholders of other tools for a dynamic axis are no names."""
     for name, axis in _axes(instance):
         number = axis.value
         nameless = axis.text in NAMELESS
@@ -97,7 +97,7 @@ def _declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[s
     source: Instance | None = instance
     while source and source.kind and not _declares(source.kind):
         if source is not instance and (source.kind.origin != "built-in" or source.kind.spec.interface != "same"):
-            return None  # it may rename the axes
+            return None  # a custom stage may rename the axes
         stage = stages.get(source.id)
         source = by_id.get(next(iter(stage.needs.values()), "")) if stage else None
     return source if source and source.kind else None

@@ -1,7 +1,7 @@
 """YAML text to nodes with positions.
 
-The parser's events are put together here, in a loop, and not by PyYAML's composer, which calls itself for each level:
-a file nested 10,000 deep would overflow the stack.
+PyYAML's composer recurses for each level, so that a file nested 10,000 deep would overflow the stack. This module
+composes the parser's events in a loop instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def compose(text: Text, problems: Problems) -> Node | None:
     """Return the root of the only document in a YAML text.
 
     Returns:
-        The root; None if the text is empty, or cannot be parsed. Only the latter is noted as a problem.
+        The root; None if the text is empty (no problem), or cannot be parsed (noted as a problem).
     """
     composer = _Composer(text, problems)
     try:
@@ -54,7 +54,7 @@ class _Open:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
     merged: dict[str, Entry] = field(default_factory=dict)
-    merges: Span | None = None  # where the merge key stands
+    merges: Span | None = None  # position of the merge key
     key: Scalar | None = None
 
     def close(self) -> Node:
@@ -97,7 +97,7 @@ class _Composer:
     def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
         span = self._span(event)
         self._no_tag(event, span)
-        if "\0" in event.value:  # from an escape within double quotes; no path and no name can hold it
+        if "\0" in event.value:  # from an escape in double quotes; no path or name can contain it
             self.problems.add(span, "the text holds a NUL character", expected="text without \\0")
             return Scalar("", "", span, self.text.file, broken=True)
         if not event.implicit[0]:  # quoted, or a block of text
@@ -171,7 +171,7 @@ class _Composer:
                 self.problems.add(node.span, "'<<' merges mappings", expected="an alias of a mapping, as in <<: *base")
 
     def _bounded(self, node: Node) -> Node:
-        """Return the node; give up if its aliases, written out, make it too large or too deep."""
+        """Return the node; give up if it is too large or too deep with its aliases expanded."""
         if node.size > MAX_SIZE:
             self._fail(node.span, f"with its aliases written out, this holds more than {MAX_SIZE} values")
         if node.depth > MAX_DEPTH:
@@ -183,7 +183,7 @@ class _Composer:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             self.problems.add(span, f"the tag {tag} has no meaning here", hint="quote text that begins with !")
 
-    def _span(self, event: Any) -> Span:  # its marks are typed as optional, and are not
+    def _span(self, event: Any) -> Span:  # its marks are typed as optional, but always set
         start, end = event.start_mark, event.end_mark
         width = end.column - start.column if end.line == start.line else len(self.text.text)
         return self.text.span(start.line + 1, start.column + 1, width)

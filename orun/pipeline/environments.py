@@ -1,4 +1,4 @@
-"""The `environments` of a pipeline file, and who names them."""
+"""Environments of a pipeline file, and the environment of each stage."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Environments:
 
     Attributes:
         problems: collects the mistakes.
-        known: what was read.
-        digests: of the files that were read, by path.
+        known: the environments, by name.
+        digests: digests of the requirements files that were read, by path.
     """
 
     problems: Problems
@@ -32,7 +32,7 @@ class Environments:
     digests: dict[str, str] = field(default_factory=dict)
 
     def read(self, declared: Map, root: FilePath, unsound: Collection[Path]) -> None:
-        """Take in the `environments` of a file; the schema has been checked.
+        """Read the `environments` of a file, which has passed the schema.
 
         Args:
             declared: the mapping.
@@ -74,11 +74,11 @@ class Environments:
         self.problems.extend(requirements.problems)
 
     def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:
-        """Return where the process of a stage runs: in its own environment, or else where its target's ONNX Runtime is.
+        """Return the environment of a stage's process: its own, or else that of its target.
 
         Args:
-            node: what the file says of it.
-            target: its target, if it has one.
+            node: its mapping in the file.
+            target: its target, if any.
             out_of_process: whether it runs the models of its target in other processes.
         """
         own = self.find(node.get(KEY))
@@ -94,7 +94,7 @@ class Environments:
         return own or wanted
 
     def find(self, node: Node | None) -> Environment | None:
-        """Return the environment that a stage or a target names; None if there is none of that name."""
+        """Return the environment that a stage or target names; None for an unknown name."""
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.broken:
             return None
         if node.text not in self.known:

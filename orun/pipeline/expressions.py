@@ -1,7 +1,7 @@
-"""`${vars.x}` and `${matrix.axis}` in the values of a pipeline file.
+"""Expressions `${vars.x}` and `${matrix.axis}` in the values of a pipeline file.
 
-A value that is nothing but an expression becomes what it names, with its type. Within text the named value is written
-as the file wrote it. `$${` is a literal `${`.
+A value that is only an expression becomes the named value, with its type. Inside text, the named value is inserted as
+the file wrote it. `$${` is a literal `${`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Axes = Mapping[str, Scalar]
 
 
 class _Failed(Exception):
-    """An expression means nothing; the problem is noted."""
+    """An invalid expression; the problem is already noted."""
 
 
 class Expressions:
-    """Replaces expressions by what they name.
+    """Replacement of expressions by their values.
 
     Args:
         variables: the `vars` of the file.
@@ -37,22 +37,22 @@ class Expressions:
     def __init__(self, variables: Map, problems: Problems) -> None:
         self.problems = problems
         self.raw = variables
-        self.used: set[str] = set()  # variables that some expression names
+        self.used: set[str] = set()  # variables that expressions name
         self._resolved: dict[str, Node] = {}
         self._resolving: list[str] = []
-        self._letters = 0  # of all texts that were put together
+        self._letters = 0  # length of all composed texts
 
     def variables(self) -> Map:
-        """Return the `vars` with the expressions in them replaced."""
+        """Return the `vars` with their own expressions replaced."""
         entries = {name: Entry(entry.key, self._variable_value(name)) for name, entry in self.raw.entries.items()}
         return self.raw.with_entries(entries)
 
     def substitute(self, node: Node, axes: Axes | None = None) -> Node:
-        """Return the node with every expression in it replaced; a scalar that fails is left as it is, and `broken`.
+        """Return the node with every expression replaced; an invalid one leaves its scalar unchanged and `broken`.
 
         Args:
             node: any node.
-            axes: what `${matrix.axis}` stands for; None where there is no matrix.
+            axes: values of `${matrix.axis}`; None without a matrix.
         """
         return self.bounded(self._walk(node, axes))
 
@@ -87,7 +87,7 @@ class Expressions:
         return replace(node, value=joined, text=joined, via=text if joined != text else "")
 
     def _bound_text(self, node: Scalar, parts: Iterable[str]) -> None:
-        """Give up, like `bounded`, before joining text that would exceed the limit."""
+        """Give up, as `bounded` does, before composing a text beyond the limit."""
         self._letters += sum(map(len, parts))
         if self._letters > MAX_TEXT:
             message = f"the file holds more than {MAX_TEXT >> 20} MiB of text"
@@ -120,7 +120,7 @@ class Expressions:
         )
 
     def _named(self, written: str, axes: Axes | None) -> str:
-        """Return the expression that was meant where its space was left out, or the braces are two."""
+        """Return the probable expression: with its missing namespace, or with single braces."""
         name = written.strip(" {}").removeprefix("vars.").removeprefix("matrix.")
         if name in (axes or ()):
             return f"${{matrix.{name}}}"
@@ -186,10 +186,10 @@ class Expressions:
         raise _Failed
 
     def bounded(self, node: Node) -> Node:
-        """Return the node, when it is of a size that can be worked on.
+        """Return the node if its size is within the limits.
 
         Raises:
-            PipelineError: with all that was found so far, when variables or matrices make too much of it.
+        PipelineError: with all problems so far, when variables or matrices make it too large.
         """
         excess = (
             f"holds more than {MAX_SIZE} values" if node.size > MAX_SIZE else f"is nested more than {MAX_DEPTH} deep"
@@ -201,7 +201,7 @@ class Expressions:
 
 
 def _within(node: Scalar, matched: re.Match[str]) -> Span:
-    """Return the span of an expression in its text; of the whole text if it is not on one line as written."""
+    """Return the span of an expression within its text, or of the text if that spans several lines."""
     at = node.span.source.find(matched[0], node.span.column - 1)
     start = at + 1 - node.span.column
     return node.span.part(start, len(matched[0])) if at >= 0 else node.span

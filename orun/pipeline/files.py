@@ -15,14 +15,14 @@ from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, near, one_of
 
 EXTENDS = "extends"
-MAX_CHAIN = 32  # files that extend one another
-MAX_FILES = 256  # that are read
-MOST = 2  # names of files that are told where a folder was named
+MAX_CHAIN = 32  # length of a chain of files that extend one another
+MAX_FILES = 256  # files that are read
+MOST = 2  # files that a message names for a folder
 EXPECTED = "a mapping with name, vars, targets and stages"
 
 
 class Files:
-    """Reader of pipeline files; lays each over the files that it extends.
+    """Reader of pipeline files, which merges each over the files that it extends.
 
     Args:
         problems: collects the mistakes.
@@ -34,12 +34,12 @@ class Files:
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
         self.digests: dict[str, str] = {}
-        self._trees: dict[Path, Map | None] = {}  # each with what it extends below it
-        self._read = 0  # files
-        self._size = 0  # values in them
+        self._trees: dict[Path, Map | None] = {}  # merged trees by file
+        self._read = 0  # number of files read
+        self._size = 0  # number of values in them
 
     def read(self, file: Path) -> Map | None:
-        """Return the whole tree of a pipeline file, without `extends`; None when a file of it cannot be used.
+        """Return the merged tree of a pipeline file, without `extends`; None when one of its files cannot be used.
 
         Raises:
             UsageError: when there is no such file.
@@ -50,7 +50,7 @@ class Files:
             raise _unreadable(file, error) from error
 
     def _tree(self, file: Path, above: tuple[Path, ...]) -> Map | None:
-        """Return a file laid over what it extends; however many extend it, that is done once."""
+        """Return a file merged over the files that it extends; each file is merged once."""
         if file not in self._trees:
             self._trees[file] = self._layered(file, above)
         return self._trees[file]
@@ -138,7 +138,7 @@ class Files:
 
 
 def merge(base: Node, top: Node) -> Node:
-    """Return a tree laid over another: mappings key by key, anything else as a whole."""
+    """Return a tree merged over another: mappings key by key; any other value replaces."""
     if not (isinstance(base, Map) and isinstance(top, Map)):
         return top
     merged = dict(base.entries)
@@ -149,12 +149,12 @@ def merge(base: Node, top: Node) -> Node:
 
 
 def neighbour(path: Path, written: str) -> str:
-    """Return the path that was probably meant: as written, with the nearest name in the same folder."""
-    if os.path.lexists(path):  # and it cannot be read, or is a link that leads nowhere
+    """Return the probable path: the nearest name in the same folder."""
+    if os.path.lexists(path):  # it exists and cannot be read, or is a dangling link
         return ""
     try:
         name = closest(path.name, [other.name for other in path.parent.iterdir()])
-    except OSError:  # nor is its folder
+    except OSError:  # its folder does not exist either
         return ""
     return f"{written[: len(written) - len(path.name)]}{name}" if name else ""
 

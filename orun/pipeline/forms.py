@@ -1,4 +1,4 @@
-"""Suggestions for a value of the wrong form, as the file would write it."""
+"""Suggestions for a value of the wrong form, in the file's own notation."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from orun.pipeline.nodes import List, Map, Node, Path, Scalar, plain
 from orun.text.suggestions import closest
 from orun.text.units import DURATIONS, NUMBER, SIZES, respelt, split
 
-# What YAML 1.1 took for booleans, and people still write.
+# Booleans of YAML 1.1, which people still write.
 BOOLEANS: Mapping[str, str] = {
     **dict.fromkeys(("yes", "on", "y", "true"), "true"),
     **dict.fromkeys(("no", "off", "n", "false"), "false"),
 }
 A_NUMBER = re.compile(NUMBER)
 COMPARED = re.compile(rf"(?P<metric>[A-Za-z_][^ <>=]*)? *(?P<sign>[<>])=? *(?P<limit>{NUMBER} ?[^ ]*)")
-CONDITION = "rule of a gate"  # the noun of the keys of a condition
+CONDITION = "rule of a gate"  # noun for the keys of a condition
 GROUPS = ("all", "any")
-LONGEST = 80  # letters of a suggestion
+LONGEST = 80  # most letters of a suggestion
 
 
 def suggestion(node: Node, schema: Mapping[str, Any], path: Path) -> str:
-    """Return what a value that its schema refuses was probably meant to be; empty where nothing is near.
+    """Return the probable meaning of a value that its schema refuses; empty without a close one.
 
     Args:
         node: the value.
-        schema: what it should have been.
-        path: where it stands.
+        schema: its schema.
+        path: its path in the tree.
     """
     if isinstance(node, List):
         return _of_list(node, schema, path)
@@ -42,7 +42,7 @@ def suggestion(node: Node, schema: Mapping[str, Any], path: Path) -> str:
 
 
 def advice(node: Node, schema: Mapping[str, Any], path: Path) -> str:
-    """Return how such a thing is said, where it takes more than another value."""
+    """Return how to write a thing that takes more than another value."""
     if isinstance(node, Scalar):
         return str(schema.get("x-hint", "")) if A_NUMBER.fullmatch(node.text) else ""
     if isinstance(node, Map):
@@ -54,7 +54,7 @@ def advice(node: Node, schema: Mapping[str, Any], path: Path) -> str:
 
 
 def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
-    """Suggest the mapping that a misplaced list stands for: the key takes one item, or its items are parts of it."""
+    """Suggest the mapping that a misplaced list stands for: a key takes an item, or the items are its fields."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     items = plain(node)
     if "shape" in properties:
@@ -66,7 +66,7 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
         return _flow({key: meant}) if all(meant) else ""
     if "object" not in schema.get("type", ()) or not items or not all(isinstance(item, dict) for item in items):
         return ""
-    if all(isinstance(item.get("name"), str) for item in items):  # as lists of other tools name their items
+    if all(isinstance(item.get("name"), str) for item in items):  # key for the name of an item in other tools
         items = [{item["name"]: {key: value for key, value in item.items() if key != "name"}} for item in items]
     known = schema.get("x-noun") == CONDITION and all(properties.keys() >= item.keys() for item in items)
     if not known and (schema.get("x-noun") == CONDITION or any(len(item) != 1 for item in items)):
@@ -76,7 +76,7 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
 
 
 def _of_constant(node: Scalar, schema: Mapping[str, Any]) -> str:
-    """Return a number or a truth value where none has a place."""
+    """Return the probable value for a misplaced number or boolean."""
     from orun.text.aliases import meant
 
     if schema.get("x-noun") == CONDITION and A_NUMBER.fullmatch(node.text):
@@ -112,18 +112,18 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
 
 
 def _only(properties: Collection[str]) -> str:
-    """Return the key of a target, or of an environment, that a bare list is probably of."""
+    """Return the probable key for a bare list: of a target or an environment."""
     return next((key for key in ("providers", "packages") if key in properties), "")
 
 
 def _item(text: str, schema: Mapping[str, Any]) -> str:
-    """Return an item in the form that a list takes, such as the provider that `cpu` stands for; else an empty text."""
+    """Return an item in the form of the list, such as the provider for `cpu`; else an empty text."""
     names = _names(schema.get("items", {}))
     return closest(text, names) if names else text
 
 
 def _condition(limit: str) -> str:
-    """Return a bare limit as a condition: times and sizes are kept below one, proportions above."""
+    """Return a bare limit as a condition: a maximum for times and sizes, a minimum for proportions."""
     unit = (split(limit) or (0, ""))[1]
     if unit in ("%", "x"):
         return f"{{min: {limit}}}"
@@ -146,7 +146,7 @@ def constants(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _flow(data: Any) -> str:
-    """Data as a file writes it on one line; empty where that is too long to read."""
+    """Return data in flow style on one line; empty if that is too long."""
     text = _written(data)
     return text if len(text) <= LONGEST else ""
 

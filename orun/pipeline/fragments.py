@@ -33,7 +33,7 @@ DURATION_OR_NONE = rf"^({NUMBER} *({'|'.join(DURATIONS)})|0)$"
 SIZE = _with_units(tuple(SIZES))
 RATIO = _with_units(["%"])
 
-# Laid over the schema of a duration: `maximum` bounds numbers alone, and 0 is the same in every unit.
+# Added to the schema of a duration: `maximum` bounds only numbers, and 0 is equal in every unit.
 _UNIT_NEEDED: Fragment = {
     "pattern": f"{DURATION_OR_NONE}|{EXPRESSION}",
     "maximum": 0,
@@ -45,7 +45,7 @@ SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str]] = {
     "bool": (("boolean",), "", "true or false"),
     "int": (("integer",), "", "a whole number"),
     "float": (("number",), "", "a number"),
-    "str": (("number",), None, "text"),  # a number is taken as it is written: `1.10` is the text "1.10"
+    "str": (("number",), None, "text"),  # a number keeps its text: `1.10` is "1.10"
     "path": (("number",), ".+", "the path of a file or folder"),
     "target": ((), ".+", "the name of a target"),
     "code": ((), CODE, "file.py:function, with the file's path relative to this one"),
@@ -81,7 +81,7 @@ def fragment(kind: ParamType) -> Fragment:
 
 
 def value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
-    """Return the schema of a value: of these JSON types, a text of the pattern (None: any), or an expression."""
+    """Return the schema of a value: one of these JSON types, a text of the pattern (None: any), or an expression."""
     schema: Fragment = {"type": [*types, "string"]}
     if pattern is not None:
         schema["pattern"] = "|".join(part for part in (pattern, EXPRESSION) if part)
@@ -89,13 +89,13 @@ def value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
 
 
 def choice(values: Sequence[Any], noun: str = "") -> Fragment:
-    """One of some values, or an expression."""
+    """Return the schema of a choice of values, or an expression."""
     schema: Fragment = {"anyOf": [{"enum": list(values)}, {"type": "string", "pattern": EXPRESSION}]}
     return schema | ({"x-noun": noun} if noun else {})
 
 
 def fields(params: Sequence[Param], noun: str = "") -> Fragment:
-    """Return an object with those parameters as its keys."""
+    """Return the schema of an object with these parameters as keys."""
     schema = value(["object"], "", _describe_mapping(params))
     schema["properties"] = {param.name: described(param) for param in params}
     schema["additionalProperties"] = False
@@ -107,14 +107,14 @@ def fields(params: Sequence[Param], noun: str = "") -> Fragment:
 
 
 def described(param: Param) -> Fragment:
-    """Return the schema of a parameter with what it does and its default."""
+    """Return the schema of a parameter with its documentation and default."""
     schema = fragment(param.type)
     if param.doc:
         schema["description"] = param.doc
     if not param.required:
         schema["default"] = plain_default(param.default)
     if param.type.with_unit:
-        schema["default"] = show(param.default, "s").replace(" ", "")  # as a file may write it
+        schema["default"] = show(param.default, "s").replace(" ", "")  # as a file may write the default
     return schema
 
 
@@ -171,7 +171,7 @@ def _bounds(kind: ParamType) -> Fragment:
 
 
 def _bounded(text: str, kind: ParamType) -> str:
-    """Return the words with the bounds after what they bound: `a duration of at least 0 such as 12ms`."""
+    """Return a description with its bounds: `a duration of at least 0 such as 12ms`."""
     low, high = (None if bound is None else _bound(bound, kind) for bound in (kind.range.low, kind.range.high))
     if low is not None and high is not None:
         bounds = f" from {low} to {high}"
@@ -184,7 +184,7 @@ def _bounded(text: str, kind: ParamType) -> str:
 
 
 def _bound(number: float, kind: ParamType) -> str:
-    """Return a bound as a file may write it: `1MB` of a size."""
+    """Return a bound in the file's notation: `1MB` for a size."""
     units: Mapping[TypeName, Unit] = {"duration": "s", "size": "B"}
     unit = units.get(kind.name)
     return show(number, unit).replace(" ", "") if unit and number else f"{number:.15g}"

@@ -1,4 +1,4 @@
-"""Check that gates for a target belong to a stage that runs there: others would silently never be judged."""
+"""Check that a gate for a target belongs to a stage that runs there; otherwise it would never be judged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orun.text.suggestions import closest, one_of
 def require_judged(
     instances: Iterable[Instance], stages: Mapping[str, Stage], targets: Collection[str], problems: Problems
 ) -> None:
-    """Note each gate whose `target` is none of those on which the instances of its stage run.
+    """Note each gate for a target on which no instance of its stage runs.
 
     Args:
         instances: the stages of the graph.
-        stages: as far as they could be made, by their ids.
-        targets: the names of all targets.
+        stages: the valid stages by their ids.
+        targets: names of all targets.
         problems: collects the mistakes.
     """
     by_base: dict[str, list[Instance]] = {}

@@ -1,4 +1,4 @@
-"""The conditions of a stage, alone and in groups, and whether its metrics, inputs and targets allow them."""
+"""Gates of a stage, single and in groups, with checks against its metrics, inputs and targets."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from orun.text.suggestions import closest, one_of
 REFERENCE = "reference"
 AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")
 GROUPS: tuple[Literal["all", "any"], ...] = ("all", "any")
-LABEL = "label"  # the field of a dataset that its labels are
-EVERYWHERE: Mapping[str, Unit] = {"size": "B"}  # of every built-in kind that makes something
+LABEL = "label"  # field of a dataset for its labels
+EVERYWHERE: Mapping[str, Unit] = {"size": "B"}  # metrics of every built-in kind with an artifact
 BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "ratio": "higher", "1/s": "higher"}
-DIRECTIONS: Mapping[str, Better] = {"relative": "lower", "mrr": "higher"}  # of those whose unit does not tell
+DIRECTIONS: Mapping[str, Better] = {"relative": "lower", "mrr": "higher"}  # metrics whose unit does not decide
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
@@ -30,12 +30,12 @@ class Ground(Record, frozen=True):
 
     Attributes:
         instance: the stage.
-        kind: what it uses.
-        metrics: the names of the metrics that it yields; None when any may come, or when that is not known.
-        slices: the fields of its dataset by whose values it measures.
-        better: in which direction metrics of the user's own improve, where its parameters say so.
-        target: the name of its target; `cpu` where it names none.
-        targets: the names of all targets.
+        kind: its kind.
+        metrics: names of its metrics; None when unknown.
+        slices: fields of its dataset for slices.
+        better: direction of the user's own metrics, from its parameters.
+        target: name of its target; `cpu` by default.
+        targets: names of all targets.
         unsound: paths of nodes whose mistakes are already reported.
         problems: collects the mistakes.
     """
@@ -52,24 +52,24 @@ class Ground(Record, frozen=True):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The connected references: `reference` itself, and the others by their names."""
+        """Names of the connected references; empty for `reference` itself."""
         ports = [link.port or "" for link in self.instance.links]
         return tuple(name for port in ports if (name := REFERENCE if port == REFERENCE else further(port)))
 
     def knows(self, metric: str) -> bool:
-        """Return whether the stage may measure that: a metric of its kind, or one of a slice, `accuracy[label=3]`."""
+        """Return whether the stage may have a metric: of its kind, or of a slice such as `accuracy[label=3]`."""
         name, opened, rest = metric.partition("[")
         sliced = bool(opened) and rest.partition("=")[0] in self.slices and rest.endswith("]")
         return self.metrics is None or metric in self.metrics or (sliced and name in self.metrics)
 
     def unit(self, metric: str) -> Unit | None:
-        """Return the unit of a metric; None when it is not known before it is measured."""
+        """Return the unit of a metric; None when only a measurement shows it."""
         name = metric.partition("[")[0]
         known = EVERYWHERE.get(name) if self.kind.origin == "built-in" else None
         return self.kind.spec.units.get(name, known)
 
     def direction(self, metric: str) -> Better:
-        """In which direction a metric improves; `neither` where that is not known before it is measured."""
+        """Return the direction in which a metric improves; `neither` when only a measurement shows it."""
         name, unit = metric.partition("[")[0], self.unit(metric)
         if self.kind.origin == "built-in" and name in DIRECTIONS:
             return DIRECTIONS[name]
@@ -79,7 +79,7 @@ class Ground(Record, frozen=True):
 
 
 def gates(ground: Ground) -> tuple[Gate | Group, ...]:
-    """Return the gates of a stage, one for each rule, and its groups."""
+    """Return the gates of a stage, a gate for each rule, and its groups."""
     return tuple(_read(ground, ground.instance.node.map("gate"), ("stages", ground.instance.id, "gate")))
 
 
@@ -99,7 +99,7 @@ def _read(ground: Ground, node: Map, path: Path) -> Iterator[Gate | Group]:
 
 
 def _group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path) -> Iterator[Group]:
-    """Yield the group of a list; an item with several conditions is a group of all of them."""
+    """Yield the group of a list; an item with several conditions is an `all` group."""
     members: list[Gate | Group] = []
     for number, item in enumerate(entry.value.items if isinstance(entry.value, List) else ()):
         gates_of_item = tuple(_read(ground, item, (*path, number))) if isinstance(item, Map) else ()
@@ -131,7 +131,7 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
 
 
 def _not_asked_for(kind: Kind, metric: str) -> str:
-    """Return the name by which the kind's parameter `metrics` would ask for it; empty where it knows no such metric."""
+    """Return the value of the kind's parameter `metrics` that yields a metric; empty if none does."""
     name = metric.partition("[")[0].partition(".")[0]
     types = (
         member for param in kind.params if param.name == "metrics" for item in param.type.items for member in item.items
@@ -175,7 +175,7 @@ def _text(entries: Mapping[str, Entry], key: str) -> str:
 
 
 def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str]) -> list[str]:
-    """Return the references that a gate compares with, each a gate; the empty name is `reference` itself."""
+    """Return the references that a gate compares with, a gate for each; the empty name is `reference` itself."""
     if AGAINST not in entries:
         return [""]
     entry = entries[AGAINST]
@@ -218,7 +218,7 @@ def _by(ground: Ground, entries: Mapping[str, Entry]) -> str:
 
 
 def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
-    """Return whether a gate is meant for the target of this stage."""
+    """Return whether a gate is for the target of this stage."""
     name = _text(entries, TARGET)
     if not name:
         return True
@@ -233,7 +233,7 @@ def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
 
 
 def _need_port(ground: Ground, metric: str, key: Span) -> None:
-    """A metric that there is only where some input is connected."""
+    """Note a gate on a metric that needs an input which is not connected."""
     ports = ground.kind.spec.inputs
     connected = {link.port for link in ground.instance.links}
     for port, spec in ports.items():

@@ -1,4 +1,4 @@
-"""Graph of stages: order, loops, selection, and drawings as text, Mermaid and Graphviz."""
+"""Graph of stages: order, loops, selection, and rendering as text, Mermaid and Graphviz."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from orun.text.suggestions import closest, near, one_of
 if TYPE_CHECKING:
     import networkx as nx
 
-Edge = tuple[str, str]  # the stage before, the stage after
+Edge = tuple[str, str]  # from a stage to the stage after it
 
 
 def ordered(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], list[list[str]]]:
     """Return a topological order that keeps the original order if possible, and the loops that were cut for it.
 
     Returns:
-        The names in order; and one loop for each group of names that need one another. In a loop each name needs the
-        next, and the last needs the first. It begins with the name that comes first in the file.
+        The names in order, and a loop for each group of names that need one another. Each name of a loop needs the
+        next, and the last needs the first. A loop begins with the name that comes first in the file.
     """
     try:
         return _sorted(names, edges), []
@@ -32,7 +32,7 @@ def ordered(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], l
 
 
 def _sorted(names: Sequence[str], edges: Collection[Edge]) -> list[str]:
-    """Return the topological order that takes the first name of those that are ready; CycleError if there is a loop."""
+    """Return the topological order that always takes the first ready name; raise CycleError for a loop."""
     sorter: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
     place = {name: number for number, name in enumerate(names)}
     for number in place.values():
@@ -69,7 +69,7 @@ def _loop(graph: nx.DiGraph[str], start: str) -> list[str]:
     """Return the shortest loop through a node of a strongly connected graph."""
     import networkx as nx
 
-    ways = nx.single_source_shortest_path(graph, start)  # it goes through the graph once
+    ways = nx.single_source_shortest_path(graph, start)  # in one pass through the graph
     return min((ways[last] for last in graph.predecessors(start)), key=len)
 
 
@@ -85,7 +85,7 @@ def select(
 
     Args:
         pipeline: the pipeline.
-        only: these stages, in addition to the selection of `from_` and `to` together.
+        only: these stages, in addition to those of `from_` and `to`.
         from_: these stages and all after them.
         to: these stages and all before them.
 
@@ -139,7 +139,7 @@ def _nearest(value: str, known: Collection[str]) -> str:
 
 
 def _parts(name: str) -> tuple[str, frozenset[str]]:
-    """`int8` and `net=docs` of `int8[net=docs]`."""
+    """Return the parts of an id: `int8` and `net=docs` of `int8[net=docs]`."""
     base, _, values = name.removesuffix("]").partition("[")
     return base, frozenset(filter(None, values.split(",")))
 
@@ -181,7 +181,7 @@ def _needs_text(stage: Stage) -> str:
 
 
 def mermaid(pipeline: Pipeline) -> str:
-    """Render a Mermaid flowchart: order-only edges are dotted, edges to other inputs than the primary are named."""
+    """Render a Mermaid flowchart: order-only edges are dotted, edges to secondary inputs are named."""
     names = {stage.id: f"s{number}" for number, stage in enumerate(pipeline.stages)}
     lines = ["flowchart LR"]
     lines += [f'  {names[stage.id]}["{stage.id}<br/>{stage.uses}"]' for stage in pipeline.stages]
@@ -193,7 +193,7 @@ def mermaid(pipeline: Pipeline) -> str:
 
 
 def dot(pipeline: Pipeline) -> str:
-    """Render a Graphviz digraph: order-only edges are dashed, edges to other inputs than the primary are named."""
+    """Render a Graphviz digraph: order-only edges are dashed, edges to secondary inputs are named."""
     lines = ["digraph {", "  rankdir=LR;", "  node [shape=box];"]
     lines += [f'  "{stage.id}" [label="{stage.id}\\n{stage.uses}"];' for stage in pipeline.stages]
     for stage in pipeline.stages:
@@ -204,7 +204,7 @@ def dot(pipeline: Pipeline) -> str:
 
 
 def _edges(stage: Stage) -> list[tuple[str, str | None]]:
-    """Return each stage before this one with a label: None for order only, empty for the primary input."""
+    """Return each stage before a stage, with a label: None for order only, empty for the primary input."""
     primary = next(iter(stage.needs), "")
     edges: list[tuple[str, str | None]] = []
     for before in stage.before:

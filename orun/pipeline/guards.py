@@ -13,7 +13,7 @@ from orun.pipeline.instances import Axes
 from orun.pipeline.model import Stage
 from orun.stages.contract import Spec
 
-RELEASING = "release/"  # prefix of kinds that pass on their input, with other metadata or in a bundle
+RELEASING = "release/"  # prefix of kinds that pass on their input, perhaps with metadata or in a bundle
 
 
 def guarded(
@@ -21,7 +21,7 @@ def guarded(
 ) -> dict[str, Stage]:
     """Return the stages, each release with its guards.
 
-    A guard measures or checks a released artifact, and has gates or is of a kind that fails by itself. It agrees with
+    A guard measures or checks a released artifact. It has gates, or its kind fails by itself. It has the same values as
     the release on every matrix axis that both have. A stage after the release cannot guard it.
 
     Args:

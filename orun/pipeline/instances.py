@@ -8,14 +8,14 @@ from orun.core.serialization import Record, field
 from orun.pipeline.nodes import List, Map, Node, Scalar, Span
 from orun.stages.kind import Kind
 
-PRIMARY = ""  # the port of `needs: stage`: the first that the kind has
+PRIMARY = ""  # port of `needs: stage`: the kind's first
 Axes = Mapping[str, Scalar]
 
 
 class Link(Record, frozen=True):
-    """One entry of `needs`: the input port (None: only the order matters), the stage's id, and where it is named.
+    """Entry of `needs`: input port (None for order only), id of the stage, and position.
 
-    `stage` is empty if there is no such stage; that is already reported.
+    `stage` is empty for an unknown stage, which is already reported.
     """
 
     port: str | None
@@ -29,11 +29,11 @@ class Instance(Record, frozen=True):
     Attributes:
         id: its name with the axes of its matrix.
         base: its name in the file.
-        key: where the file names it.
-        node: its mapping, expressions replaced.
-        kind: what `uses` names; None when that is wrong.
-        axes: the values of the axes that it is made along.
-        links: what it needs.
+        key: position of its name in the file.
+        node: its mapping, with expressions replaced.
+        kind: its kind; None when `uses` is wrong.
+        axes: its values of the matrix axes.
+        links: its entries of `needs`.
     """
 
     id: str

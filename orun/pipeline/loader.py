@@ -37,7 +37,7 @@ from orun.text.suggestions import Unknown
 
 
 class Loader:
-    """Loads one pipeline file; see `orun.pipeline.load`."""
+    """Loader of a pipeline file; see `orun.pipeline.load`."""
 
     def __init__(self, path: Path, overrides: Mapping[str, str]) -> None:
         self.file = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links away from the file's folder
@@ -50,12 +50,12 @@ class Loader:
 
     @property
     def root(self) -> Path:
-        """The folder that paths are relative to."""
+        """Folder that paths are relative to."""
         return self.file.parent
 
     def load(self) -> Pipeline:
         """Return the pipeline; raise a PipelineError with every problem."""
-        # A large file makes millions of objects without a cycle, which the collector would walk over and over.
+        # A large file makes millions of objects without cycles, which the collector would visit again and again.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -89,7 +89,7 @@ class Loader:
         return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
     def _expand(self, tree: Map) -> tuple[list[Instance], Map]:
-        """Return the stages of the graph, and the tree in which they replace the stages of the file."""
+        """Return the stages of the graph, and the tree with them in place of the file's stages."""
         expressions = Expressions(tree.map("vars"), self.problems)
         self.used = expressions.used
         entries = dict(tree.entries)
@@ -119,9 +119,9 @@ class Loader:
                 )
 
     def _kind(self, uses: Scalar) -> Kind | None:
-        """Return the kind that a stage uses; None if there is none, which is noted."""
+        """Return the kind of a stage; None for an unknown one, which is noted."""
         if uses.broken or not isinstance(uses.value, str):
-            return None  # already reported, or the schema will report it
+            return None  # reported already, or later by the schema
         name = localise(uses, self.root) if registry.FILE_KIND.fullmatch(uses.text) else uses.text
         if name not in self.kinds:
             try:

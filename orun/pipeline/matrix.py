@@ -1,7 +1,7 @@
 """Expansion of matrices: a stage of the graph for each combination, with the stages that it needs.
 
-A stage that needs a stage with a matrix by its bare name is made once for each of those, along the same axes. Where two
-of its inputs share an axis, they are joined on it. `needs: int8[per_channel=true]` names a single one.
+A stage that needs the bare name of a stage with a matrix is expanded along the same axes. Inputs that share an axis are
+joined on it. `needs: int8[per_channel=true]` names a single stage.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from orun.pipeline.problems import Problems, place
 from orun.stages.kind import Kind
 from orun.text.suggestions import closest, one_of
 
-AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # it is part of the stage's name, and so of a folder's
-MAX_STAGES = 1000  # that one in the file may stand for
-LOOP = 8  # stages of a loop that are named
+AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
+MAX_STAGES = 1000  # stages that a stage of the file may expand to
+LOOP = 8  # stages of a loop that a message names
 FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
 A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
 
 
 class _Declared(Record, frozen=True):
-    """A stage as the file has it, with each combination of its own axes and what that needs.
+    """A stage of the file, with the combinations of its axes and their links.
 
-    `used` are the axes that expressions in it name.
+    `used` are the axes that its expressions name.
     """
 
     name: str
@@ -45,12 +45,12 @@ class _Declared(Record, frozen=True):
 
 
 class Expansion:
-    """Makes the stages of the graph.
+    """Expansion of the file's stages to the stages of the graph.
 
     Args:
         stages: the `stages` of the file.
         expressions: replaces `${...}`.
-        kind_of: returns the kind that a `uses` names; None if it is wrong, which it has reported.
+        kind_of: returns the kind of a `uses`; None for a wrong one, which it reports.
         problems: collects the mistakes.
     """
 
@@ -65,7 +65,7 @@ class Expansion:
         self.expressions = expressions
         self.kind_of = kind_of
         self.problems = problems
-        self._size = 0  # values in the stages
+        self._size = 0  # number of values in the stages
         self._by_id: dict[str, Instance] = {}
         self._by_base: dict[str, list[Instance]] = {}
 
@@ -92,7 +92,7 @@ class Expansion:
         return _Declared(name, key, node, frozenset(used_axes(scalars(node)) if axes else ()), combinations)
 
     def _tell_repeated(self, needs: Node | None) -> None:
-        """Say which stages a list names twice, but for values of a matrix, which may meet."""
+        """Note stages that a list names twice, except when matrix values coincide."""
         items = needs.items if isinstance(needs, List) else ()
         for twice in repeated(item for item in items if not (isinstance(item, Scalar) and MATRIX in item.via)):
             self.problems.add(
@@ -103,7 +103,7 @@ class Expansion:
             )
 
     def _axes(self, node: Map) -> dict[str, tuple[Scalar, ...]]:
-        """Return the axes of a stage's matrix; a malformed axis, already reported, has a single broken value."""
+        """Return the axes of a stage's matrix; a malformed axis, already reported, gets a single broken value."""
         matrix = node.get("matrix")
         matrix = self.expressions.substitute(matrix) if matrix else None
         if not isinstance(matrix, Map):
@@ -131,7 +131,7 @@ class Expansion:
         return replace(value, broken=True)
 
     def _known(self, link: Link) -> Link:
-        """Return the link, without its stage when there is none of that name."""
+        """Return the link; an unknown stage is noted and removed from it."""
         base = link.stage.partition("[")[0]
         if link.stage and link.stage not in self.names and base not in self.names:
             self.problems.add(
@@ -197,12 +197,12 @@ class Expansion:
     def _joined(
         self, own: Axes, inherited: Axes, links_so_far: tuple[Link, ...], link: Link
     ) -> list[tuple[Axes, tuple[Link, ...]]]:
-        """Return the combinations that remain of one when another input is connected."""
+        """Return the combinations that a combination joins to when another input is connected."""
         if link.stage in self._by_base:
             candidates = self._by_base[link.stage]
         elif link.stage in self._by_id:
             return [(inherited, (*links_so_far, link))]
-        else:  # unknown, malformed or in a loop
+        else:  # an unknown or malformed stage, or a loop
             self._check_id(link)
             return [(inherited, (*links_so_far, Link(link.port, "", link.span)))]
         fixed = {**inherited, **own}
@@ -224,7 +224,7 @@ class Expansion:
         ]
 
     def _check_id(self, link: Link) -> None:
-        """Say when a single stage of a matrix is named that is not there."""
+        """Note the id of a stage of a matrix that does not exist."""
         base, bracket, _ = link.stage.partition("[")
         if bracket and base in self._by_base:
             ids = [instance.id for instance in self._by_base[base]]
@@ -253,7 +253,7 @@ class Expansion:
         node = cast("Map", self.expressions.substitute(node, axes or None))
         uses = node.get("uses")
         kind = self.kind_of(uses) if isinstance(uses, Scalar) else None
-        if kind and isinstance(uses, Scalar):  # a file's kind is named relative to the pipeline file from here on
+        if kind and isinstance(uses, Scalar):  # from here on, paths of custom kinds are relative to the pipeline file
             named = replace(uses, value=kind.name, text=kind.name)
             node = node.with_entries({**node.entries, "uses": Entry(node.entries["uses"].key, named)})
         if kind and own and valid:
@@ -268,7 +268,7 @@ class Expansion:
         self._by_base.setdefault(stage.name, []).append(instance)
 
     def _with_axes(self, stage: _Declared, node: Map, kind: Kind, own: Axes) -> Map:
-        """Return the stage with each axis that names a parameter in the place of that parameter."""
+        """Return the stage with the values of its axes as parameters."""
         parameters = [param.name for param in kind.params]
         keys = stage.node.map("matrix").entries
         written = node.map("with")
@@ -294,10 +294,10 @@ class Expansion:
 
 
 def _agree(axes: Axes, candidate: Axes) -> bool:
-    """Return whether they have the same values on the axes that they share."""
+    """Return whether both have the same values on their common axes."""
     return all(axes[axis].text == value.text for axis, value in candidate.items() if axis in axes)
 
 
 def _holder(written: str, stages: Iterable[str]) -> str:
-    """Return the stage that a path into its result names: `export/model.onnx`, `export.outputs.model`."""
+    """Return the stage in a path into its result: `export/model.onnx`, `export.outputs.model`."""
     return next((name for name in stages if written.startswith((f"{name}/", f"{name}."))), "")

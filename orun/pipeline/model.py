@@ -21,14 +21,14 @@ RULES: tuple[Rule, ...] = ("min", "max", "max_drop", "max_increase", "max_regres
 
 
 class Threshold(Record, frozen=True):
-    """A limit as judged and as written.
+    """Limit of a gate: its value and its text.
 
     Attributes:
         value: in the metric's unit, or a proportion when `relative`.
-        relative: written with `%`: a proportion of the other model's value.
-        text: as the file writes it, for people.
-        unit: what it was written in (`12ms` is in s, `300MB` in B, `5%` a ratio, `1.5x` an x, `90/s` in 1/s); empty for
-            a plain number, which is in the metric's own unit.
+        relative: whether it is written with `%`: a proportion of the other model's value.
+        text: text in the file, for people.
+        unit: unit in the file (`12ms` has s, `300MB` B, `5%` ratio, `1.5x` x, `90/s` 1/s); empty for a plain number,
+            which has the metric's own unit.
     """
 
     value: float
@@ -38,19 +38,19 @@ class Threshold(Record, frozen=True):
 
 
 class Gate(Record, frozen=True):
-    """One condition on one metric of a stage.
+    """Condition on a metric of a stage.
 
     Attributes:
         metric: name of the metric.
         rule: `min`/`max` are absolute; `max_drop`, `max_increase` and `min_speedup` are against the stage's
             `reference` input; `max_regression` is against the accepted baseline, in the metric's direction.
         threshold: the limit.
-        undecided: what it does if it cannot be decided: `allow` releases behind it, `block` them (exit 4), or `fail`
-            the run (exit 4) whether there is a release or not.
-        position: where the file says so.
-        against: name of a further reference (`reference.<name>`) that it is against; empty for `reference` itself.
-        by: the field of the dataset of which each value is judged by itself; empty for all examples together.
-        strict: whether it fails the run (exit 4) if there is no baseline yet.
+        undecided: effect of an undecided gate: `allow` later releases, `block` them (exit 4), or `fail` the run
+            (exit 4) even without a release.
+        position: its place in the file.
+        against: name of a further reference (`reference.<name>`); empty for `reference` itself.
+        by: field of the dataset, each value of which is judged by itself; empty for all examples together.
+        strict: whether it fails the run (exit 4) without a baseline.
     """
 
     metric: str
@@ -71,7 +71,7 @@ class Gate(Record, frozen=True):
 
     @property
     def scope(self) -> str:
-        """What it is narrowed to, for people: ` against fused by label`."""
+        """Restriction for people: ` against fused by label`."""
         return (f" against {self.against}" if self.against else "") + (f" by {self.by}" if self.by else "")
 
 
@@ -80,8 +80,8 @@ class Group(Record, frozen=True):
 
     Attributes:
         rule: `all` or `any`.
-        members: gates and further groups, in file order; at least one.
-        position: where the file says so.
+        members: gates and groups in file order; at least one.
+        position: its place in the file.
     """
 
     rule: Literal["all", "any"]
@@ -90,12 +90,12 @@ class Group(Record, frozen=True):
 
     @property
     def name(self) -> str:
-        """What stands in the place of a metric: `any of 2`."""
+        """Name in place of a metric: `any of 2`."""
         return f"{self.rule} of {len(self.members)}"
 
 
 def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
-    """Yield every gate, those in groups too."""
+    """Yield every gate, including those in groups."""
     for gate in gates:
         if isinstance(gate, Group):
             yield from conditions(gate.members)
@@ -104,12 +104,12 @@ def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
 
 
 class Reference(Record, frozen=True):
-    """A file that a stage's parameters name; its content is in the key.
+    """File that a stage's parameters name; its content is in the key.
 
     Attributes:
-        parameter: dotted name of the parameter (`inputs.ids.file`); `uses` for a stage of the user's own.
-        path: as written, relative to the pipeline's folder.
-        function: the function in a code file; empty for a plain path.
+        parameter: dotted name of the parameter (`inputs.ids.file`); `uses` for a custom stage.
+        path: its path, relative to the pipeline's folder.
+        function: function in a code file; empty for a plain path.
     """
 
     parameter: str
@@ -166,38 +166,38 @@ class Stage(Record, frozen=True, dict=True):
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """Every target that it names."""
+        """Targets that it names."""
         return ((self.target,) if self.target else ()) + tuple(self.extra_targets.values())
 
     @cached_property
     def environments(self) -> tuple[Environment, ...]:
-        """The isolated environments that it needs, its own first, each once."""
+        """Isolated environments that it needs, its own first, each once."""
         wanted = (self.environment, *map(self.environment_of, self.targets))
         return tuple(dict.fromkeys(environment for environment in wanted if environment))
 
     def environment_of(self, target: Target | None) -> Environment | None:
-        """Return where a model of one of its targets runs."""
+        """Return the environment in which a model runs on one of its targets."""
         return target.environment or self.environment if target and self.out_of_process else self.environment
 
     @cached_property
     def before(self) -> tuple[str, ...]:
-        """Every stage that is settled before this one."""
+        """Ids of the stages that are settled before this one."""
         return (*self.upstream, *self.guards)
 
     @cached_property
     def upstream(self) -> tuple[str, ...]:
-        """Every stage that must be good before this one, once each."""
+        """Ids of the stages that must be good before this one, each once."""
         return tuple(dict.fromkeys((*self.needs.values(), *self.after)))
 
 
 class KindUse(Record, frozen=True):
-    """Facts about a kind that the planner needs, without its import.
+    """Facts about a kind for the planner, which does not import it.
 
     Attributes:
         origin: `built-in`, `plug-in` or `file`.
         entry: a module, or `path.py:function` relative to the pipeline's folder.
-        spec: what it depends on and yields.
-        distribution: the package of a plug-in; else empty.
+        spec: its declaration.
+        distribution: package of a plug-in; else empty.
     """
 
     origin: Literal["built-in", "plug-in", "file"]
@@ -207,7 +207,7 @@ class KindUse(Record, frozen=True):
 
 
 class Pipeline(Record, frozen=True, dict=True):
-    """A pipeline file, expanded and known good.
+    """A validated, expanded pipeline file.
 
     Attributes:
         name: its `name`, or the file's stem.
@@ -238,29 +238,29 @@ class Pipeline(Record, frozen=True, dict=True):
 
     @cached_property
     def root(self) -> Path:
-        """The folder that code and paths are relative to."""
+        """Folder that code and paths are relative to."""
         return self.file.parent
 
     @cached_property
     def project(self) -> Path:
-        """The top folder of the user's own code."""
+        """Top folder of the user's own code."""
         return project_of(self.root)
 
     @cached_property
     def private(self) -> Secrets:
-        """The environment variables whose values are kept nowhere."""
+        """Environment variables whose values are never recorded."""
         settings = (name for stage in self.stages for name in stage.env)
         return Secrets(frozenset(self.secrets), frozenset(settings))
 
     def stage(self, name: str) -> Stage:
-        """Return the stage of that id; KeyError when there is none."""
+        """Return a stage by its id; raise KeyError for an unknown one."""
         for stage in self.stages:
             if stage.id == name:
                 return stage
         raise KeyError(name)
 
     def strictly(self) -> Pipeline:
-        """Return the same pipeline in which every gate must pass: any other verdict, or none, fails the run."""
+        """Return a copy in which every gate must pass: any other verdict, or none, fails the run."""
         stages = tuple(replace(stage, gates=tuple(map(_strict, stage.gates))) for stage in self.stages)
         return replace(self, stages=stages, strict=True)
 

@@ -1,4 +1,4 @@
-"""A YAML file as plain data in which every key and value knows where it stands."""
+"""Nodes of a YAML file: plain data in which every key and value has its position."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 from orun.core.serialization import Record
 from orun.core.source_location import Position
 
-MAX_DEPTH = 50  # of lists and mappings in one another
-MAX_SIZE = 100_000  # values, with every alias and variable written out
-MAX_TEXT = 16 << 20  # letters in the texts that variables are a part of, written out
+MAX_DEPTH = 50  # levels of nested lists and mappings
+MAX_SIZE = 100_000  # values, with every alias and variable expanded
+MAX_TEXT = 16 << 20  # letters in the texts with variables, expanded
 
 Path = tuple[str | int, ...]
 
@@ -20,9 +20,9 @@ class Span(NamedTuple):
     """A stretch of one line of a file.
 
     Attributes:
-        file, line, column: where it begins; line and column count from 1.
-        width: how many columns it takes on that line.
-        source: the text of the line.
+        file, line, column: its start; line and column count from 1.
+        width: its columns on that line.
+        source: text of the line.
     """
 
     file: str
@@ -33,11 +33,11 @@ class Span(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """Where it begins."""
+        """Position of its start."""
         return Position(self.file, self.line, self.column)
 
     def part(self, start: int, width: int) -> Span:
-        """Return a stretch within this one, `start` columns to the right."""
+        """Return a stretch of this one that begins `start` columns to the right."""
         return self._replace(column=self.column + start, width=width)
 
 
@@ -45,12 +45,12 @@ class Scalar(Record, frozen=True):
     """A text, number, boolean or null.
 
     Attributes:
-        value: what YAML 1.2 makes of it.
-        text: as written, which keeps `1.10` apart from `1.1`.
-        span: where it stands, or where the variable it came from is used.
-        file: the file that wrote it, to which a path in it is relative.
+        value: its value by YAML 1.2.
+        text: its text in the file, which distinguishes `1.10` from `1.1`.
+        span: its place, or the place of the expression that it came from.
+        file: the file that wrote it; paths in it are relative to that file.
         via: the expression that it came from (`${vars.size}`); else empty.
-        broken: a problem was reported for it already.
+        broken: whether a problem with it is already reported.
     """
 
     value: str | float | bool | None
@@ -63,64 +63,64 @@ class Scalar(Record, frozen=True):
 
     @property
     def is_written(self) -> bool:
-        """Whether there is anything in the file, such as quotes, that a message can point at."""
+        """Whether the file has any text for it, such as quotes, that a message can point at."""
         return bool(self.text) or self.value is not None
 
     depth: ClassVar[int] = 0
 
 
 class List(Record, frozen=True, dict=True):
-    """A YAML sequence."""
+    """YAML sequence."""
 
     items: tuple[Node, ...]
     span: Span
 
     @functools.cached_property
     def size(self) -> int:
-        """Nodes in it, itself included."""
+        """Number of its nodes, itself included."""
         return 1 + sum(item.size for item in self.items)
 
     @functools.cached_property
     def depth(self) -> int:
-        """Levels of lists and mappings, itself included."""
+        """Levels of its nested lists and mappings, itself included."""
         return 1 + max((item.depth for item in self.items), default=0)
 
 
 class Entry(Record, frozen=True):
-    """A key of a mapping: where it stands, and its value."""
+    """Key of a mapping with its position, and its value."""
 
     key: Span
     value: Node
 
 
 class Map(Record, frozen=True, dict=True):
-    """A YAML mapping in file order."""
+    """YAML mapping in file order."""
 
     entries: Mapping[str, Entry]
     span: Span
 
     def get(self, key: str) -> Node | None:
-        """Return the value of a key, or None when it is not there."""
+        """Return the value of a key; None for a missing key."""
         entry = self.entries.get(key)
         return entry.value if entry else None
 
     def map(self, key: str) -> Map:
-        """Return the mapping below a key; an empty one when there is none."""
+        """Return the mapping below a key; an empty mapping if there is none."""
         value = self.get(key)
         return value if isinstance(value, Map) else Map({}, self.span)
 
     def with_entries(self, entries: Mapping[str, Entry]) -> Map:
-        """This mapping with those entries in place of its own."""
+        """Return this mapping with other entries."""
         return Map(entries, self.span)
 
     @functools.cached_property
     def size(self) -> int:
-        """Nodes in it, itself included."""
+        """Number of its nodes, itself included."""
         return 1 + sum(entry.value.size for entry in self.entries.values())
 
     @functools.cached_property
     def depth(self) -> int:
-        """Levels of lists and mappings, itself included."""
+        """Levels of its nested lists and mappings, itself included."""
         return 1 + max((entry.value.depth for entry in self.entries.values()), default=0)
 
 
@@ -128,7 +128,7 @@ Node = Scalar | List | Map
 
 
 def plain(node: Node) -> Any:
-    """Return the node as Python data, as a file without variables would have it: a literal `${` is `$${` again."""
+    """Return the node as Python data, as in a file without variables: a literal `${` is `$${` again."""
     if isinstance(node, Map):
         return {key: plain(entry.value) for key, entry in node.entries.items()}
     if isinstance(node, List):
@@ -149,7 +149,7 @@ def scalars(node: Node) -> Iterator[Scalar]:
 
 
 def repeated(items: Iterable[Node]) -> Iterator[Scalar]:
-    """Yield the texts of a list that stand in it before."""
+    """Yield the scalars of a list whose texts occur earlier in it."""
     before: set[str] = set()
     for item in items:
         if isinstance(item, Scalar) and isinstance(item.value, str) and item.text and not item.broken:
@@ -159,7 +159,7 @@ def repeated(items: Iterable[Node]) -> Iterator[Scalar]:
 
 
 def find(root: Node, path: Path) -> tuple[Node, Span]:
-    """Return the node at a path, and where a message about it points: a mapping's or list's key, or the scalar."""
+    """Return the node at a path, and the place for a message: the key of a mapping or list, or the scalar."""
     node, span = root, root.span
     for step in path:
         if isinstance(node, Map) and isinstance(step, str):

@@ -1,4 +1,4 @@
-"""Overrides: values from `--set path=value` that replace values of the file."""
+"""Overrides: values of `--set path=value`, which replace values of the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orun.pipeline.text import Text
 from orun.text.suggestions import closest, one_of
 
 TOP = ("name", "vars", "seed", "targets", "stages")
-# Below these a name must be in the file already: a new stage or variable would be a misspelt one.
+# Names below these keys must be in the file already: a new stage or variable would be a typo.
 CLOSED: Mapping[str, str] = {"vars": "variable", "targets": "target", "stages": "stage"}
 DOTTED_BELOW = 3  # `stages.NAME.gate` and `targets.NAME.session`
 
@@ -45,13 +45,13 @@ class _Override:
         return self._set(root, keys, 0, value)
 
     def _value(self) -> Node | None:
-        """Return the value; its columns count in `path=value`, and its line says which override it is."""
+        """Return the value; its columns count in `path=value`, and its line is the number of the override."""
         above = self.number - 1
         padded = "\n" * above + " " * (len(self.path) + 1) + self.written
         source = Text(OVERRIDE, "", padded, (*[""] * above, self.source))
         before = len(self.problems)
         value = compose(source, self.problems)
-        if value is None and len(self.problems) == before:  # nothing after the `=`
+        if value is None and len(self.problems) == before:  # empty text after the `=`
             return Scalar(None, "", self._span(0, [self.path]), OVERRIDE)
         return value
 
@@ -101,8 +101,8 @@ class _Override:
 def _split(path: str, root: Map) -> list[str]:
     """Return the keys of a dotted path.
 
-    A key that has dots itself is taken whole where the file has it, and where only such keys can be: a metric below
-    `gate` (`cosine.min`) and a configuration entry below `session`.
+    A key with dots is taken whole if the file has it, and wherever all keys may have dots: metrics below `gate`
+    (`cosine.min`) and configuration entries below `session`.
     """
     parts = path.split(".")
     keys: list[str] = []

@@ -11,17 +11,17 @@ from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
 
-OVERRIDE = "--set"  # stands for the file in the position of a value from the command line
-LIMIT = 100  # problems after which a file is given up
+OVERRIDE = "--set"  # file name in positions of values from the command line
+LIMIT = 100  # problems after which reading a file ends
 WIDTH = 100  # columns of a wrapped line
-LONGEST = 160  # columns of source text that are shown around a caret
-LONGEST_ADVICE = 2000  # letters of what was expected: it lists names
+LONGEST = 160  # columns of source text around a caret
+LONGEST_ADVICE = 2000  # most letters of an expectation, which lists names
 
 COLOURS = {"error": "1;31", "place": "1", "caret": "31", "label": "36"}
 
 
 class Problems:
-    """The mistakes so far, each once."""
+    """Mistakes so far, each once."""
 
     def __init__(self) -> None:
         self._problems: dict[Problem, None] = {}
@@ -37,27 +37,27 @@ class Problems:
         """Note a mistake.
 
         Raises:
-            PipelineError: when there are too many to go on.
+            PipelineError: when there are too many.
         """
         message, suggestion = map(abridged, (message, suggestion))
         expected, hint = (abridged(text, LONGEST_ADVICE) for text in (expected, hint))
         self.extend([Problem(span.position, message, span.source, span.width, expected, suggestion, hint)])
 
     def extend(self, problems: Iterable[Problem]) -> None:
-        """Note mistakes of another collection; see `add`."""
+        """Note the mistakes of another collection; see `add`."""
         for problem in problems:
             self._problems[problem] = None
             if len(self._problems) >= LIMIT:
                 raise PipelineError(tuple(self._problems))
 
     def check(self) -> None:
-        """Raise a PipelineError when there are any."""
+        """Raise a PipelineError if there are any mistakes."""
         if self._problems:
             raise PipelineError(tuple(self._problems))
 
 
 def render(problems: Sequence[Problem], colour: bool = False) -> str:
-    """Return the problems as people see them, a blank line between two.
+    """Render the problems for people, separated by blank lines.
 
         pipelines/bert.yaml:12:7: error: 'per_chanel' is not a parameter of quantize/dynamic
            12 |       per_chanel: true
@@ -69,7 +69,7 @@ def render(problems: Sequence[Problem], colour: bool = False) -> str:
     Files below the working folder are named relative to it.
 
     Args:
-        problems: in the order to show them.
+        problems: the problems in order.
         colour: whether to mark the parts with ANSI colours.
     """
     return "\n\n".join("\n".join(_lines(problem, colour)) for problem in problems)
@@ -90,7 +90,7 @@ def _lines(problem: Problem, colour: bool) -> list[str]:
 
 
 def _look_alikes(problem: Problem) -> str:
-    """Name the letters that look like letters of the suggestion."""
+    """Name the letters of a text that only look like those of the suggestion."""
     if not problem.suggestion or not problem.suggestion.isascii():
         return ""
     import unicodedata
@@ -104,7 +104,7 @@ def _look_alikes(problem: Problem) -> str:
 
 
 def place(position: Position) -> str:
-    """Return a position for people; a file below the working folder relative to it."""
+    """Return a position for people; files below the working folder are relative to it."""
     if position.file == OVERRIDE:
         return OVERRIDE
     below = os.path.relpath(position.file)

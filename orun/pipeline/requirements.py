@@ -1,4 +1,4 @@
-"""Requirements files of pip, with the files that they include in their place."""
+"""Requirements files of pip, with the files that they include."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from orun.pipeline.text import encoding
 CONSTRAINT = ("-c", "--constraint")
 INCLUDE = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
 COMMENT = re.compile(r"(?:^|\s)#")
-# What is not on a package index: its bytes would not be known to anybody.
+# Requirements outside of package indexes: nobody would know their content.
 LOCAL = re.compile(
     r"(-e\b|--editable\b|\.{0,2}/|file:|[A-Za-z0-9._-]+(\[[^\]]*\])?\s*@\s*file:|\S+\.(whl|tar\.gz|zip)$)"
 )
-MAX_CHAIN = 32  # files that include one another
+MAX_CHAIN = 32  # length of a chain of files that include one another
 MAX_FILES = 256  # that are read
 NOT_ON_AN_INDEX = "an isolated environment cannot hold what is not on a package index"
 ON_AN_INDEX = "packages with versions, or URLs"
@@ -34,9 +34,9 @@ class Requirements:
 
     Attributes:
         lines: requirements and options, without comments and line continuations.
-        constraints: those of constraint files.
-        digests: of every file that was read, by its path.
-        problems: lines that name what cannot be included, or is on no package index.
+        constraints: lines of constraint files.
+        digests: digest of every file that was read, by its path.
+        problems: lines with files that cannot be included, or requirements on no package index.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -46,11 +46,11 @@ class Requirements:
     _read: set[tuple[Path, bool]] = field(default_factory=set)
 
     def read(self, path: Path) -> None:
-        """Add what a file says.
+        """Add the content of a file.
 
         Raises:
             OSError: when it cannot be read.
-            ValueError: when it is no text of UTF-8.
+            ValueError: when it is not UTF-8 text.
         """
         self._take(Path(os.path.normpath(path)), (), constrains=False)
 
@@ -79,7 +79,7 @@ class Requirements:
                 (self.constraints if constrains else self.lines).append(requirement)
 
     def _included(self, path: Path, written: str, above: tuple[Path, ...], *, constrains: bool) -> tuple[str, str]:
-        """Take in a file that another one names; what is wrong where that cannot be, and what was expected."""
+        """Add a file that another one includes; return the problem and the expectation if that is impossible."""
         if path == above[-1]:
             return "the requirements file includes itself", ""
         if path in above:
@@ -102,7 +102,7 @@ def _problem(path: Path, number: int, line: str, part: str, message: str, expect
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Return why a file cannot be read, in the words of the system where they are its own."""
+    """Return why a file cannot be read: the system's own words for an error of the system."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)

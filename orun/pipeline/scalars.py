@@ -16,7 +16,7 @@ _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-MAX_DIGITS = 400  # more than any double has; int() refuses thousands
+MAX_DIGITS = 400  # more digits than any double; int() refuses thousands
 
 
 def resolve(text: str) -> Value:

@@ -1,6 +1,6 @@
-"""Check that a gate can mean what it says: the scale of its threshold, the direction of its rule.
+"""Checks of a gate's sense: the scale of its threshold, and the direction of its rule.
 
-Of built-in kinds that is known before anything runs; of functions of the user's own when they have measured.
+For built-in kinds they happen before anything runs, for the user's own functions after they have measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orun.text.units import show
 PERCENT = 100
 RELATIVE = ("max_drop", "max_increase", "max_regression")
 ABSOLUTE = ("min", "max")
-UNLIMITED = ("relative",)  # proportions that may be above 1
+UNLIMITED = ("relative",)  # proportions that may exceed 1
 WORSE: dict[Better, Rule] = {"lower": "max_increase", "higher": "max_drop"}
 EXPECTED: dict[Unit, str] = {
     "s": "a duration such as 12ms",
@@ -26,7 +26,7 @@ EXPECTED: dict[Unit, str] = {
 
 
 class Misfit(Record, frozen=True):
-    """Why a threshold is none for its metric, what would be one, and perhaps what was meant."""
+    """Reason why a threshold does not suit its metric, the expectation, and perhaps a suggestion."""
 
     message: str
     expected: str
@@ -34,7 +34,7 @@ class Misfit(Record, frozen=True):
 
 
 def misfit(gate: Gate, unit: Unit) -> Misfit | None:
-    """Describe a threshold that cannot be right: in another unit, without the unit of a time, or out of range."""
+    """Return the misfit of a threshold with another unit, without the unit of a time, or out of range."""
     limit = gate.threshold
     held = f"{gate.metric!r} cannot be held against {limit.text!r}: it {UNIT_WORDS[unit]}"
     if unit == "ratio" and gate.metric.partition("[")[0] not in UNLIMITED and _is_beyond(gate):
@@ -44,15 +44,15 @@ def misfit(gate: Gate, unit: Unit) -> Misfit | None:
         expected = "a proportion such as 5%, or a difference below 1"
         return Misfit(f"{held}, and may be meant in percent", expected, f"{limit.text}%")
     bare = unit in ("s", "B") and gate.rule != "min_speedup" and not limit.unit and limit.value != 0
-    if gate.fits(unit) and not bare:  # 12 is as likely meant in milliseconds, 0.05 in proportion: no time would fail
+    if gate.fits(unit) and not bare:  # 12 may mean milliseconds, 0.05 a proportion: every time would pass
         return None
     return Misfit(held, EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else ""))
 
 
 def no_proportion(gate: Gate, metric: Metric) -> str:
-    """Return the message about a percentage as the limit of a metric that is no proportion; or an empty text.
+    """Return a message about a percentage as the limit of a metric that is no proportion, or an empty text.
 
-    27 would be at or above 30 %, and every model would pass.
+    27 is above 30 %, so every model would pass.
     """
     limit = gate.threshold
     if gate.rule not in ABSOLUTE or metric.unit or limit.unit != "ratio" or abs(metric.value) <= 1 or limit.value > 1:
@@ -64,12 +64,12 @@ def no_proportion(gate: Gate, metric: Metric) -> str:
 
 
 def lets_worse(gate: Gate, better: Better, unit: Unit | None = None) -> str:
-    """Return the sentence about a rule that limits how far a metric improves; empty for every other.
+    """Return a sentence about a rule that limits an improvement; empty for other rules.
 
     Args:
         gate: the gate.
-        better: the direction in which its metric improves.
-        unit: of its metric, where that is known.
+        better: direction in which its metric improves.
+        unit: unit of its metric, if known.
     """
     if gate.rule not in WORSE.values() or better == "neither" or gate.rule == WORSE[better]:
         return ""
@@ -78,7 +78,7 @@ def lets_worse(gate: Gate, better: Better, unit: Unit | None = None) -> str:
 
 
 def _is_beyond(gate: Gate) -> bool:
-    """Return whether no proportion can be so large, or differ by so much: 1 is as likely meant in percent."""
+    """Return whether a limit is too large for a proportion or its difference: 1 may mean 1 %."""
     limit = gate.threshold
     if limit.relative or gate.rule == "min_speedup":
         return False

@@ -1,7 +1,7 @@
-"""The JSON Schema (draft 7) of pipeline files, made from the declarations of the stage kinds.
+"""JSON Schema (draft 7) of pipeline files, generated from the declarations of the stage kinds.
 
-A stage's parameters are chosen by `if`/`then` on `uses`: with `oneOf` a misspelt parameter is blamed on `uses`.
-Each `${...}` is accepted for any value, because an editor sees the file before it is expanded.
+`if`/`then` on `uses` selects a stage's parameters: with `oneOf`, a misspelt parameter would be blamed on `uses`. Any
+value may be a `${...}`, because an editor sees the file before it is expanded.
 
 `python -m orun.pipeline.schema` prints it.
 """
@@ -20,15 +20,15 @@ from orun.stages.kind import Kind
 from orun.stages.params import ParamType, Range, params_of
 from orun.stages.registry import BUILTIN, all_kinds
 
-ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # with the axes of a matrix
+ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # id of a stage, with the axes of a matrix
 NAME_WORDS = "letters, digits, _ and -, beginning with a letter"
-LARGEST_SEED = 2**32 - 1  # that every library takes
+LARGEST_SEED = 2**32 - 1  # largest seed that every library takes
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
 
 
 def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
-    """Return the schema of a pipeline file that uses no other kinds than those; all built-in ones when left out."""
+    """Return the schema of a pipeline file with these kinds; all built-in kinds when left out."""
     known = all_kinds() if kinds is None else tuple(kinds)
     stage, target_schema = _stage(known), target()
     return {
@@ -62,7 +62,7 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
 
 
 def _require_in_each(part: Fragment, required: str) -> Fragment:
-    """Return a mapping whose values have a key that they may lack in a file that is laid over another."""
+    """Return the schema of a mapping whose values need a key, except in a file that extends another."""
     properties: dict[str, Fragment] = {key: {} for key in part["properties"]}
     properties[required] = {"patternErrorMessage": part["properties"][required]["patternErrorMessage"]}
     return {"additionalProperties": {"required": [required], "x-noun": part["x-noun"], "properties": properties}}
@@ -74,19 +74,19 @@ def _top_level() -> dict[str, Fragment]:
     vars_ = {"type": "object", "patternErrorMessage": "expected a mapping of names to values"}
     extends = value(["array"], ".+", "the path of a pipeline file, or a list of them") | {"items": {"type": "string"}}
     return {
-        "name": name | {"description": "Names the pipeline's results; the name of the file when left out."},
-        "extends": extends | {"description": "Files that this one is laid over, the last on top; relative to it."},
-        "vars": vars_ | {"description": "Values that ${vars.name} stands for anywhere below."},
-        "seed": seed | {"description": "The seed of every random choice.", "default": 0},
+        "name": name | {"description": "Name of the pipeline; the file's name when left out."},
+        "extends": extends | {"description": "Files that this one extends, relative to it; later ones win."},
+        "vars": vars_ | {"description": "Values of ${vars.name}."},
+        "seed": seed | {"description": "Seed of every random choice.", "default": 0},
         "secrets": _variables()
-        | {"description": "Environment variables whose values are private: in no key, record, log or report."},
+        | {"description": "Environment variables whose values stay out of keys, records, logs and reports."},
         "ship": value(["array"], "", "a list of files and folders")
         | {"items": value(["number"], ".+", "a path")}
         | {"description": "Files and folders that git ignores and that other machines need; relative to this file."},
         "environments": _named("environment")
-        | {"description": "Packages that cannot be beside those that orun runs with; each is made once and reused."},
-        "targets": _named("target") | {"description": "Where models must run; `cpu` is there without being named."},
-        "stages": _named("stage", ID) | {"description": "What is built and measured; each may feed others."},
+        | {"description": "Isolated environments for packages that conflict with orun's own."},
+        "targets": _named("target") | {"description": "Where models must run; `cpu` is predefined."},
+        "stages": _named("stage", ID) | {"description": "Steps of the pipeline."},
     }
 
 
@@ -132,20 +132,19 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
                 "additionalProperties": name,
             },
             "with": {
-                "description": "The parameters of the kind.",
+                "description": "Parameters of the kind.",
                 "type": "object",
                 "patternErrorMessage": "expected a mapping of parameters",
             },
             "gate": gates() | {"description": "Conditions on metrics, judged on every run."},
             "matrix": {
-                "description": "Makes one stage for each combination of values: `per_channel: [true, false]`.",
+                "description": "Values to repeat the stage for: `per_channel: [true, false]`.",
                 "type": "object",
                 "patternErrorMessage": "expected a mapping of axes to lists of values",
                 "propertyNames": {"pattern": VARIABLE, "patternErrorMessage": "expected letters, digits and _"},
                 "additionalProperties": axis,
             },
-            "env": _variables()
-            | {"description": "Environment variables that its result depends on; their digests are in its key."},
+            "env": _variables() | {"description": "Environment variables that its result depends on."},
             **limits,
         },
         "allOf": [_choose(kind) for kind in kinds],
@@ -153,11 +152,11 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
 
 
 def _uses(names: tuple[str, ...]) -> Fragment:
-    """Any built-in kind by name; a plug-in's by a prefix that is no folder of ours, so that misspelt ones are seen."""
+    """Return the schema of `uses`: a built-in kind, a file, or a plug-in's kind with a prefix of its own."""
     folders = "|".join(sorted({name.partition("/")[0] for name in BUILTIN}))
     plug_in = rf"^(?!({folders})/)[A-Za-z0-9_.-]+/[A-Za-z0-9_./-]+$"
     return {
-        "description": "The kind of stage: of the library, `./file.py:function`, or of a plug-in package.",
+        "description": "Kind of the stage: of the library, `./file.py:function`, or of a plug-in package.",
         "x-noun": "kind of stage",
         "patternErrorMessage": f"expected one of {', '.join(names)}, or ./file.py:function",
         "anyOf": [
@@ -179,7 +178,7 @@ def _choose(kind: Kind) -> Fragment:
     )
     parameters = fields(kind.params, f"parameter of {kind.name}")
     parameters["description"] = kind.doc.strip()
-    if kind.origin != "file":  # a file's would have to be named relative to the working folder
+    if kind.origin != "file":  # custom kinds would need paths relative to the working folder
         parameters["x-hint"] = f"orun stages {kind.name}"
     then: Fragment = {
         "properties": {

@@ -1,4 +1,4 @@
-"""The parts of the schema about gates."""
+"""Parts of the schema for gates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, '%', RATE, 'x'))})?$"
 SPEEDUP = rf"^{NUMBER}x?$"
 GROUPS: Mapping[str, str] = {
     "all": "Gates that must all pass.",
-    "any": "Gates of which at least one must pass; an item with several conditions passes when all of them do.",
+    "any": "Gates at least one of which must pass; an item with several conditions passes if all of them pass.",
 }
 THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 
 def gates() -> Fragment:
-    """Return the gates of a stage: conditions by metric, and groups of gates."""
+    """Return the schema of a stage's gates: conditions by metric, and groups."""
     return {
         "type": "object",
         "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
@@ -37,7 +37,7 @@ def gates() -> Fragment:
 
 
 def gate() -> Fragment:
-    """Return the conditions on one metric."""
+    """Return the schema of the conditions on a metric."""
     threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
     speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
     rules: Mapping[str, Fragment] = {
@@ -59,7 +59,7 @@ def gate() -> Fragment:
 
 
 def _scopes() -> dict[str, Fragment]:
-    """Return the keys that limit a gate to references, slices or a target."""
+    """Return the schemas of the keys that limit a gate to references, slices or a target."""
     reference = value([], NAME, "the name of a reference")
     return {
         "against": value(["array"], NAME, "the name of a reference, or a list of them")
@@ -70,7 +70,7 @@ def _scopes() -> dict[str, Fragment]:
             "minItems": 1,
         },
         "by": value([], NAME, "a field of the dataset")
-        | {"description": "A field of `slices`: each of its values must pass by itself."},
+        | {"description": "Field of `slices`: each of its values must pass by itself."},
         "target": value([], NAME, "the name of a target")
-        | {"description": "The target that it is meant for; the others of a matrix do not have it."},
+        | {"description": "Target of the gate; stages of the matrix on other targets do not have it."},
     }

@@ -1,4 +1,4 @@
-"""The parts of the schema about where models run: targets with their providers, and environments."""
+"""Parts of the schema for targets with their providers, and for environments."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za
 
 
 def target() -> Fragment:
-    """One target: providers with their options, session options, fallback."""
+    """Return the schema of a target: providers with options, session options, fallback."""
     session = fields(params_of(Session), "session option")
     session["patternProperties"] = {
         r"^[a-z_]+\.[A-Za-z0-9_.]+$": {
             "type": ["string", "number", "boolean"],
-            "description": "A configuration entry of ONNX Runtime, such as session.intra_op.allow_spinning.",
+            "description": "Configuration entry of ONNX Runtime, such as session.intra_op.allow_spinning.",
         }
     }
     keys = {param.name: described(param) for param in params_of(TargetKeys)}
@@ -41,7 +41,7 @@ def target() -> Fragment:
 
 
 def environment() -> Fragment:
-    """One environment: pinned packages."""
+    """Return the schema of an environment: pinned packages."""
     schema = fields(params_of(EnvironmentKeys), "key of an environment")
     schema["properties"]["packages"] |= {
         "minItems": 1,

@@ -1,4 +1,4 @@
-"""Secrets: the environment variables that a file lists as private, and checks that no key contains them."""
+"""Secrets: environment variables that a file lists as private, with the check that no key contains them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.nodes import List, Map, Scalar
 from orun.pipeline.problems import Problems
 
-IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # of stages that run code of the user's
+IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # variables in the keys of custom stages
 
 
 def secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tuple[str, ...]:
-    """Return the names under `secrets`, and note each name there or under `env` of a stage that contradicts another."""
+    """Return the names under `secrets`; note names that are also under `env`, or that cannot be secrets."""
     declared = {item.text: item for item in _names(tree, "secrets")}
     for name, item in declared.items():
         if name in IN_KEYS or name.startswith(SETTINGS):

@@ -34,8 +34,8 @@ def make(
     """Return a stage; usable only if no problem was noted.
 
     Args:
-        instance: the stage as it was expanded.
-        kind: what it uses.
+        instance: the expanded stage.
+        kind: its kind.
         instances: every stage by its id.
         targets: every target by its name.
         environments: the isolated environments of the file.
@@ -97,7 +97,7 @@ def make(
 
 
 def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, values: Values) -> None:
-    """Note a stage that has none of the parameters and inputs of which it needs exactly one, or several of them."""
+    """Note a stage without exactly one of the parameters and inputs that exclude one another."""
     ports = kind.spec.inputs
     connected = {next(iter(ports), None) if link.port == PRIMARY else link.port for link in instance.links}
     names = {name: "needs" if name in ports else name for name in kind.spec.one_of}
@@ -106,7 +106,7 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
         return
     parameters = instance.node.get("with")
     if parameters is not None and not isinstance(parameters, Map):
-        return  # the schema has reported it
+        return  # reported by the schema
     message = (
         f"{' and '.join(map(repr, present))} exclude one another"
         if present
@@ -121,13 +121,13 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
 
 
 def _slices(params: Mapping[str, Any]) -> Collection[str]:
-    """Return the valid fields in `slices`; a function of the user may use the name for something else."""
+    """Return the valid fields in `slices`; a custom stage may use the name for something else."""
     fields = params.get("slices")
     return [field for field in fields if isinstance(field, str)] if isinstance(fields, list | tuple) else ()
 
 
 def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
-    """Return the valid directions in `better`; a function of the user may use the name for something else."""
+    """Return the valid directions in `better`; a custom stage may use the name for something else."""
     directions = params.get("better")
     ways: dict[object, Better] = {"higher": "higher", "lower": "lower"}
     return (
@@ -138,7 +138,7 @@ def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
 def _metrics(
     kind: Kind, params: Mapping[str, Any], instance: Instance, surroundings: Surroundings
 ) -> Collection[str] | None:
-    """Return the names of a stage's metrics; None if any are possible, or a plug-in fails to list them."""
+    """Return the names of a stage's metrics; None if they are unknown, or a plug-in fails to list them."""
     if kind.origin != "plug-in":
         return kind.metrics(params)
     try:
@@ -156,7 +156,7 @@ def _metrics(
 
 
 def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
-    """Return references to the custom-operator libraries of targets: their content is in the key."""
+    """Return references to the custom-operator libraries of targets, whose content is in the key."""
     return [
         Reference(f"{parameter}.custom_op_libraries[{number}]", file)
         for parameter, target in named.items()
@@ -165,7 +165,7 @@ def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
 
 
 def _targets(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target | None]:
-    """Return the targets that parameters name, by parameter; None where the parameter is left out."""
+    """Return the targets of the parameters, by parameter; None for a parameter that is left out."""
     names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
     return {parameter: targets.get(name) for parameter, name in names.items()} or {"": None}
 

@@ -1,4 +1,4 @@
-"""Translation of the YAML parser's complaints into plain words."""
+"""Translation of the YAML parser's complaints into plain language."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ODD_INDENT = re.compile(r"[ ]*(?P<odd>[^\S \t\r\n])\s*(- |[\w\"'])")
 
 
 class Complaint(Record, frozen=True):
-    """Complaint of a YAML parser: a pattern of its text, what it means, what would have been right, and how to mend it.
+    """Complaint of a YAML parser: pattern of its text, meaning, expectation, and fix.
 
-    `{on_line}` and `{column}` stand for where the construct began that the parser was in, `{letter}` for what it met.
+    `{on_line}` and `{column}` are the start of the parser's current construct, `{letter}` is the offending letter.
     """
 
     pattern: str
@@ -31,7 +31,7 @@ class Complaint(Record, frozen=True):
     hint: str = ""
 
 
-# libyaml and PyYAML's own parser word some of these in different ways.
+# libyaml and PyYAML's own parser differ in the wording of some.
 COMPLAINTS = (
     Complaint("tab character that violates", TAB, SPACES),
     Complaint(
@@ -118,7 +118,7 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
 
 
 def _odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
-    """Return where a character that looks like a space indents a key, and its name; copied text may have it."""
+    """Return the place and name of a character that looks like a space and indents a key; copied text may have it."""
     for number in range(first, min(last + 1, len(text.lines))):
         match = ODD_INDENT.match(text.lines[number])
         if match:
@@ -146,7 +146,7 @@ def _long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
 
 
 def _span(text: Text, error: yaml.MarkedYAMLError, complaint: Complaint, line: int, column: int) -> Span:
-    """Return where the caret belongs: at the start of an open construct, or at the last text of the file."""
+    """Return the place of the caret: the start of an open construct, or the last text of the file."""
     opened = error.context_mark
     if opened and ("never closed" in complaint.message or "without a ':'" in complaint.message):
         line, column = opened.line, opened.column

@@ -1,4 +1,4 @@
-"""The `targets` of a pipeline file."""
+"""Targets of a pipeline file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from orun.text.units import SIZE_FORMS, parse_size
 
 PROFILED = "session.enable_profiling"
 ARENA = "cpu_arena"
-DEFAULT = "cpu"  # there without being named
+DEFAULT = "cpu"  # predefined
 
 
 def targets(
@@ -31,7 +31,7 @@ def targets(
     """Return every target by name.
 
     Args:
-        declared: the `targets` of the file; the schema has been checked.
+        declared: the `targets` of the file, which have passed the schema.
         environments: the isolated environments of the file.
         root: the folder that paths are relative to.
         unsound: paths of nodes whose mistakes are already reported.
@@ -63,7 +63,7 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
     options = node.map("session").entries
     for key, entry in options.items():
         if key == PROFILED:
-            from orun.text.aliases import note  # needed where something is wrong
+            from orun.text.aliases import note  # lazy: only mistakes need it
 
             problems.add(entry.key, f"{key!r} cannot be set", hint=note("enable_profiling", "session option"))
         elif "." in key and (meant := misspelt(key, session_entries())):
@@ -95,7 +95,7 @@ def _provider(node: Node) -> tuple[Provider, Span]:
 
 
 def _text(node: Scalar, kind: OptionType | None) -> str:
-    """Return an option as the provider reads it."""
+    """Return the text of an option for the provider."""
     if isinstance(node.value, bool):
         return str(int(node.value)) if kind == "flag" else str(node.value).lower()
     return node.text
@@ -122,7 +122,7 @@ def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> T
 
 
 def _arena(node: Map, problems: Problems) -> dict[str, Any]:
-    """Limits of a session's memory: sizes in bytes, and how it grows."""
+    """Return the limits of the CPU memory arena: sizes in bytes, and how it grows."""
     limits: dict[str, Any] = {}
     for key, entry in node.entries.items():
         if not isinstance(entry.value, Scalar):
@@ -130,13 +130,13 @@ def _arena(node: Map, problems: Problems) -> dict[str, Any]:
         text = entry.value.text
         try:
             limits[key] = text if key == "extend" else parse_size(text)
-        except ValueError:  # it has the form of a size, and is too large
+        except ValueError:  # a size that is too large
             problems.add(entry.value.span, f"{key!r} cannot be {text!r}", expected=SIZE_FORMS)
     return limits
 
 
 def _option(name: str, node: Node) -> Any:
-    """Return a session option: whole numbers as such, a configuration entry (its name has a dot) as it is written.
+    """Return a session option: a whole number as a number, a configuration entry (with a dot in its name) as text.
 
     The value of an unknown option may be anything; the option is already reported.
     """

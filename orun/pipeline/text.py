@@ -15,24 +15,24 @@ from orun.errors import PipelineError
 from orun.fs.observed_state import TEXT_LIMIT, read_bounded, require_regular
 from orun.pipeline.nodes import Span
 
-MODELS = {  # how files of models end, and the kinds that take them
+MODELS = {  # suffixes of model files, and the kinds that take them
     ".onnx": "convert/onnx",
     **dict.fromkeys((".pt", ".pth", ".pt2", ".safetensors"), "convert/torch"),
     **dict.fromkeys((".keras", ".h5", ".tflite", ".pb"), "convert/tensorflow"),
     **dict.fromkeys((".pkl", ".joblib"), "convert/sklearn"),
 }
-WIDE: Mapping[tuple[bool, ...], str] = {  # which of the first bytes of a letter of ASCII, or of two, are 0
+WIDE: Mapping[tuple[bool, ...], str] = {  # zero bytes among the first bytes of a text of ASCII letters
     (False, True, True, True): "UTF-32",
     (True, True, True, False): "UTF-32",
     (False, True, False, True): "UTF-16",
     (True, False, True, False): "UTF-16",
 }
-LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 parsers count as one
+LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # line breaks of YAML 1.1
 UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Text(Record, frozen=True):
-    """A file as read: its absolute path, the BLAKE3 digest of its bytes, its text and lines."""
+    """Content of a file: absolute path, BLAKE3 digest of its bytes, text and lines."""
 
     file: str
     digest: str

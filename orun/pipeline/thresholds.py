@@ -11,7 +11,7 @@ from orun.text.units import DURATIONS, RATE, SIZES, is_too_large, parse_duration
 
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
-    """Return the limit that a rule is given; None when it is none, which is noted."""
+    """Return the limit of a rule; None for an invalid one, which is noted."""
     if is_too_large(node.text):
         problems.add(node.span, f"{node.text!r} is too large", expected=_expected(rule))
         return None
@@ -31,13 +31,13 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
 
 
 def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
-    """Note a threshold that is not in the scale of its metric."""
+    """Note a threshold that does not suit the scale of its metric."""
     if problem := misfit(gate, unit):
         problems.add(node.span, problem.message, expected=problem.expected, suggestion=problem.suggestion)
 
 
 def check_direction(gate: Gate, unit: Unit | None, better: Better, key: Span, problems: Problems) -> None:
-    """Note a `max_drop` of what gets worse by rising, as a time, or a `max_increase` of what gets worse by falling."""
+    """Note a `max_drop` of a metric that should fall, such as a time, or a `max_increase` of one that should rise."""
     if message := lets_worse(gate, better, unit):
         problems.add(key, message, suggestion=WORSE[better])
 

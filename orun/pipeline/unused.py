@@ -1,6 +1,6 @@
 """Variables and targets that nothing in the file uses, which are often typos.
 
-What comes from a file that it extends is not told: that may be there for others.
+Those of an extended file do not count: they may serve other files.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from orun.text.suggestions import closest
 
 
 def unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
-    """Return a sentence for each.
+    """Return a sentence for each unused variable and target.
 
     Args:
-        tree: of the file.
+        tree: tree of the file.
         file: its path.
-        variables: the names of the variables that expressions use.
+        variables: names of the variables that expressions use.
         stages: the stages of the graph.
     """
     named = {target.name for stage in stages for target in stage.targets}
@@ -37,18 +37,18 @@ def _describe(
             continue
         alike = [
             candidate for candidate in known or () if candidate != name and candidate == name.lower()
-        ]  # else NPU would be near CPU
+        ]  # or NPU would be close to CPU
         meant = closest(name, sorted(used)) or next(iter(alike), "")
         why = (known or {}).get(name) or (f"did you mean {meant}?" if meant else "")
         yield f"line {entry.key.line}: nothing uses {sort} {name!r}" + (f"; {why}" if why else "")
 
 
 def _is_anchored(key: Span, name: str) -> bool:
-    """Return whether YAML's own aliases may use it: `&` stands before its value."""
+    """Return whether YAML's own aliases may use a value: it has an anchor (`&`)."""
     return key.source[key.column - 1 + len(name) :].lstrip("\"' :").startswith("&")
 
 
 def _unnamed(stages: Collection[Stage]) -> str:
-    """Return why the target of that name is not the default of stages without `target`."""
+    """Return an explanation if stages without `target` may have been meant to use a target."""
     plain = [stage.id for stage in stages if stage.params.get("target", "") is None]
     return f"{plain[0]} names no target and runs without its options: `target: {DEFAULT}`" if plain else ""

@@ -1,4 +1,4 @@
-"""Validation of a tree against the JSON Schema; each complaint becomes a problem in plain words."""
+"""Validation of a tree against the JSON Schema; each complaint becomes a problem in plain language."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Pa
     """Note everything in a tree that its schema refuses.
 
     Returns:
-        The paths of the values that are wrong.
+        The paths of the wrong values.
     """
     report = _Report(root, schema["definitions"]["stage"], problems)
     errors = list(_Validator(schema).iter_errors(plain(root)))
@@ -41,9 +41,9 @@ def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Pa
 
 
 def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any) -> Iterator[Any]:
-    """Yield the keyword `allOf`, which tries one branch alone where each is for another kind of stage.
+    """Validate the keyword `allOf`; of branches for kinds of stages, only that of the stage's kind is tried.
 
-    Trying all of them takes a millisecond a stage.
+    Trying all branches takes a millisecond for each stage.
     """
     kinds = _kinds(branches)
     if kinds is None:
@@ -55,7 +55,7 @@ def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any)
 
 
 def _kinds(branches: Sequence[Any]) -> Mapping[str, int] | None:
-    """Return the place of the branch for each kind; None when they are not for kinds."""
+    """Return the index of the branch of each kind; None when the branches are not for kinds."""
     places: dict[str, int] = {}
     for place, branch in enumerate(branches):
         wanted = branch.get("if", {}).get("properties", {}).get("uses", {}).get("const")
@@ -71,13 +71,13 @@ _Validator = validators.extend(Draft7Validator, {"allOf": _all_of})  # type: ign
 class _Report:
     def __init__(self, root: Map, stage: Mapping[str, Any], problems: Problems) -> None:
         self.root = root
-        self.stage = stage  # the schema of one
+        self.stage = stage  # the schema of a stage
         self.problems = problems
         self.unsound: set[Path] = set()
         self.reported = problems.places()  # with a better message: an unknown kind, a missing variable
 
     def take(self, error: Any) -> None:  # a ValidationError, whose fields are typed as perhaps unset
-        """Note one complaint, or the complaints of the alternative that was meant."""
+        """Note a complaint, or the complaints of the alternative that was meant."""
         path: Path = tuple(error.absolute_path)
         node, span = find(self.root, path)
         if error.validator == "additionalProperties":
@@ -93,7 +93,7 @@ class _Report:
             self._bad_value(error, node, span, path)
 
     def _unknown(self, error: Any, node: Node, path: Path) -> None:
-        """Keys that mean nothing."""
+        """Note unknown keys."""
         known = error.schema.get("properties", {})
         noun, parameters = _noun(error.schema, path), _parameters(error)
         inputs = self._inputs(path[:-1]) if path[-1:] == ("with",) else ()
@@ -182,13 +182,13 @@ def expectation(schema: Mapping[str, Any]) -> str:
         parts = list(dict.fromkeys(part for branch in schema["anyOf"] if (part := expectation(branch))))
         return (", or " if "," in parts[0] else " or ").join(parts)
     if "pattern" in schema:
-        return ""  # an expression, which may stand for anything
+        return ""  # the branch for expressions, which are always allowed
     types = schema.get("type", ())
     return " or ".join(TYPE_WORDS[name] for name in ([types] if isinstance(types, str) else types))
 
 
 def _alternative(error: Any) -> list[Any]:
-    """Return the complaints of the branch of an `anyOf` that was meant: the type fits, only its content is wrong."""
+    """Return the complaints of the `anyOf` branch that was meant: its type fits, and its content is wrong."""
     branches: dict[Any, list[Any]] = {}
     for part in error.context:
         branches.setdefault(part.schema_path[0], []).append(part)
@@ -201,14 +201,14 @@ def _alternative(error: Any) -> list[Any]:
 
 
 def _unfit(part: Any) -> bool:
-    """Return whether a complaint means that a mapping is of another branch: a key is missing or of another type."""
+    """Return whether a complaint shows that another branch is meant: a key is missing or has another type."""
     if not part.relative_path:
         return bool(part.validator == "required")
     return len(part.relative_path) == 1 and part.validator not in ("additionalProperties", "required")
 
 
 def _odd_space(key: str, near: str) -> str:
-    """Describe a special space in a key that does not indent; empty if a similar key is suggested."""
+    """Describe a special space in a key, which does not indent; empty if a similar key is suggested."""
     import unicodedata
 
     odd = next((letter for letter in key if letter.isspace() and letter != " "), "")
@@ -218,7 +218,7 @@ def _odd_space(key: str, near: str) -> str:
 
 
 def _near(key: str, known: Collection[str], noun: str) -> str:
-    """Return the known key that was probably meant; a look-alike is no help if a note says what to do instead."""
+    """Return the known key that was probably meant; empty if a note says what to do instead."""
     from orun.text.aliases import meant, note
 
     if joined := _joined(key, known):
@@ -227,13 +227,13 @@ def _near(key: str, known: Collection[str], noun: str) -> str:
 
 
 def _joined(key: str, known: Collection[str]) -> str:
-    """Return the known key before a ':' that no space follows, with which YAML takes its value for a part of it."""
+    """Return the known key before a ':' without a space after it: YAML reads key and value as one key."""
     name, colon, value = key.partition(":")
     return name if colon and value and name in known else ""
 
 
 def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
-    """Return what to do where a key means nothing: what another tool has it for, or where the known ones are listed."""
+    """Return what to do about an unknown key: orun's word for another tool's key, or the list of known keys."""
     from orun.text.aliases import note
 
     if key.isdecimal() and noun.startswith("rule"):
@@ -245,7 +245,7 @@ def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
 
 
 def _parameters(error: Any) -> Collection[str]:
-    """Return the parameters of the kind, for a complaint about a stage: they belong under `with`."""
+    """Return the kind's parameters for a complaint about a stage's key, because parameters belong under `with`."""
     branches, uses = error.schema.get("allOf", ()), error.instance.get("uses")
     kinds = _kinds(branches) or {}
     if not isinstance(uses, str) or uses not in kinds:

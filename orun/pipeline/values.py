@@ -1,4 +1,4 @@
-"""The parameters of a stage as plain values, with the files that they name."""
+"""Parameters of a stage as plain values, with the files that they name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FUNCTION = re.compile(
 A_TARGET = "name one: `targets: {NAME: {providers: [CUDAExecutionProvider, CPUExecutionProvider]}}`"
 A_HUB_ID = re.compile(r"(?P<id>(?P<owner>\w[\w.-]*/)?\w[\w.-]*)(@\w+)?")
 FILES = (".bin", ".ckpt", ".h5", ".keras", ".onnx", ".pb", ".pkl", ".pt", ".pt2", ".pth", ".py", ".safetensors")
-HUB = "hub"  # the parameter for what is on a model hub, of the kinds that have one
+HUB = "hub"  # parameter for a model on a hub, if the kind has it
 AS_IT_IS = "a path is taken as it stands, without `~` and variables of the shell; ${vars.NAME} is a value of `vars`"
 
 
@@ -60,11 +60,11 @@ class Surroundings:
 
 
 class Values:
-    """Turns the nodes of one stage into values.
+    """Conversion of the nodes of a stage to values.
 
     Attributes:
         references: the files that the values name.
-        whole: whether every value is good.
+        valid: whether every value is valid.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -78,9 +78,9 @@ class Values:
 
         Args:
             params: the parameters.
-            node: what the file says of them; the schema has been checked.
-            path: where that is in the tree.
-            name: dotted name of what they are fields of, ending in a dot.
+            node: their mapping in the file, which has passed the schema.
+            path: its path in the tree.
+            name: dotted name of the parameter that has these fields, with a dot at the end.
         """
         values: dict[str, Any] = {}
         if not name:
@@ -104,7 +104,7 @@ class Values:
         return default
 
     def convert(self, kind: ParamType, node: Node, path: NodePath, name: str) -> Any:
-        """One value; None when it is wrong."""
+        """Return a value; None for a wrong one."""
         if path in self.surroundings.unsound or (isinstance(node, Scalar) and node.broken):
             self.valid = False
             return None
@@ -125,7 +125,7 @@ class Values:
         return None if node.value is None else self._scalar(member, node, name)
 
     def _whole_file(self, node: Scalar) -> None:
-        """A file of code where a function in it is wanted."""
+        """Note a code file in place of a function in it."""
         try:
             names = self.surroundings.code.get(
                 self.surroundings.root / localise(node, self.surroundings.root)
@@ -170,7 +170,7 @@ class Values:
     def _quantity(self, kind: ParamType, node: Scalar, name: str) -> float | None:
         try:
             number = UNITS[kind.name](node.text)
-        except ValueError:  # it has the form of a quantity, and is too large
+        except ValueError:  # a quantity that is too large
             number = math.inf
         low, high = kind.range.low, kind.range.high
         if math.isinf(number) or (low is not None and number < low) or (high is not None and number > high):
@@ -214,7 +214,7 @@ class Values:
         return ""
 
     def _meant(self, written: str) -> str:
-        """Return a path or function that is there, by what people write who know them from elsewhere."""
+        """Return the existing path or function for a notation of other tools, such as `data.py::test`."""
         if (called := FUNCTION.fullmatch(written)) and self._defines(f"{called['file']}.py", called["name"]):
             return f"{called['file']}.py:{called['name']}"
         slashed = written.replace("\\", "/")
@@ -258,7 +258,7 @@ class Values:
 
 
 def localise(node: Scalar, root: Path) -> str:
-    """Return a path (or `path:function`) relative to `root`, when the file that wrote it lies in another folder."""
+    """Return a path (or `path:function`) relative to `root`; it is relative to the file that wrote it."""
     folder = Path(node.file).parent if Path(node.file).is_absolute() else root
     if folder == root or Path(node.text).is_absolute():
         return node.text
@@ -268,19 +268,19 @@ def localise(node: Scalar, root: Path) -> str:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # its name is too long, or a folder of it may not be entered
+    except OSError:  # a name that is too long, or a folder that is not accessible
         return False
 
 
 def _member(kind: ParamType, node: Node) -> ParamType:
-    """Return the member of a union that a value is of; the type itself when it is no union."""
+    """Return the member of a union that a value belongs to; any other type itself."""
     if kind.name != "union":
         return kind
     return next(member for member in kind.items if _is_of(member, node))
 
 
 def _element(kind: ParamType) -> ParamType:
-    """Return the type of what is in a list or mapping; anything when it is of any type itself."""
+    """Return the type of the items of a list or mapping; `any` for `any`."""
     return kind.items[0] if kind.items else kind
 
 
@@ -302,7 +302,7 @@ def _is_of(kind: ParamType, node: Node) -> bool:
 
 
 def _has_required(kind: ParamType, node: Map) -> bool:
-    """Return whether a mapping has each field that it needs to be such an object."""
+    """Return whether a mapping has every required field of an object type."""
     needed = {param.name: param.type for param in kind.fields if param.required}
     return all(
         (value := node.get(name)) is not None and _is_of(kind_of_field, value) for name, kind_of_field in needed.items()
@@ -310,5 +310,5 @@ def _has_required(kind: ParamType, node: Map) -> bool:
 
 
 def _same(choice: object, value: object) -> bool:
-    """Return whether they are equal as YAML sees it, in which `true` is not 1."""
+    """Return whether two values are equal in YAML, where `true` is not 1."""
     return choice == value and isinstance(choice, bool) == isinstance(value, bool)

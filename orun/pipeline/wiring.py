@@ -16,7 +16,7 @@ CARRIED = "gates on what it releases need not be listed: it waits for them, and 
 
 
 class Wiring(Record, frozen=True):
-    """The stage at each input, in the kind's order, and the stages that only come before."""
+    """Stage at each input, in the kind's order, and the stages that only come before."""
 
     needs: Mapping[str, str]
     after: tuple[str, ...]
@@ -29,7 +29,7 @@ def wire(
 
     Args:
         instance: the stage.
-        kind: what it uses.
+        kind: its kind.
         stages: every stage by its id.
         unsound: paths of nodes whose mistakes are already reported.
         problems: collects the mistakes.
@@ -64,7 +64,7 @@ def wire(
 
 
 def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:
-    """Return the declared port of an input: for `reference.fused`, the port `reference`."""
+    """Return the declared port of an input: `reference` for `reference.fused`."""
     base, _, name = port.partition(".")
     if name and (base not in ports or not ports[base].many):
         return None
@@ -74,7 +74,7 @@ def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:
 def _check_type(
     link: Link, port: str, declared: Port, kind: Kind, stages: Mapping[str, Instance], problems: Problems
 ) -> bool:
-    """Return whether an input accepts the output of a stage, as far as is known."""
+    """Return whether an input accepts the output of a stage, or that is unknown."""
     source = stages[link.stage].kind if link.stage in stages else None
     accepts = declared.accepts
     if source is None or source.spec.output in accepts:
@@ -112,14 +112,14 @@ def _tell_left_out(
 
 
 def _taking(kind: Kind, source: Kind) -> list[str]:
-    """Return the inputs that accept another kind's output; none if a user's function would get plain files."""
+    """Return the inputs that accept another kind's output; none for plain files of a custom stage."""
     if kind.origin == "file" and source.spec.output in ("files", "metrics"):
         return []
     return [port for port, declared in kind.spec.inputs.items() if source.spec.output in declared.accepts]
 
 
 def _givers(accepts: Collection[str]) -> str:
-    """Return a hint with the kinds that output such a type, if they are few."""
+    """Return a hint with the kinds that output a type, if they are few."""
     from orun.stages.registry import all_kinds
 
     few = 2
