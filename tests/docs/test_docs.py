@@ -80,7 +80,7 @@ def lay_out(page: Path, folder: Path) -> None:
     for file in (DOCS / "examples").glob("*.py"):
         if not (folder / file.name).exists():
             shutil.copy(file, folder)
-    for model in ("model.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras"):
+    for model in ("model.onnx", "decode.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras"):
         (folder / model).touch()
 
 
@@ -139,6 +139,8 @@ RUN = {  # of each pipeline that is shown the stages that tests can afford: a la
     ],
     ("docs/how-to/convert-other.md", "sklearn.yaml", "convert"): ["convert"],
     ("docs/how-to/quantize.md", "int8.yaml", "accuracy"): ["import", "int8", "accuracy"],
+    ("docs/how-to/edit-a-model.md", "inputs.yaml", "edit"): ["import", "edit"],
+    ("docs/how-to/edit-a-model.md", "split.yaml", "tail"): ["import", "tail"],
     ("docs/how-to/publish.md", "published.yaml", "release"): ["import", "card", "release"],
     ("docs/migrate/olive.md", "from-olive.yaml", "release"): ["import", "int8", "accuracy", "release"],
     ("docs/reference/gates.md", "slices.yaml", "accuracy"): ["import", "int8", "accuracy", "simple"],

@@ -183,6 +183,22 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
         assert np.array_equal(scores, expected)
 
 
+def test_models_that_share_an_input(tmp_path: Path) -> None:
+    other = artifact(tmp_path, parse(LOOKUP))
+    merged = {"connect": {"y": "extra"}, "prefix": "then."}
+    model = parse("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    first (int64[batch, length] ids, float[batch, 2] x) => (float[batch, 2] y) { y = Neg (x) }
+    """)
+    made = edit(tmp_path, model, {"merge": merged | {"share": ["ids"]}}, other=other)
+    shapes = {"ids": ["batch", "length"], "x": ["batch", 2], "then.mask": ["batch", "length"]}
+    assert interface(made) == {**shapes, "then.y": ["batch", "length", 2]}
+    text = refusal(tmp_path, model, {"merge": merged | {"share": ["x"]}}, other=other)
+    assert text == (
+        "edits[0].merge.share: the model has no 'x'\n  it has 1 such names\n  hint: any ONNX viewer shows them"
+    )
+
+
 @pytest.mark.parametrize(
     ("edits", "message"),
     [

@@ -42,6 +42,25 @@ class Merge:
     prefix: Annotated[
         str, Doc("Put before every name in `other`, its inputs and outputs included; needed where names collide.")
     ] = ""
+    share: Annotated[list[str], Doc("Inputs that both models have, and that become one; with `prefix`.")] = field(
+        default_factory=list
+    )
+
+
+def _share(draft: Draft, merger: Merge, place: str) -> None:
+    """Let inputs of both models be the same."""
+    if not merger.prefix:
+        raise draft.failed(place, "`share` needs `prefix`", why="both models have an input of that name")
+    inputs = draft.inputs
+    require_known(f"{place}.share", merger.share, [name for name in inputs if f"{merger.prefix}{name}" in inputs])
+    for name in merger.share:
+        ours, theirs = inputs[name], inputs[f"{merger.prefix}{name}"]
+        if ours.dtype != theirs.dtype:
+            raise draft.failed(
+                place, f"input {name!r} is of {ours.dtype} in one model, and of {theirs.dtype} in the other"
+            )
+        theirs.replace_all_uses_with(ours, replace_graph_outputs=True)
+        draft.model.graph.inputs.remove(theirs)
 
 
 def extract(draft: Draft, piece: Extract, place: str) -> None:
@@ -107,6 +126,8 @@ def merge(draft: Draft, merger: Merge, place: str) -> None:
     merged.producer_name, merged.producer_version = ours.producer_name, ours.producer_version
     merged.graph.doc_string = ours.graph.doc_string
     draft.model = ir.from_proto(merged)
+    if merger.share:
+        _share(draft, merger, place)
     theirs = {f"{merger.prefix}{name}": values for name, values in domain.inputs.items()}
     draft.domain = InputDomain({**theirs, **draft.domain.inputs}, {**domain.sizes, **draft.domain.sizes})
     draft.outputs = {name: before for name, before in draft.outputs.items() if after and name not in connections}
