@@ -1,0 +1,71 @@
+"""Whole runs on two agents in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import orun
+from orun.core.events import Event, Notice, StageStarted
+from tests.agent.support import AgentProcess, make_project
+from tests.project import outcomes
+
+BUILT = ["make", "upper", "measure"]
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[tuple[AgentProcess, AgentProcess]]:
+    with (
+        AgentProcess.start("one", tmp_path / "one") as first,
+        AgentProcess.start("two", tmp_path / "two", "--label", "accelerator=T4") as second,
+    ):
+        yield first, second
+
+
+def test_a_run_on_two_machines_ends_like_a_local_one(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:
+    file = make_project(tmp_path / "project")
+    urls = ",".join(agent.url for agent in agents)
+    remote, override = f"file://{tmp_path}/remote", {"stages.upper.runs_on": "{accelerator: T4}"}
+
+    def run(store: str) -> orun.RunResult:
+        return orun.run(
+            file, to=["upper", "measure"], set=override, store=tmp_path / store, remote=remote, executor=urls
+        )
+
+    first = run("store")
+    assert (first.exit_code, outcomes(first)) == (0, dict.fromkeys(BUILT, "built"))
+    assert first["upper"].machine == "two"
+    assert (tmp_path / "store" / "out" / "text" / "upper" / "text").read_text() == "A B"
+    assert outcomes(run("store")) == dict.fromkeys(BUILT, "cached")
+    other = run("other")
+    assert outcomes(other) == {"make": "cached", "upper": "cached", "measure": "built"}, (
+        "a measurement is no result to fetch"
+    )
+    local = orun.run(file, to=["upper"], set=override, store=tmp_path / "store")
+    assert outcomes(local) == {"make": "cached", "upper": "cached"}, "this machine has the same facts"
+
+
+def test_an_agent_that_dies_is_replaced(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:
+    file = make_project(tmp_path / "project")
+    by_name = {agent.name: agent for agent in agents}
+    events: list[Event] = []
+
+    def kill(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, StageStarted) and len(by_name) == 2:
+            by_name.pop(event.machine).process.kill()
+
+    result = orun.run(
+        file,
+        only=["make"],
+        store=tmp_path / "store",
+        remote=f"file://{tmp_path}/remote",
+        executor=",".join(agent.url for agent in agents),
+        on_event=kill,
+    )
+    assert (result.exit_code, result["make"].machine) == (0, next(iter(by_name)))
+    (notice,) = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
+    assert notice.startswith("machine one was lost after ")
+    assert notice.endswith("; make starts again on two (1 of 2)")
