@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
 
 from .conftest import CommandLine
 
@@ -77,3 +80,21 @@ def test_the_graph_as_pictures_and_data(orun: CommandLine, project: Path) -> Non
             {"stage": "count", "uses": "./words.py:count", "needs": {"text": "write"}, "after": [], "guards": []},
         ],
     }
+
+
+def test_a_graph_is_drawn_as_a_picture(orun: CommandLine, project: Path) -> None:
+    svg = ET.fromstring(orun("graph", "words.yaml", "--format", "svg").out)  # noqa: S314 - our own
+    texts = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["write", "./words.py:write", "count", "./words.py:count"]
+    assert orun("graph", "words.yaml", "--format", "html", "-o", "graph.html").out == "wrote graph.html\n"
+    assert (project / "graph.html").read_text().startswith("<!DOCTYPE html>\n")
+
+
+def test_a_picture_is_opened_in_a_browser(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert orun("graph", "words.yaml", "--open", "-o", "graph.html").code == 0
+    assert opened == [(project / "graph.html").as_uri()]
+    assert orun("graph", "words.yaml", "--open", "--format", "dot").err == (
+        "error: a browser shows no graph as dot\n  hint: orun graph FILE --format svg --open\n"
+    )
