@@ -18,6 +18,7 @@ from tests.facts import components, said
 
 from .support import ACCURACY, COSINE, LATENCY, NOW, P50, PASSED, SPEEDUP
 
+INPUT = "x"
 LAYER = "/encoder/layer.11/attention/self/query/MatMul"
 FRONT = [
     {"method": "dynamic", "options": [["per_channel", True]], "place": "cpu", "fused": True, "kept": [["n"]],
@@ -32,9 +33,9 @@ FRONT = [
 def write_model(folder: Path, weights: np.ndarray, **metadata: str) -> None:
     """Write a model of one product."""
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [helper.make_node("MatMul", [INPUT, "w"], ["y"])],
         "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])],
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", 64])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 64])],
         [numpy_helper.from_array(weights, "w")],
     )

@@ -11,8 +11,10 @@ from orun.core.run_record import Failure, RunResult, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.html.page import POLICY, page
+from orun.report.html.templating import visible
 from tests.facts import components, said
 
+from . import stored
 from .pages import read
 from .support import GATE_FAILED, NOW, PASSED, linked
 
@@ -41,6 +43,17 @@ def test_every_text_stays_text(odd: str, tmp_path: Path) -> None:
     document = read(text)
     assert [one.text for one in document.every("script")] == []
     assert len(document.at("stages").every("tr", "below")) == 2
+    assert not {"\x1b", "\x00", "\u202e", "\u2066", "\ufeff"} & set(text)
+
+
+def test_names_in_artifacts_stay_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = " ".join(ODD).encode(errors="replace").decode()  # what a model can hold
+    monkeypatch.setattr(stored, "LAYER", name)
+    monkeypatch.setattr(stored, "INPUT", name)
+    text = page(stored.stored_run(tmp_path))
+    document = read(text)
+    assert document.at("models").every("th")[4].text == visible(name)
+    assert document.at("layers").every("tbody")[0].every("th")[0].text == f"{visible(name)}_0"
     assert not {"\x1b", "\x00", "\u202e", "\u2066", "\ufeff"} & set(text)
 
 

@@ -52,7 +52,7 @@ class StageView:
     Attributes:
         result: the stage.
         style: of its outcome.
-        before, after: text around the word of its outcome.
+        after: text behind the word of its outcome.
         seconds, size, metrics: cells of its row.
         reasons: why it ran, or why it did not.
         figures: name, value and interval of each metric.
