@@ -85,10 +85,10 @@ def test_each_stage_is_drawn_with_its_outcome_and_leads_to_its_row() -> None:
     nodes = [(one.attributes["href"], one.one("text", "name").text, one.one("text", "caption").text) for one in
              drawing.every("a")]  # fmt: skip
     assert nodes == [
-        ("#stage-export", "export", "cached, took 12.1 s"),
+        ("#stage-export", "export", "cached (12.1 s)"),
         ("#stage-int8", "int8", "built, 3.25 s"),
         ("#stage-accuracy", "accuracy", "built, 6.5 s"),
-        ("#stage-latency", "latency", "cached, took 19 s"),
+        ("#stage-latency", "latency", "cached (19 s)"),
         ("#stage-release", "release", "blocked"),
     ]
     assert len(drawing.every("path", "edge")) == 6

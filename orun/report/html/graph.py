@@ -113,9 +113,11 @@ def graph(source: Source) -> GraphView | None:
 
 
 def _caption(stage: StageResult) -> str:
-    """Return `built, 3.25 s`, or `cached, took 3.25 s` for an earlier run."""
-    took = "took " if stage.outcome == "cached" else ""
-    return f"{stage.outcome}, {took}{show(stage.seconds, 's')}" if stage.seconds else stage.outcome
+    """Return `built, 3.25 s`, or `cached (3.25 s)` if it took so long in an earlier run."""
+    if not stage.seconds:
+        return stage.outcome
+    seconds = show(stage.seconds, "s")
+    return f"cached ({seconds})" if stage.outcome == "cached" else f"{stage.outcome}, {seconds}"
 
 
 def draw(nodes: Sequence[Node], needs: Mapping[str, Sequence[str]]) -> Drawing:
