@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,6 @@ from tests.site_packages import Site, reasons
 PIPELINE = """
 name: text
 stages:
-  asks: {uses: ./asks.py:tell}
-  neither: {uses: ./neither.py:tell}
 """
 CODE = """
 {before}
@@ -58,14 +57,15 @@ BY_LIBRARY = {
     "version": "from importlib.metadata import PackageNotFoundError, version\n"
     "try:\n    WORD = version('extra') and 'there'\nexcept PackageNotFoundError:\n    WORD = 'none'\n",
 }
+LIBRARIES = {f"library_{number}": text for number, text in enumerate(BY_LIBRARY.values())}
 POOL = """
 import multiprocessing
 
 
 def word(_):
-    import library
+    import {library}
 
-    return library.WORD
+    return {library}.WORD
 
 
 def ask():
@@ -83,72 +83,83 @@ def ask():
 NONE, GONE = "not installed", "package extra: 1.0 -> not installed (imported by the stage)"
 
 
-def make(folder: Path, value: str, before: str = "") -> tuple[Project, Site]:
-    project, site = Project.make(folder / "project", PIPELINE), Site.make(folder)
-    project.write("asks.py", CODE.format(value=value, before=before))
-    project.write("neither.py", CODE.format(value="0", before=""))
+def make_all(folder: Path, stages: Mapping[str, tuple[str, str]]) -> tuple[Project, Site]:
+    """Write a project with these stages, each with what it writes and what stands before its function."""
+    all_stages = {**stages, "neither": ("0", "")}
+    lines = (f"  {name}: {{uses: './{name}.py:tell'}}\n" for name in all_stages)
+    project, site = Project.make(folder / "project", PIPELINE + "".join(lines)), Site.make(folder)
+    for name, (value, before) in all_stages.items():
+        project.write(f"{name}.py", CODE.format(value=value, before=before))
     return project, site
 
 
-def check(project: Project, site: Site, there: str = "there") -> None:
+def make(folder: Path, value: str, before: str = "") -> tuple[Project, Site]:
+    """Write a project whose stage `asks` is of interest."""
+    return make_all(folder, {"asks": (value, before)})
+
+
+def check(project: Project, site: Site, stages: Collection[str]) -> None:
     """Install an optional package, another one, the first one anew, and remove it again."""
-    assert list(reasons(site.run(project))) == ["asks", "neither"]
-    assert project.text("asks") == "none"
+
+    def texts() -> set[str]:
+        return {project.text(stage) for stage in stages}
+
+    assert set(reasons(site.run(project))) == {*stages, "neither"}
+    assert texts() == {"none"}
     assert reasons(site.run(project)) == {}
     site.install("unrelated", "1.0", "")
     assert reasons(site.run(project)) == {}
     site.install("extra", "1.0", "WORD = 'there'")
     why = "package extra: not installed -> 1.0 (imported by the stage)"
-    assert reasons(site.run(project)) == {"asks": [why]}
-    assert project.text("asks") == there
+    assert reasons(site.run(project)) == {stage: [why] for stage in stages}
+    assert texts() == {"there"}
     assert reasons(site.run(project)) == {}
     site.install("unrelated", "2.0", "")
     assert reasons(site.run(project)) == {}
     site.install("extra", "2.0", "WORD = 'there'")
-    assert reasons(site.run(project)) == {"asks": ["package extra: 1.0 -> 2.0 (imported by the stage)"]}
+    why = "package extra: 1.0 -> 2.0 (imported by the stage)"
+    assert reasons(site.run(project)) == {stage: [why] for stage in stages}
     site.remove("extra")
     assert reasons(site.run(project)) == {}, "the first result holds again"
-    assert project.text("asks") == "none"
+    assert texts() == {"none"}
 
 
-@pytest.mark.parametrize("asks", BY_USER)
-def test_a_package_that_your_code_asks_for(tmp_path: Path, asks: str) -> None:
-    check(*make(tmp_path, *BY_USER[asks]))
+def test_a_package_that_your_code_asks_for_or_a_library(tmp_path: Path) -> None:
+    """The metadata of a library does not name it: that it asks for another package is seen while the stage runs.
 
-
-@pytest.mark.parametrize("asks", BY_LIBRARY)
-def test_a_package_that_a_library_asks_for(tmp_path: Path, asks: str) -> None:
-    """Its metadata does not name it: that another package asks for it is seen while the stage runs."""
-    project, site = make(tmp_path, "library.WORD", "import library")
-    site.install("library", "1.0", BY_LIBRARY[asks])
-    check(project, site)
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["at the top", "in the function"])
-def test_a_package_that_a_library_of_a_library_asks_for(tmp_path: Path, *, late: bool) -> None:
-    """Whether the fork server has loaded it or the process of the stage."""
-    value, before = ("__import__('library').WORD", "") if late else ("library.WORD", "import library")
-    project, site = make(tmp_path, value, before)
-    site.install("library", "1.0", "from deeper import WORD")
+    The fork server has loaded what stands at the top, the process of the stage what its function imports.
+    """
+    stages = {
+        **{f"user_{number}": case for number, case in enumerate(BY_USER.values())},
+        **{f"by_{name}": (f"{name}.WORD", f"import {name}") for name in LIBRARIES},
+        "of_a_library": ("outer.WORD", "import outer"),
+        "in_the_function": ("__import__('outer').WORD", ""),
+    }
+    project, site = make_all(tmp_path, stages)
+    install_libraries(site)
+    site.install("outer", "1.0", "from deeper import WORD")
     site.install("deeper", "1.0", BY_LIBRARY["imports"])
-    check(project, site)
-
-
-@pytest.mark.parametrize("asks", BY_LIBRARY)
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.usefixtures("native_reads")
-def test_a_package_that_a_library_asks_for_in_a_worker(tmp_path: Path, method: str, asks: str) -> None:
-    project, site = make(tmp_path, "ask()", POOL.format(method=method))
-    site.install("library", "1.0", BY_LIBRARY[asks])
-    check(project, site)
+    check(project, site, stages)
 
 
 @pytest.mark.usefixtures("native_reads")
-def test_a_package_that_a_script_of_yours_imports_if_it_is_there(tmp_path: Path) -> None:
-    project, site = make(tmp_path, "ask()", "")
-    script = project.write("script.py", f"import sys\n{BY_LIBRARY['imports']}sys.stdout.write(WORD)")
-    project.write("asks.py", CODE.format(value="ask()", before=SCRIPT.format(script=str(script))))
-    check(project, site)
+def test_a_package_that_another_process_of_the_stage_asks_for(tmp_path: Path) -> None:
+    """Each way to ask in a worker that is forked, and each way to start a worker; and a script."""
+    workers = [*(("fork", library) for library in LIBRARIES), ("spawn", "library_0"), ("forkserver", "library_1")]
+    stages = {
+        f"{method}_{library}": ("ask()", POOL.format(method=method, library=library)) for method, library in workers
+    }
+    script = tmp_path / "project" / "script.py"
+    stages["program"] = ("ask()", SCRIPT.format(script=str(script)))
+    project, site = make_all(tmp_path, stages)
+    script.write_text(f"import sys\n{BY_LIBRARY['imports']}sys.stdout.write(WORD)")
+    install_libraries(site)
+    check(project, site, stages)
+
+
+def install_libraries(site: Site) -> None:
+    for name, text in LIBRARIES.items():
+        site.install(name, "1.0", text)
 
 
 def test_a_module_of_another_name_than_its_distribution(tmp_path: Path) -> None:
