@@ -99,8 +99,9 @@ class StageOrder:
         for name, key in self.order.upstream.items():
             tree, feeds = self.order.trees.get(name, ""), name in stage.needs.values()
             private = planner.pipeline.private
-            if not (yield from artifacts.fetch_result(self.name, key, tree, private, artifact=feeds)):
-                raise self._not_fetched(f"the result of {name}")
+            noun = f"the result of {name}"
+            if not (yield from artifacts.fetch_result(self.name, key, tree, private, noun=noun, artifact=feeds)):
+                raise self._not_fetched(noun)
             action = next(each for each in self.store.actions(key) if tree in ("", each.tree))
             step = Step(planner.pipeline.stage(name), "cached", (), key=key, hit=action)
             self._done[name] = Done(step, action, ())

@@ -15,7 +15,7 @@ from orun.pipeline.model import Stage
 from orun.text.suggestions import near
 
 MOST_NAMED = 3  # files in an error
-SHIP = "git ignores it: a machine gets what git tracks, and files that git does not ignore"
+TRAVELS = "a machine gets what git tracks, and files that git does not ignore"
 
 
 def require_portable(stage: Stage, result: JobResult, project: Project, machine: str) -> None:
@@ -31,8 +31,11 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
         NotPortable: naming the files.
     """
     place = project.place
-    if missed := [_from_root(entry, place) for entry in dict.fromkeys(_missed(result, place))]:
-        raise _error(stage, "reads", missed, f"which did not come to {machine} with the project", SHIP, _ship(missed))
+    if missed := dict(_missed(result, place)):
+        names = [_from_root(name, place) for name in missed]
+        entries = list(dict.fromkeys(_from_root(entry, place) for entry in missed.values()))
+        absence = f"which did not come to {machine} with the project"
+        raise _error(stage, "reads", names, absence, _ignored(entries), _ship(entries))
     if outside := list(dict.fromkeys(_outside(stage, result, project))):
         raise _error(
             stage, "reads", outside, "outside of the project",
@@ -54,20 +57,23 @@ def _error(stage: Stage, verb: str, paths: list[str], place: str, why: str, hint
     return NotPortable(stage.id, f"{stage.id} {verb} {named}, {place}", why=why, hint=hint)
 
 
+def _ignored(names: list[str]) -> str:
+    return f"git ignores {', '.join(names[:MOST_NAMED])}: {TRAVELS}"
+
+
 def _ship(names: list[str]) -> str:
     return f"List it in the pipeline file: ship: [{', '.join(name.rstrip('/') for name in names[:MOST_NAMED])}]"
 
 
-def _missed(result: JobResult, place: Place) -> Iterator[str]:
-    """Yield what a stage looked for and would have found where the project was taken."""
+def _missed(result: JobResult, place: Place) -> Iterator[tuple[str, str]]:
+    """Yield what a stage looked for and may have found where the project was taken, with what was left out there."""
     absent = [path for path, signature in result.reads.items() if signature is None]
     absent += [path for path, state in result.probed.items() if was_absent(state)]
-    for path in absent:
-        if name := _relative(path, place.folder):
-            yield from (entry for entry in place.left_out if f"{name}/".startswith(f"{entry.rstrip('/')}/"))
-    listed = {name for path in result.listings if (name := _relative(path, place.folder))}
+    for name in filter(None, (_relative(path, place.folder) for path in absent)):
+        yield from ((name, entry) for entry in place.left_out if _is_in(name, entry.rstrip("/")))
+    listed = set(filter(None, (_relative(path, place.folder) for path in result.listings)))
     if listed:
-        yield from (entry for entry in place.left_out if str(Path(entry).parent) in listed)
+        yield from ((entry, entry) for entry in place.left_out if str(Path(entry).parent) in listed)
 
 
 def _outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]:
@@ -117,7 +123,7 @@ def failure_of(error: OrunError, place: Place | None = None) -> Failure:
         if any(f"{form}{entry.rstrip('/')}" in text for form in forms for text in texts)
     ]
     if missed:
-        why = f"{why}\n{SHIP}".strip()
+        why = f"{why}\n{_ignored(missed)}".strip()
         hint = f"{_ship(missed)}\n{hint}".strip()
     return Failure(type(error).__name__, problem, why, hint, log)
 

@@ -17,26 +17,24 @@ from typing import Literal
 
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.local_machine import code_digest
-from orun.agent.orders import RefusedError, StageOrder, fetch_project
+from orun.agent.orders import RefusedError, StageOrder
 from orun.agent.portability import failure_of
 from orun.agent.project_folders import ProjectFolders
+from orun.agent.questions import Question
 from orun.agent.remotes import Fetch, Remotes
-from orun.core.events import Event, Notice
-from orun.core.machines import Built, Failed, Lost, Machine, MachineFacts, Order
+from orun.core.events import Notice
+from orun.core.machines import Built, Failed, Lost, Machine, Order
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.environment import distributions
 from orun.environment.call_cache import forget
-from orun.environment.resources import Resources
 from orun.environment.secret_variables import Secrets
-from orun.errors import OrunError, StageError, StageFailed, UsageError
+from orun.errors import OrunError, StageError, StageFailed
 from orun.executors import Finished, LocalExecutor, Mask, Progress
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
-from orun.remote.artifacts import Artifacts
 from orun.remote.connection import FAILURES
 from orun.remote.transfers import Pushed
-from orun.runner.machine_facts import machine_facts
 from orun.runner.stage_locks import RunLocks
 from orun.store import Action, Store
 
@@ -73,25 +71,6 @@ class Task:
     action: Action | None = None
     pushed: Future[Pushed] | None = None
     abandoned: bool = False
-
-
-@dataclass(eq=False)
-class Question:
-    """A question for facts, whose snapshot is on its way.
-
-    Attributes:
-        owner: the driver.
-        request: the question.
-        fetch: the download of the snapshot.
-        send: sends a message to the driver.
-        notices: what the download met.
-    """
-
-    owner: Owner
-    request: FactsRequest
-    fetch: Fetch
-    send: Callable[[Message], None]
-    notices: list[Event]
 
 
 @dataclass
@@ -134,9 +113,7 @@ class Work:
     def add_question(self, owner: Owner, request: FactsRequest, send: Callable[[Message], None]) -> None:
         """Begin to find the facts of a snapshot; `MachineFacts` or `FactsFailed` is sent at the end."""
         self._rested, self._refreshed_at = False, float("-inf")
-        notices: list[Event] = []
-        steps = fetch_project("project", request.snapshot, Artifacts(self.store, notices.append), self._folders)
-        self._questions.append(Question(owner, request, Fetch(request.remote, steps, self._remotes), send, notices))
+        self._questions.append(Question(owner, request, self.machine, self.store, self._folders, self._remotes, send))
 
     def cancel(self, owner: Owner, stage: str) -> None:
         """Stop an order of a driver; `Failed` is sent, at once or when its process has ended."""
@@ -227,29 +204,17 @@ class Work:
             self._end(task, Lost(task.work.name, self.machine.id, why))
 
     def _answer(self, question: Question) -> None:
+        failure = None
         try:
-            if not question.fetch.advance():
+            if not question.advance():
                 return
-            answer: Message = self._facts(question)
-        except OrunError as error:
-            answer = FactsFailed(self.machine.id, failure_of(error, self._folders.place(question.request.snapshot)))
         except FAILURES as error:
-            answer = FactsFailed(self.machine.id, self._remote_failure(question.fetch.url, error))
+            failure = self._remote_failure(question.request.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            answer = FactsFailed(self.machine.id, self._bug(error))
+            failure = self._bug(error)
         self._questions.remove(question)
-        question.send(answer)
-
-    def _facts(self, question: Question) -> MachineFacts:
-        """Return the facts of a snapshot; UsageError if it did not arrive."""
-        snapshot = question.request.snapshot
-        if not self._folders.has(snapshot) and self.store.check(snapshot.tree):
-            text = f"{self.machine.id} did not get the project from the remote {question.fetch.url}"
-            texts = [event.text for event in question.notices if isinstance(event, Notice)]
-            raise UsageError(text, why="\n".join(texts))
-        pipeline = self._folders.project(snapshot).planner.pipeline
-        resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
-        return machine_facts(pipeline, self.machine.id, resources)
+        if failure:
+            question.send(FactsFailed(self.machine.id, failure))
 
     def _fetch(self, task: Task) -> None:
         with self._failing(task):

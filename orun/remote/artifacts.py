@@ -75,7 +75,9 @@ class Artifacts:
         self._store(name, pieces, fetched, file_list)
         return not store.check(digest)
 
-    def fetch_result(self, name: str, key: str, tree: str, secrets: Secrets, *, artifact: bool = True) -> Steps:
+    def fetch_result(
+        self, name: str, key: str, tree: str, secrets: Secrets, *, noun: str = "its result", artifact: bool = True
+    ) -> Steps:
         """Fetch the result of a key, wherever it was made, unless the store has it.
 
         Args:
@@ -83,6 +85,7 @@ class Artifacts:
             key: the key.
             tree: digest of the tree of its result; empty if any will do.
             secrets: the variables whose values do not count.
+            noun: the result in notices.
             artifact: fetch the artifact too, and not only the record.
         """
         for action in self.store.actions(key):
@@ -100,7 +103,8 @@ class Artifacts:
                     continue
                 if tree not in ("", action.tree):
                     continue
-                if artifact and not (yield from self.fetch(name, action.tree, size=action.size, log=action.log)):
+                objects = self.fetch(name, action.tree, size=action.size, log=action.log, noun=noun)
+                if artifact and not (yield from objects):
                     continue
                 self.store.put_action(action)
                 return True

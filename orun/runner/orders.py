@@ -30,6 +30,7 @@ from orun.runner.fleet import Fleet, FleetMessage
 from orun.runner.scheduler import Schedule
 from orun.store import Action
 from orun.store.layout import safe_name
+from orun.text.suggestions import near
 from orun.text.units import show
 from orun.text.wording.reasons import sentences
 
@@ -235,7 +236,8 @@ class Orders:
         kind = getattr(errors, failure.error, StageFailed)
         kind = kind if isinstance(kind, type) and issubclass(kind, StageError) else StageFailed
         log = str(self._log(message.stage))
-        error: StageError = kind(message.stage, failure.what, why=failure.why, hint=failure.hint, log=log)
+        hint = failure.hint.replace(failure.log, near(log)) if failure.log else failure.hint
+        error: StageError = kind(message.stage, failure.what, why=failure.why, hint=hint, log=log)
         return error
 
     def _lose(self, sent: Sent, message: Lost) -> MachineLost | None:

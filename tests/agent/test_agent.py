@@ -113,8 +113,8 @@ def test_a_file_that_git_ignores_is_named(driver: Driver) -> None:
     driver.fleet.start(driver.order("read"), "a")
     failure = Failure(
         "NotPortable",
-        "read reads data/, which did not come to a with the project",
-        "git ignores it: a machine gets what git tracks, and files that git does not ignore",
+        "read reads data/x.txt, which did not come to a with the project",
+        "git ignores data/: a machine gets what git tracks, and files that git does not ignore",
         "List it in the pipeline file: ship: [data]",
     )
     assert driver.last("read") == Failed("read", "a", failure)
@@ -127,7 +127,8 @@ def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Dr
     assert failed.failure == Failure(
         "StageFailed",
         "need raised FileNotFoundError: [Errno 2] No such file or directory: 'data/x.txt'",
-        "at stages.py:31 in need\ngit ignores it: a machine gets what git tracks, and files that git does not ignore",
+        "at stages.py:31 in need\n"
+        "git ignores data/: a machine gets what git tracks, and files that git does not ignore",
         f"List it in the pipeline file: ship: [data]\nIts log: {failed.failure.log}\n"
         "Run it alone: orun pipeline.yaml --only need",
         failed.failure.log,

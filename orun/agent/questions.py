@@ -1,0 +1,75 @@
+"""Questions of drivers for the facts of this machine about a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orun.agent.frames import FactsFailed, FactsRequest, Message
+from orun.agent.orders import fetch_project
+from orun.agent.portability import failure_of
+from orun.agent.project_folders import ProjectFolders
+from orun.agent.remotes import Fetch, Remotes
+from orun.core.events import Event, Notice
+from orun.core.machines import Machine, MachineFacts
+from orun.environment.resources import Resources
+from orun.errors import OrunError, UsageError
+from orun.remote.artifacts import Artifacts
+from orun.runner.machine_facts import machine_facts
+from orun.store import Store
+
+
+@dataclass(eq=False)
+class Question:
+    """A question whose snapshot is on its way.
+
+    Attributes:
+        owner: the driver.
+        request: the question.
+        machine: this machine.
+        store: takes the snapshot.
+        folders: projects by snapshot.
+        remotes: connections to remotes.
+        send: sends a message to the driver.
+    """
+
+    owner: object
+    request: FactsRequest
+    machine: Machine
+    store: Store
+    folders: ProjectFolders
+    remotes: Remotes
+    send: Callable[[Message], None]
+    _events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        artifacts = Artifacts(self.store, self._events.append)
+        steps = fetch_project("project", self.request.snapshot, artifacts, self.folders)
+        self._fetch = Fetch(self.request.remote, steps, self.remotes)
+
+    def advance(self) -> bool:
+        """Continue as far as it goes without waiting; send the answer and return True at the end.
+
+        Raises:
+            Exception: one of `orun.remote.connection.FAILURES`, if the remote fails.
+        """
+        try:
+            if not self._fetch.advance():
+                return False
+            answer: Message = self._facts()
+        except OrunError as error:
+            failure = failure_of(error, self.folders.place(self.request.snapshot))
+            answer = FactsFailed(self.machine.id, failure)
+        self.send(answer)
+        return True
+
+    def _facts(self) -> MachineFacts:
+        """Return the facts; UsageError if the snapshot did not arrive."""
+        snapshot = self.request.snapshot
+        if not self.folders.has(snapshot) and self.store.check(snapshot.tree):
+            text = f"{self.machine.id} did not get the project from the remote {self.request.remote}"
+            texts = [event.text for event in self._events if isinstance(event, Notice)]
+            raise UsageError(text, why="\n".join(texts))
+        pipeline = self.folders.project(snapshot).planner.pipeline
+        resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
+        return machine_facts(pipeline, self.machine.id, resources)
