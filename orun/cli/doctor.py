@@ -45,9 +45,9 @@ PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=Tru
 @click.argument("file", required=False, shell_complete=complete_file)
 @options.set_option
 @options.store_option
-@options.on_option
+@options.fleet_option
 @options.json_option
-def command(file: str | None, overrides: Sequence[str], store: Path | None, url: str | None, as_json: bool) -> int:
+def command(file: str | None, overrides: Sequence[str], store: Path | None, executor: str | None, as_json: bool) -> int:
     """Show what this machine has, and what the stages of FILE need and would lack on it.
 
     ONNX Runtime also lists providers that cannot load. So each provider is tried in a process of its own, which takes a
@@ -57,8 +57,8 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, url:
 
     With --on it connects to the machines of a fleet instead, and says what is wrong with each; exit 2 if something is.
     """
-    if url:
-        return _check_fleet(url, as_json=as_json)
+    if executor:
+        return _check_fleet(executor, as_json=as_json)
     from orun.api import default_store
     from orun.errors import PipelineError
 

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import click
 
@@ -13,6 +14,7 @@ from orun.cli import options
 from orun.cli.verb import Verb
 from orun.core.machines import Machine
 from orun.core.serialization import encode
+from orun.errors import UsageError
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.units import show
@@ -35,15 +37,21 @@ DIGITS = 8  # of a digest that are shown
 
 
 @click.command("machines", cls=Verb, examples=EXAMPLES)
-@options.on_option
+@options.fleet_option
 @options.json_option
-def command(url: str | None, as_json: bool) -> int:
+def command(executor: str | None, as_json: bool) -> int:
     """List the machines on which a run could run stages.
 
     `load` is the load average of the last minute, and `orun` the digest of orun's code there. Machines with another
     digest than this one are not used.
     """
-    machines = machines_at(options.fleet_url(url))
+    from orun.fs.observed_state import project_of
+    from orun.remote.settings import fleet_url
+
+    url = fleet_url(executor, project_of(Path.cwd()))
+    if not url:
+        raise UsageError("no fleet is named", hint="--on ray://head:6379, or ORUN_ON")
+    machines = machines_at(url)
     if as_json:
         options.show_json([encode(machine) for machine in machines])
     else:

@@ -91,24 +91,6 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     return Store.open(root, read_only=read_only)
 
 
-def on_option(function: F) -> F:
-    """--on, the fleet."""
-    return click.option(
-        "--on",
-        "url",
-        metavar="URL",
-        help="Machines that run stages: ray://HOST:PORT of `orun head`, or unix:// and tcp:// addresses of agents,"
-        " separated by commas. $ORUN_ON when left out.",
-    )(function)
-
-
-def fleet_url(url: str | None) -> str:
-    """Return the URL of the fleet that a verb is about: that of `--on`, or of the environment."""
-    if named := url or os.environ.get("ORUN_ON"):
-        return named
-    raise UsageError("no fleet is named", hint="--on ray://head:6379, or ORUN_ON")
-
-
 def fleet_option(function: F) -> F:
     """--on."""
     return click.option(

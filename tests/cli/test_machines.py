@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from pathlib import Path
 from time import time
 
 import pytest
@@ -111,3 +112,10 @@ def test_the_doctor_fails_if_something_is_wrong(monkeypatch: pytest.MonkeyPatch)
 def test_the_doctor_is_content_with_good_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", Made(replace(GOOD, clock=time())))
     assert CliRunner().invoke(doctor, ["--on", "ray://head:6379"], standalone_mode=False).return_value == 0
+
+
+def test_a_fleet_must_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ORUN_ON", raising=False)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(verb.command, [])
+    assert str(done.exception) == "no fleet is named\n  hint: --on ray://head:6379, or ORUN_ON"

@@ -35,7 +35,7 @@ class Network:
     """Machines by name, each in a network namespace of its own.
 
     Args:
-        names: the machines; the first has the address 10.99.0.1.
+        names: the machines; the first has the lowest address.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -61,7 +61,7 @@ class Network:
 
     def address(self, name: str) -> str:
         """Return the address of a machine."""
-        return f"10.99.0.{self._numbers[name]}"
+        return f"10.99.{os.getpid() % 250}.{self._numbers[name]}"  # another network for each process of tests
 
     def command(self, name: str, folder: Path, *words: str) -> list[str]:
         """Return a command line that runs on a machine; the process that it starts becomes the program.

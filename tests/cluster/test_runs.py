@@ -1,0 +1,98 @@
+"""Pipelines on the agents of a cluster, and what becomes of a run when one of its parts is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orun.environment import processes
+from tests.cluster.conftest import Cluster, wait_for_line
+from tests.cluster.runs import agent, make_project, output_of, start_run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def agents(cluster: Cluster) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    """The agents of machines `a`, a builder, and `b`, a bench."""
+    with agent(cluster, "a", "builder") as first, agent(cluster, "b", "bench") as second:
+        yield {"a": first, "b": second}
+
+
+def machine_of(run: subprocess.Popen[str], stage: str) -> str:
+    """Return the machine on which a run starts a stage."""
+    started = re.search(r"running on (\w+)", wait_for_line(run, f"{stage}   running on"))
+    assert started
+    return started[1]
+
+
+def result_of(file: Path) -> tuple[object, ...]:
+    """Return what a run's record says of its end, its stages and its gates; times left out."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    fields = ("stage", "outcome", "reasons", "key", "tree", "metrics")
+    stages = [[stage.get(name) for name in fields] for stage in record["stages"]]
+    gates = [[gate[name] for name in ("stage", "metric", "outcome")] for gate in record["verdicts"]]
+    return record["outcome"], record["exit_code"], stages, gates
+
+
+def test_a_pipeline_ends_as_a_local_run_does(
+    cluster: Cluster, agents: dict[str, subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    assert sorted(agents) == ["a", "b"]
+    project = make_project(tmp_path / "project")
+    run = start_run(cluster, project, "two.yaml", "--keep-going", "--reports", str(tmp_path / "there"))
+    output = output_of(run)
+    assert run.returncode == 1, output  # `strict` fails
+    checkout = project / "artifacts" / "out" / "two" / "upper" / "text"
+    assert checkout.read_text(encoding="utf-8") == "A B"
+    local = [sys.executable, "-m", "orun", str(project / "two.yaml"), "-k", "--reports", str(tmp_path / "here")]
+    subprocess.run([*local, "--store", str(tmp_path / "store")], check=False, capture_output=True, timeout=120)
+    assert result_of(tmp_path / "there" / "run.json") == result_of(tmp_path / "here" / "run.json")
+
+
+@pytest.mark.parametrize("what", ["killed", "cut off"])
+def test_a_stage_of_a_lost_machine_starts_again_on_another(cluster: Cluster, tmp_path: Path, what: str) -> None:
+    project = make_project(tmp_path / "project")
+    with agent(cluster, "a", "builder") as first, agent(cluster, "b", "bench") as second:
+        run = start_run(cluster, project, "slow.yaml")
+        lost = machine_of(run, "slow")
+        if what == "killed":
+            (first if lost == "a" else second).send_signal(signal.SIGKILL)
+        else:
+            cluster.network.cut(lost)
+        try:
+            output = output_of(run)
+        finally:
+            if what != "killed":
+                cluster.network.mend(lost)
+        assert run.returncode == 0, output
+        other = "b" if lost == "a" else "a"
+        assert f"machine {lost} was lost" in output
+        assert f"slow starts again on {other} (1 of 2)" in output
+
+
+def test_the_stages_of_a_killed_run_end(cluster: Cluster, tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    with agent(cluster, "a", "builder") as first, agent(cluster, "b", "bench") as second:
+        run = start_run(cluster, project, "slow.yaml")
+        by_name = {"a": first, "b": second}
+        machine = by_name[machine_of(run, "slow")]
+        wait_for_line(machine, "slow started")
+        before = len(list(processes.descendants(machine.pid)))
+        run.send_signal(signal.SIGKILL)
+        wait_for_line(machine, "is not connected any more")
+        until = time.monotonic() + 30
+        while len(list(processes.descendants(machine.pid))) >= before and time.monotonic() < until:
+            time.sleep(0.1)
+        assert len(list(processes.descendants(machine.pid))) < before
+        with contextlib.suppress(ProcessLookupError):
+            run.wait(60)
