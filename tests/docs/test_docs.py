@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import shutil
 import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 import pytest
@@ -109,6 +111,32 @@ def test_every_command_of_a_page_is_one(page: Path) -> None:
         known = {name for parameter in verbs[verb].params for name in parameter.opts} | {"--help"}
         given = {word.partition("=")[0] for word in words if word.startswith("-")}
         assert given <= known, line
+
+
+def json_of(page: str) -> list[Any]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [json.loads(content) for language, content in BLOCK.findall(text) if language == "json"]
+
+
+def test_settings_of_editors_and_assistants_name_what_there_is() -> None:
+    editor = (DOCS / "how-to" / "editor.md").read_text(encoding="utf-8")
+    (settings,) = json_of("docs/how-to/editor.md")
+    assert settings == {"yaml.schemas": {"pipeline.schema.json": "pipelines/*.yaml"}}
+    assert "orun schema > pipeline.schema.json" in editor
+    servers = [(found.get("mcpServers") or found["servers"])["orun"] for found in json_of("docs/how-to/agents.md")]
+    options = {name for parameter in dict(generator().verbs())["mcp"].params for name in parameter.opts}
+    assert len(servers) == 4
+    for server in servers:
+        assert server["command"].rpartition("/")[2] == "orun"
+        assert server["args"][0] == "mcp"
+        assert {word for word in server["args"] if word.startswith("-")} <= options
+
+
+def test_the_targets_that_contributors_are_told_to_make_exist() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for name in ("CONTRIBUTING.md", "README.md"):
+        named = re.findall(r"`make ([\w-]+)`", (ROOT / name).read_text(encoding="utf-8"))
+        assert set(named) <= targets, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
