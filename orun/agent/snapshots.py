@@ -60,15 +60,28 @@ def project_files(project: Path, ship: Iterable[str] = (), excluded: Path | None
     Raises:
         UsageError: if git does not know the project, or nothing is at a path of `ship`.
     """
+    ship = list(ship)
     names = dict.fromkeys(_listed(project, "-co"))
     for path in ship:
         names |= dict.fromkeys(_below(project, path))
     store = f"{os.path.relpath(excluded, project)}/" if excluded else "../"
     paths, odd = _contents(project, [name for name in names if not name.startswith(store)])
+    shipped = [Path(os.path.normpath(path)).as_posix() for path in ship]
     ignored = (name for name in _listed(project, "-oi", "--directory") if BYTECODE not in name.split("/"))
-    left_out = {name for name in ignored if name not in paths and not f"{name}/".startswith(store)}
-    shipped = tuple(f"{path.rstrip('/')}/" for path in ship)
-    return ProjectFiles(paths, tuple(sorted((left_out - set(shipped)) | set(odd))))
+    stays = (name for name in ignored if not f"{name}/".startswith(store))
+    left_out = {name for entry in stays for name in _staying(entry, shipped, project) if name not in paths}
+    return ProjectFiles(paths, tuple(sorted(left_out | set(odd))))
+
+
+def _staying(entry: str, shipped: Sequence[str], project: Path) -> Iterator[str]:
+    """Yield what stays of something that git ignores: all of it, or the rest of a folder of which some is shipped."""
+    if entry.rstrip("/") in shipped:
+        return
+    if not (entry.endswith("/") and any(path.startswith(entry) for path in shipped)):
+        yield entry
+        return
+    for child in sorted((project / entry).iterdir()):
+        yield from _staying(f"{entry}{child.name}{'/' if child.is_dir() else ''}", shipped, project)
 
 
 def _listed(folder: Path, *options: str) -> Iterator[str]:

@@ -45,6 +45,7 @@ def test_shipped_paths_travel(file: Path) -> None:
     assert whole.left_out == ()
     single = project_files(file.parent, ["data/x.txt"])
     assert "data/x.txt" in single.paths
+    assert single.left_out == ("data/deep/",)
     assert "data/deep/y.txt" not in single.paths
 
 
