@@ -20,6 +20,7 @@ from orun.executors import Progress
 
 HEAD = 4  # bytes that hold the length
 LONGEST = 64 << 20  # bytes of a message
+LONGEST_HELLO = 4096  # bytes of the first message of a driver, which anybody may send
 
 
 class Challenge(Record, frozen=True):
@@ -91,9 +92,14 @@ def frame_of(message: Message) -> bytes:
 
 
 class FrameReader:
-    """Messages in a stream of bytes."""
+    """Messages in a stream of bytes.
 
-    def __init__(self) -> None:
+    Attributes:
+        longest: bytes of the longest message that is accepted.
+    """
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self.longest = longest
         self._received = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
@@ -106,8 +112,8 @@ class FrameReader:
         messages: list[Message] = []
         while len(self._received) >= HEAD:
             size = int.from_bytes(self._received[:HEAD], "big")
-            if size > LONGEST:
-                raise FrameError(f"a message of {size} bytes, and {LONGEST} are the most")
+            if size > self.longest:
+                raise FrameError(f"it sent a message of {size} bytes, and {self.longest} are the most")
             if len(self._received) < HEAD + size:
                 break
             messages.append(_message(bytes(self._received[HEAD : HEAD + size])))

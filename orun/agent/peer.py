@@ -19,6 +19,7 @@ class Peer:
     """One end of a connection; one thread receives, any thread sends.
 
     Attributes:
+        reader: takes messages apart.
         closed: whether the other end is gone.
         heard_at: monotonic time of the last bytes from the other end.
     """
@@ -26,7 +27,7 @@ class Peer:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._socket.setblocking(False)
-        self._reader = FrameReader()
+        self.reader = FrameReader()
         self._unsent = bytearray()
         self._lock = threading.Lock()
         self._broken = False  # nothing more can be sent; there may still be something to receive
@@ -75,7 +76,7 @@ class Peer:
                 self.closed = self.closed or not data
                 if data:
                     self.heard_at = monotonic()
-                    messages += self._reader.feed(data)
+                    messages += self.reader.feed(data)
         return [message for message in messages if not isinstance(message, Beat)]
 
     def is_silent(self, seconds: float) -> bool:

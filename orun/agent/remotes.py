@@ -33,8 +33,7 @@ class Remotes:
     @property
     def busy(self) -> bool:
         """Whether an operation has not ended."""
-        self._pending = [future for future in self._pending if not future.done()]
-        return bool(self._pending)
+        return any(not future.done() for future in self._pending)
 
     def submit(self, url: str, operation: Callable[[Transfers], T]) -> Future[T]:
         """Start an operation; its result may raise one of `orun.remote.connection.FAILURES`.
@@ -48,7 +47,7 @@ class Remotes:
             self._connections[url] = Connection(settings, lambda _: None)
         future = self._connections[url].submit(operation)
         future.add_done_callback(lambda _: self._wake())
-        self._pending.append(future)
+        self._pending = [*(item for item in self._pending if not item.done()), future]
         return future
 
     def close(self) -> None:

@@ -9,12 +9,23 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 
 from orun.agent.address import Address, proof_of
-from orun.agent.frames import Cancel, Challenge, Close, FactsRequest, FrameError, Hello, Message
+from orun.agent.frames import (
+    LONGEST,
+    LONGEST_HELLO,
+    Cancel,
+    Challenge,
+    Close,
+    FactsRequest,
+    FrameError,
+    Hello,
+    Message,
+)
 from orun.agent.local_machine import machine_now
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer
 from orun.agent.work import Work
@@ -35,11 +46,13 @@ class Driver:
         peer: the connection.
         nonce: the text that its proof is made for; empty if none is asked for.
         name: what it calls itself; empty until it has said hello, with a good proof.
+        connected_at: monotonic time.
     """
 
     peer: Peer
     nonce: str
     name: str = ""
+    connected_at: float = field(default_factory=monotonic)
 
 
 class Service:
@@ -145,6 +158,7 @@ class Service:
                 return
             nonce = os.urandom(16).hex() if self._token else ""
             driver = Driver(Peer(connection), nonce)
+            driver.peer.reader.longest = LONGEST_HELLO
             self._drivers.append(driver)
             self._selector.register(driver.peer, selectors.EVENT_READ)
             driver.peer.send(Challenge(nonce))
@@ -162,6 +176,8 @@ class Service:
             return
         if driver.peer.closed:
             self._remove(driver, "it is gone")
+        elif not driver.name and monotonic() - driver.connected_at > self._lease:
+            self._remove(driver, "it did not say hello")
         elif driver.peer.is_silent(self._lease):
             self._remove(driver, f"it was silent for {self._lease:g} s")
 
@@ -171,6 +187,7 @@ class Service:
             if driver.nonce and not hmac.compare_digest(proof_of(self._token, driver.nonce), message.proof):
                 return "it does not know the token"
             driver.name = "".join(filter(str.isprintable, message.driver))[:LONGEST_NAME] or "a driver"
+            driver.peer.reader.longest = LONGEST
             driver.peer.send(machine_now(self._machine, self._work.store.root))
             self._log(f"{driver.name} is connected")
         elif not driver.name:

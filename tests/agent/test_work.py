@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import pytest
 
 from orun.agent.client import LAST, SocketFleet
-from orun.agent.frames import Cancel, FactsFailed, FactsRequest, Message
+from orun.agent.frames import Cancel, FactsFailed, FactsRequest, FrameError, FrameReader, Message
 from orun.agent.local_machine import this_machine
 from orun.agent.orders import StageOrder
 from orun.agent.peer import Peer
@@ -192,6 +192,15 @@ def test_nothing_runs_after_orun_was_changed(desk: Desk) -> None:
     desk.work.machine = replace(desk.work.machine, orun=DIGEST)
     desk.order(desk.driver.order("make"))
     assert desk.last() == [Lost("make", "a", "orun was changed on a; start the agent there again")]
+
+
+def test_what_is_no_frame_is_refused() -> None:
+    with pytest.raises(FrameError) as caught:
+        FrameReader(longest=10).feed((11).to_bytes(4, "big"))
+    assert str(caught.value) == "it sent a message of 11 bytes, and 10 are the most"
+    for data in (b"{}", b"[]", b"nothing", b'{"Cancel":{"name":1}}', b'{"Unknown":{}}'):
+        with pytest.raises(FrameError, match=r"^it is no message of this version of orun: "):
+            FrameReader().feed(len(data).to_bytes(4, "big") + data)
 
 
 def test_the_last_messages_of_a_closed_connection_arrive() -> None:
