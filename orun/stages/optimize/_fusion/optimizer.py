@@ -9,11 +9,10 @@ from onnxruntime.transformers.fusion_options import FusionOptions
 from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.errors import StageFailed
-from orun.stages._graph.symbolic import extend_inference
+from orun.stages._graph.compat import patch_quadratic_scan, patch_shape_inference
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion import Settings
-from orun.stages.optimize._fusion.compat import patch_quadratic_scan
 
 
 def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> ModelProto:
@@ -27,7 +26,7 @@ def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> 
     Raises:
         StageFailed: when it cannot handle the model, or heads and hidden size do not fit.
     """
-    extend_inference()
+    patch_shape_inference()
     patch_quadratic_scan()
     num_heads, hidden_size = read_heads(model)
     num_heads, hidden_size = settings.num_heads or num_heads, settings.hidden_size or hidden_size

@@ -18,10 +18,10 @@ from onnxruntime.transformers.fusion_layernorm import FusionLayerNormalization
 from onnxruntime.transformers.fusion_quickgelu import FusionQuickGelu
 from onnxruntime.transformers.onnx_model import OnnxModel
 
+from orun.stages._graph.compat import patch_quadratic_scan
 from orun.stages._graph.symbolic import infer
 from orun.stages.optimize._fusion.activations import fuse_bias_gelu
 from orun.stages.optimize._fusion.attention import fuse_attention
-from orun.stages.optimize._fusion.compat import patch_quadratic_scan
 from orun.stages.optimize._fusion.embedding import fuse_embedding
 from orun.stages.optimize._fusion.graph import Rewriter
 from orun.stages.optimize._fusion.norms import fuse_bias_skip, fuse_rms_normalization, fuse_skip

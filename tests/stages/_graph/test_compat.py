@@ -1,4 +1,4 @@
-"""Canary of the work-around for ONNX Runtime's optimizer: remove `compat.py` when this fails."""
+"""Canaries of the patches of ONNX Runtime: remove a patch when its test fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import onnx
 import pytest
 
-from orun.stages.optimize._fusion import compat
+from orun.stages._graph import compat
 
 CHAIN = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -40,6 +40,24 @@ for fusion in (FusionQuickGelu, FusionRotaryEmbeddings):
     fusion(OnnxModel(onnx.parser.parse_model(text))).apply()
     print(calls > 9)
 """
+
+
+UNPATCHED = """
+import onnx
+import onnxruntime.transformers.onnx_model
+from shape_infer_helper import SymbolicShapeInferenceHelper
+
+head = '<ir_version: 9, opset_import: ["" : 20]>'
+model = onnx.parser.parse_model(head + "g (float[2] x) => (float[2] y) { y = Relu (x) }")
+known = SymbolicShapeInferenceHelper(model).dispatcher_
+print("ReduceL2" in known, "RMSNormalization" in known)
+"""
+
+
+def test_shape_inference_lacks_operators() -> None:
+    """Run in another process, because the patch stays for the life of a process."""
+    done = subprocess.run([sys.executable, "-c", UNPATCHED], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
 
 
 def test_each_fusion_lists_the_producers_for_each_node() -> None:
