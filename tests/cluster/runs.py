@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cluster.conftest import Cluster, wait_for_line
+from tests.cluster.cluster import Cluster, wait_for_line
 from tests.git import commit, git
 
 CODE = """

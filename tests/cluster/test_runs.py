@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from orun.environment import processes
-from tests.cluster.conftest import Cluster, wait_for_line
+from tests.cluster.cluster import Cluster, wait_for_line
 from tests.cluster.runs import agent, make_project, output_of, start_run
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def agents(cluster: Cluster) -> Iterator[dict[str, subprocess.Popen[str]]]:
 
 def machine_of(run: subprocess.Popen[str], stage: str) -> str:
     """Return the machine on which a run starts a stage."""
-    started = re.search(r"running on (\w+)", wait_for_line(run, f"{stage}   running on"))
+    started = re.search(r"running on (\w+)", wait_for_line(run, f"{stage}  running on"))
     assert started
     return started[1]
 

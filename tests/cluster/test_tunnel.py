@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Cluster
+from tests.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.slow
 

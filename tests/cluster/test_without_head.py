@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import Cluster
+from tests.cluster.cluster import Cluster
 from tests.cluster.runs import agent, make_project, output_of, start_run
 from tests.cluster.test_runs import machine_of
 
