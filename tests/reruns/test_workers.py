@@ -5,7 +5,6 @@ They are forked or started as programs, as the stage or the version of Python ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,11 +13,11 @@ import pytest
 from orun.store import Store
 from tests.facts import sentences
 from tests.project import Project, built
+from tests.thin import mostly_slow
 
 PIPELINE = """
 name: text
 stages:
-  ask: {uses: ./ask.py:ask}
 """
 METHODS = ("fork", "spawn", "forkserver", "loky")
 CODE = """
@@ -52,7 +51,7 @@ def answers(number):
 @stage(inputs={}, output="files")
 def ask(context):
     os.chdir(context.root)
-    (context.output / "text").write_text(str(answers(2)[0]))
+    (context.output / "text").write_text(str(answers(2 if "METHOD" == "loky" else 1)[0]))
 """
 
 
@@ -72,65 +71,58 @@ def set_it(_: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_TEST_SETTING", "2")
 
 
-@pytest.mark.parametrize(
-    ("answer", "change", "before", "after", "why"),
-    [
-        ("sorted(os.listdir('data'))", list_another, "['a']", "['a', 'b']",
-         "folder data has other files now (listed by the stage)"),
-        ("os.path.exists('optional')", make_it, "False", "True", "optional has appeared (looked for by the stage)"),
-        ("os.environ.get('ORUN_TEST_SETTING')", set_it, "None", "2",
-         "environment variable ORUN_TEST_SETTING changed (read by the stage)"),
-        ("optional('extra')", write_it, "none", "some", "extra.py has appeared (read by the stage)"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("method", METHODS)
+CASES = {  # stage -> what a worker answers, what changes, the answer before and after it, and why the stage runs again
+    "lists": (
+        "sorted(os.listdir('data'))", list_another, "['a']", "['a', 'b']",
+        "folder data has other files now (listed by the stage)",
+    ),
+    "looks": (
+        "os.path.exists('optional')", make_it, "False", "True", "optional has appeared (looked for by the stage)"
+    ),
+    "asks": (
+        "os.environ.get('ORUN_TEST_SETTING')", set_it, "None", "2",
+        "environment variable ORUN_TEST_SETTING changed (read by the stage)",
+    ),
+    "imports": ("optional('extra')", write_it, "none", "some", "extra.py has appeared (read by the stage)"),
+}  # fmt: skip
+# Of packages: a version, a name that the code of the stage does not hold, and in vain in a module that only it loads.
+PACKAGES = {"version": "version('blake3')", "alone": "optional('lonely')"}
+ALONE = """
+import importlib
+try:
+    import fancy_speed
+except ImportError:
+    pass
+WORD = importlib.import_module('yaml'.lower()).__name__
+"""
+
+
+@pytest.mark.parametrize("method", mostly_slow(METHODS, "fork", "forkserver"))
 @pytest.mark.usefixtures("native_reads")
-def test_what_a_worker_finds(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    method: str,
-    answer: str,
-    change: Callable[[Project, pytest.MonkeyPatch], None],
-    before: str,
-    after: str,
-    why: str,
-) -> None:
-    project = Project.make(tmp_path / "project", PIPELINE)
+def test_what_a_worker_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    answers = {name: case[0] for name, case in CASES.items()} | PACKAGES
+    lines = (f"  {name}: {{uses: './{name}.py:ask'}}\n" for name in answers)
+    project = Project.make(tmp_path / "project", PIPELINE + "".join(lines))
     (project.folder / "data").mkdir()
     project.write("data/a", "")
-    project.write("ask.py", CODE.replace("ANSWER", answer).replace("METHOD", method))
-    assert built(project.run()) == ["ask"]
-    assert project.text("ask") == before
+    project.write("lonely.py", ALONE)
+    for name, answer in answers.items():
+        project.write(f"{name}.py", CODE.replace("ANSWER", answer).replace("METHOD", method))
+    assert set(built(project.run())) == answers.keys()
+    assert {name: project.text(name) for name in CASES} == {name: case[2] for name, case in CASES.items()}
+    assert project.text("alone") == "yaml"
+    with Store.open(project.store) as store:
+        actions = {name: store.latest("text", name) for name in PACKAGES}
+    packages = {name: action.implicit_deps.packages for name, action in actions.items() if action}
+    assert packages["version"].items() >= {("blake3", version("blake3"))}
+    assert (method == "loky") == ("joblib" in packages["version"])
+    assert packages["alone"].items() >= {("fancy-speed", "not installed"), ("pyyaml", version("pyyaml"))}
     assert built(project.run()) == []
-    change(project, monkeypatch)
+    for _, change, *_ in CASES.values():
+        change(project, monkeypatch)
     result = project.run()
-    assert sentences(result["ask"].reasons) == (why,)
-    assert project.text("ask") == after
+    assert {name: sentences(result[name].reasons) for name in built(result)} == {
+        name: (case[4],) for name, case in CASES.items()
+    }
+    assert {name: project.text(name) for name in CASES} == {name: case[3] for name, case in CASES.items()}
     assert built(project.run()) == []
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_version_that_a_worker_asks_for(tmp_path: Path, method: str) -> None:
-    project = Project.make(tmp_path / "project", PIPELINE)
-    project.write("ask.py", CODE.replace("ANSWER", "version('blake3')").replace("METHOD", method))
-    assert built(project.run()) == ["ask"]
-    with Store.open(project.store) as store:
-        action = store.latest("text", "ask")
-    assert action is not None
-    assert action.implicit_deps.packages.items() >= {("blake3", version("blake3"))}
-    assert (method == "loky") == ("joblib" in action.implicit_deps.packages)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_packages_that_a_worker_alone_asks_for(tmp_path: Path, method: str) -> None:
-    """By a name that its code does not hold, and in vain in a module that only it loads."""
-    project = Project.make(tmp_path / "project", PIPELINE)
-    project.write("alone.py", "import importlib\ntry:\n    import fancy_speed\nexcept ImportError:\n    pass\n"
-                  "WORD = importlib.import_module('yaml'.lower()).__name__")  # fmt: skip
-    project.write("ask.py", CODE.replace("ANSWER", "optional('alone')").replace("METHOD", method))
-    assert built(project.run()) == ["ask"]
-    assert project.text("ask") == "yaml"
-    with Store.open(project.store) as store:
-        action = store.latest("text", "ask")
-    assert action is not None
-    assert action.implicit_deps.packages.items() >= {("fancy-speed", "not installed"), ("pyyaml", version("pyyaml"))}
