@@ -54,9 +54,9 @@ def command(
         html = result.folder / "report.html"
     files = requested_reports({"html": html, "markdown": markdown, "junit": junit}, reports, summary=False)
     if not files:
-        from orun.report.console import result_lines
+        from orun.report.console import Console
 
-        options.show(result_lines(result, detect(sys.stdout, os.environ)))
+        Console(sys.stdout, detect(sys.stdout, os.environ)).finish(result)
         return 0
     write_all(files, result)
     for report in files:
