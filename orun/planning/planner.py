@@ -139,8 +139,16 @@ class Planner:
     def candidates(self, stage: Stage) -> Candidates:
         """Return the machines that can run a stage of a run on several machines."""
         assert self.assignment  # noqa: S101 - this is such a run
+        return self.assignment.candidates(stage, writes=self._writes(stage))
+
+    def why_here(self, stage: Stage) -> str:
+        """Return why a stage of a run on several machines runs on this one, as a clause; empty if it does not."""
+        return self.assignment.why_here(stage, writes=self._writes(stage)) if self.assignment else ""
+
+    def _writes(self, stage: Stage) -> bool:
+        """Return whether the last result of a stage has undeclared writes."""
         latest = self.store.latest(self.pipeline.name, stage.id)
-        return self.assignment.candidates(stage, writes=bool(latest and latest.wrote))
+        return bool(latest and latest.wrote)
 
     def _without_machine(self, stage: Stage, earlier: Step | None) -> Step:
         """Return the decision on a stage that no machine can run, so that its key is not known."""

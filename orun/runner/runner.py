@@ -330,6 +330,8 @@ class Runner:
 
     def _start(self, step: Step) -> None:
         name = step.stage.id
+        if why := self.planner.why_here(step.stage):
+            self.emit(Notice("info", f"{name} runs on this machine: {why}"))
         for environment in step.stage.environments:
             from orun.environment import venv_builder
 

@@ -30,6 +30,14 @@ stages:
   upper: {uses: ./stages.py:upper, needs: make, runs_on: {accelerator: T4}}
   count: {uses: ./stages.py:count, needs: upper}
 """
+RELEASE = """
+from orun import stage
+
+
+@stage(inputs={"text": "files"}, output="files", releases=True)
+def pack(context):
+    (context.output / "text").write_text("packed " + (context.inputs["text"] / "text").read_text())
+"""
 MACHINES = {"builder": {"role": "builder"}, "bench": {"accelerator": "T4"}, "bench-b": {"accelerator": "T4"}}
 
 
@@ -190,6 +198,17 @@ def test_what_a_machine_lacks_sends_a_stage_to_another(on: Fixture) -> None:
 def test_a_forced_stage_is_ordered_anew(on: Fixture) -> None:
     on.run()
     assert built(on.run(force=["make"])) == ["make"], "the others find the same input"
+
+
+def test_a_release_is_built_on_this_machine_and_said(on: Fixture) -> None:
+    on.project.write("release.py", RELEASE)
+    on.project.edit("pipeline.yaml", "  count:", "  pack: {uses: ./release.py:pack, needs: upper}\n  count:")
+    result = on.run()
+    assert (result.exit_code, result["pack"].machine) == (0, "")
+    assert on.project.text("pack") == "packed upper on bench"
+    assert on.notices() == [
+        "pack runs on this machine: it releases, and its inputs and credentials are on this machine"
+    ]
 
 
 def test_a_remote_is_needed(on: Fixture) -> None:
