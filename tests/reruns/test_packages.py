@@ -11,6 +11,7 @@ import pytest
 
 from tests.project import Project
 from tests.site_packages import Site, reasons
+from tests.thin import mostly_slow
 
 PIPELINE = """
 name: text
@@ -174,7 +175,7 @@ def test_a_plug_in_that_is_edited_where_it_is_installed(tmp_path: Path, monkeypa
     assert project.text("repeat") == "two"
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", mostly_slow(["spawn", "forkserver"], "forkserver"))
 @pytest.mark.usefixtures("native_reads")
 def test_a_plug_in_s_workers_run_it_as_it_is(tmp_path: Path, method: str) -> None:
     project, site = Project.make(tmp_path / "project", PLUGGED), Site.make(tmp_path)
