@@ -76,7 +76,7 @@ def start_run(cluster: Cluster, project: Path, file: str, *options: str) -> subp
     """Start a run on the machines of the cluster, with the head's machine as the driver's."""
     return cluster.start(
         "head", "-m", "orun", str(project / file), "--on", f"ray://{cluster.head}",
-        "--remote", f"file://{cluster.folder}/remote", *options, ORUN_LOCKS=str(cluster.folder / "head"),
+        "--remote", f"file://{project.parent}/remote", *options, ORUN_LOCKS=str(cluster.folder / "head"),
     )  # fmt: skip
 
 
