@@ -24,7 +24,8 @@ def test_random_damage_to_a_store_of_plain_functions(text: Rig, number: int) -> 
     assert judgement.outcome != "wrong", f"{fault}: {judgement.why}"
 
 
-@pytest.mark.parametrize("number", mostly_slow(range(2), 0))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(2))
 def test_random_damage_to_a_store_of_models(model: Rig, number: int) -> None:
     fault, judgement = integrity.trial(model, Random(f"{SEED}-{number}"))
     assert judgement.outcome != "wrong", f"{fault}: {judgement.why}"

@@ -94,6 +94,7 @@ def test_a_path_with_spaces_unicode_and_hundreds_of_characters(tmp_path: Path) -
     assert project.text("upper") == "A B!"
 
 
+@pytest.mark.slow
 def test_models_with_external_data_on_such_a_path(tmp_path: Path) -> None:
     """The libraries that read and write them get that path, too."""
     project = Project(tmp_path / LONG / "project", tmp_path / LONG / "store")
