@@ -13,11 +13,12 @@ from typing import Any
 from orun.errors import PipelineError
 from orun.fs.observed_state import is_special, unreachable
 from orun.pipeline.files import beside_target, neighbour
-from orun.pipeline.fragments import SIMPLE, describe_type, plain_default
+from orun.pipeline.fragments import describe_type, plain_default
 from orun.pipeline.model import Reference
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.problems import Problems
+from orun.pipeline.type_matching import are_same, element_of, member_of
 from orun.stages.codefile import CodeFiles
 from orun.stages.params import Param, ParamType
 from orun.text.suggestions import Unknown, closest, one_of
@@ -109,13 +110,13 @@ class Values:
             self.valid = False
             return None
         if isinstance(node, List):
-            item = _element(_member(kind, node))
+            item = element_of(member_of(kind, node))
             return [
                 self.convert(item, part, (*path, number), f"{name}[{number}]") for number, part in enumerate(node.items)
             ]
         if isinstance(node, Map):
-            return self._mapping(_member(kind, node), node, path, name)
-        member = _member(kind, node)
+            return self._mapping(member_of(kind, node), node, path, name)
+        member = member_of(kind, node)
         if (
             member.name == "path"
             and node.text.endswith(".py")
@@ -143,7 +144,7 @@ class Values:
     def _mapping(self, kind: ParamType, node: Map, path: NodePath, name: str) -> dict[str, Any]:
         if kind.name == "object":
             return self.fields(kind.fields, node, path, f"{name}.")
-        item = _element(kind)
+        item = element_of(kind)
         return {
             key: self.convert(item, entry.value, (*path, key), f"{name}.{key}") for key, entry in node.entries.items()
         }
@@ -162,7 +163,7 @@ class Values:
         if kind.name in ("str", "target"):
             return node.text
         if kind.name == "literal":
-            return next(choice for choice in kind.choices if _same(choice, node.value))
+            return next(choice for choice in kind.choices if are_same(choice, node.value))
         if kind.name in ("int", "float") and isinstance(node.value, (int, float)):
             return int(node.value) if kind.name == "int" else float(node.value)
         return node.value
@@ -270,45 +271,3 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except OSError:  # a name that is too long, or a folder that is not accessible
         return False
-
-
-def _member(kind: ParamType, node: Node) -> ParamType:
-    """Return the member of a union that a value belongs to; any other type itself."""
-    if kind.name != "union":
-        return kind
-    return next(member for member in kind.items if _is_of(member, node))
-
-
-def _element(kind: ParamType) -> ParamType:
-    """Return the type of the items of a list or mapping; `any` for `any`."""
-    return kind.items[0] if kind.items else kind
-
-
-def _is_of(kind: ParamType, node: Node) -> bool:
-    if kind.name == "any":
-        return True
-    if isinstance(node, Map):
-        return kind.name == "map" or (kind.name == "object" and _has_required(kind, node))
-    if isinstance(node, List):
-        return kind.name == "list"
-    if kind.name == "literal":
-        return any(_same(choice, node.value) for choice in kind.choices)
-    types, pattern, _ = SIMPLE.get(kind.name, ((), "", ""))
-    if isinstance(node.value, str):
-        return pattern is None or bool(pattern and re.search(pattern, node.text))
-    if isinstance(node.value, bool):
-        return "boolean" in types
-    return "number" in types or ("integer" in types and node.value is not None and node.value == int(node.value))
-
-
-def _has_required(kind: ParamType, node: Map) -> bool:
-    """Return whether a mapping has every required field of an object type."""
-    needed = {param.name: param.type for param in kind.fields if param.required}
-    return all(
-        (value := node.get(name)) is not None and _is_of(kind_of_field, value) for name, kind_of_field in needed.items()
-    )
-
-
-def _same(choice: object, value: object) -> bool:
-    """Return whether two values are equal in YAML, where `true` is not 1."""
-    return choice == value and isinstance(choice, bool) == isinstance(value, bool)
