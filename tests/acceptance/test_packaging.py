@@ -14,6 +14,7 @@ import pytest
 
 from tests.acceptance.support import ROOT, command
 
+NO_UV = f"{Path(sys.executable).parent}:/usr/bin:/bin"
 RELU = """
 import onnx
 text = '<ir_version: 8, opset_import: ["" : 17]> relu (float[n, 4] x) => (float[n, 4] y) {y = Relu(x)}'
@@ -70,14 +71,19 @@ def test_planning_works_where_nothing_else_is_installed(empty: Path, project: Pa
     assert "never run before" in command(orun, "plan", "relu.yaml", cwd=project)
 
 
-def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, project: Path, wheel: Path) -> None:
-    environment = {**os.environ, "PATH": "/usr/bin:/bin"}
+def refused(orun: Path, project: Path) -> str:
+    """What a run says that lacks packages, where no uv is on PATH."""
+    environment = {**os.environ, "PATH": NO_UV}
     done = subprocess.run(
-        [empty / "orun", "relu.yaml"], cwd=project, env=environment, capture_output=True, text=True, check=False
+        [orun, "relu.yaml"], cwd=project, env=environment, capture_output=True, text=True, check=False
     )
-    hint = f'pip --python {empty / "python"} install "orun[cpu] @ {wheel.as_uri()}"'
     assert done.returncode == 2
-    assert done.stderr == (
+    return done.stderr
+
+
+def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, project: Path, wheel: Path) -> None:
+    hint = f'pip --python {empty / "python"} install "orun[cpu] @ {wheel.as_uri()}"'
+    assert refused(empty / "orun", project) == (
         "relu.yaml:4:3: error: stage 'model' (convert/onnx) needs onnx, which is not installed\n"
         f"  hint: {hint}\n\n"
         "relu.yaml:5:3: error: stage 'simple' (optimize/simplify) needs onnxsim, onnx, onnxruntime or onnxruntime-gpu, "
@@ -88,8 +94,9 @@ def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, pro
 
 
 @pytest.mark.slow
-def test_an_onnx_model_needs_no_torch(empty: Path, project: Path, wheel: Path) -> None:
-    pip(empty, "install", "--quiet", "--no-compile", f"orun[cpu] @ {wheel.as_uri()}")
+def test_the_hinted_command_installs_what_an_onnx_model_needs_and_no_torch(empty: Path, project: Path) -> None:
+    hint = refused(empty / "orun", project).rpartition("hint: ")[2]
+    subprocess.run(["/bin/sh", "-c", hint], env={**os.environ, "PATH": NO_UV}, check=True)
     command(empty / "orun", "relu.yaml", cwd=project)
     assert (project / "artifacts" / "out" / "relu" / "simple" / "model.onnx").is_file()
     assert "torch" not in pip(empty, "list").replace("orun", "")
