@@ -1,11 +1,11 @@
-"""What a stage costs on machines of a Ray cluster, beside the same stage here.
+"""Cost of a stage on machines of a Ray cluster, against the same stage here.
 
     python -m benchmarks.machines                          200 trivial stages, 2 agents
     python -m benchmarks.machines --stages 1000 --agents 4
 
 Needs root and the program `ip`: each machine is a network namespace of this computer, so all share its cores. The
-pipeline runs once here and once on the agents, with an empty store and remote each time. CPU time is that of the run's
-own processes: here with those of the stages, on agents with the relay and without the agents.
+pipeline runs once here and once on the agents, with an empty store and remote each time. CPU time covers the run's own
+processes: here also those of the stages; on agents also the relay, but not the agents.
 """
 
 from __future__ import annotations
