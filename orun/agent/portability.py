@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,9 +78,10 @@ def _missed(result: JobResult, place: Place) -> Iterator[tuple[str, str]]:
 
 
 def _outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]:
-    """Yield what a stage read outside of the project, but for paths that its parameters name."""
+    """Yield what a stage read outside of the project, but for paths that its parameters name and installed packages."""
     root = project.planner.pipeline.root
     declared = [os.path.realpath(root / reference.path) for reference in stage.references]
+    declared += [os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     present = [path for path, signature in result.reads.items() if signature is not None]
     present += [path for path, state in result.probed.items() if not was_absent(state)]
     for path in (*present, *result.listings):
