@@ -11,7 +11,7 @@ from tests.cluster.cluster import Cluster, wait_for_line
 from tests.git import commit, git
 
 CODE = """
-import time
+import subprocess
 
 from orun import Context, stage
 
@@ -25,7 +25,7 @@ def make(context: Context, *, text: str = "a b") -> None:
 @stage(inputs={"text": "files"}, output="files")
 def upper(context: Context, *, seconds: float = 0.0) -> None:
     context.progress(1, 2, "words")
-    time.sleep(seconds)
+    subprocess.run(["sleep", str(seconds)], check=True)  # a process that the stage starts ends with it, too
     (context.output / "text").write_text((context.inputs["text"] / "text").read_text().upper())
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -80,19 +80,31 @@ def test_a_stage_of_a_lost_machine_starts_again_on_another(cluster: Cluster, tmp
         assert f"slow starts again on {other} (1 of 2)" in output
 
 
+def sleepers(agent: subprocess.Popen[str]) -> list[int]:
+    """Return the processes below an agent that its stages have started."""
+    found = []
+    for process in processes.descendants(agent.pid):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"sleep\0"):
+                found.append(process)
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; fail after a minute."""
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
 def test_the_stages_of_a_killed_run_end(cluster: Cluster, tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     with agent(cluster, "a", "builder") as first, agent(cluster, "b", "bench") as second:
-        run = start_run(cluster, project, "slow.yaml")
-        by_name = {"a": first, "b": second}
-        machine = by_name[machine_of(run, "slow")]
-        wait_for_line(machine, "slow started")
-        before = len(list(processes.descendants(machine.pid)))
+        run = start_run(cluster, project, "slow.yaml", "--set", "stages.slow.with.seconds=300")
+        machine = {"a": first, "b": second}[machine_of(run, "slow")]
+        wait_until(lambda: bool(sleepers(machine)))
         run.send_signal(signal.SIGKILL)
         wait_for_line(machine, "is not connected any more")
-        until = time.monotonic() + 30
-        while len(list(processes.descendants(machine.pid))) >= before and time.monotonic() < until:
-            time.sleep(0.1)
-        assert len(list(processes.descendants(machine.pid))) < before
-        with contextlib.suppress(ProcessLookupError):
-            run.wait(60)
+        wait_until(lambda: not sleepers(machine))
+        run.wait(60)
