@@ -66,7 +66,7 @@ def agent(cluster: Cluster, machine: str, role: str) -> Iterator[subprocess.Pope
         "--store", str(store), ORUN_LOCKS=str(cluster.folder / machine),
     )  # fmt: skip
     try:
-        wait_for_line(process, "has joined")
+        wait_for_line(process, f"machine {machine} has joined {cluster.head}")
         yield process
     finally:
         cluster.end(process)

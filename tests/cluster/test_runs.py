@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,6 @@ from tests.cluster.cluster import Cluster, wait_for_line
 from tests.cluster.runs import agent, make_project, output_of, start_run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def agents(cluster: Cluster) -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """The agents of machines `a`, a builder, and `b`, a bench."""
-    with agent(cluster, "a", "builder") as first, agent(cluster, "b", "bench") as second:
-        yield {"a": first, "b": second}
 
 
 def machine_of(run: subprocess.Popen[str], stage: str) -> str:
@@ -44,13 +37,11 @@ def result_of(file: Path) -> tuple[object, ...]:
     return record["outcome"], record["exit_code"], stages, gates
 
 
-def test_a_pipeline_ends_as_a_local_run_does(
-    cluster: Cluster, agents: dict[str, subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    assert sorted(agents) == ["a", "b"]
+def test_a_pipeline_ends_as_a_local_run_does(cluster: Cluster, tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
-    run = start_run(cluster, project, "two.yaml", "--keep-going", "--reports", str(tmp_path / "there"))
-    output = output_of(run)
+    with agent(cluster, "a", "builder"), agent(cluster, "b", "bench"):
+        run = start_run(cluster, project, "two.yaml", "--keep-going", "--reports", str(tmp_path / "there"))
+        output = output_of(run)
     assert run.returncode == 1, output  # `strict` fails
     checkout = project / "artifacts" / "out" / "two" / "upper" / "text"
     assert checkout.read_text(encoding="utf-8") == "A B"
