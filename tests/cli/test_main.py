@@ -283,6 +283,7 @@ LINES = {  # for every verb
     "blame": "words.yaml", "bisect": "a b", "graph": "words.yaml", "validate": "words.yaml",
     "stages": "", "test": "./ops.py:count", "report": "", "schema": "", "history": "", "diff": "",
     "baseline": "show words.yaml", "verify": "bundle", "store": "stats", "completion": "bash", "doctor": "",
+    "agent": "--listen unix:///tmp/orun.sock", "head": "", "machines": "--on unix:///tmp/orun.sock", "mcp": "",
 }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         (["plan", "w"], ["words.yaml"]),
         (["plan", "sub/"], ["sub/inner.yml"]),
         (["plan", "nowhere/"], []),
-        (["plan", "words.yaml", "--on"], ["--only"]),
+        (["plan", "words.yaml", "--onl"], ["--only"]),
         (["plan", "words.yaml", "--only", "c"], ["count"]),
         (["words.yaml", "--only", "w"], ["write"]),
         (["explain", "words.yaml", "c"], ["count"]),
@@ -170,4 +170,4 @@ def test_every_verb_with_a_store_is_tried() -> None:
         command = group.get_command(context, name)
         verbs = {f"{name} {one}": verb for one, verb in getattr(command, "commands", {}).items()} or {name: command}
         found |= {one for one, verb in verbs.items() if any("--store" in option.opts for option in verb.params)}
-    assert found == set(STORING)
+    assert found - {"agent"} == set(STORING)  # an agent runs until it is stopped: tests/agent

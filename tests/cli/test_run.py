@@ -232,6 +232,8 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
     del asked["on_event"]
     assert asked == {
         "file": "words.yaml",
+        "executor": None,
+        "wait": 0.0,
         "set": {"seed": "1"},
         "only": ("count",),
         "from_": ("write",),

@@ -57,14 +57,14 @@ def trees(*rooms: str) -> Iterator[tuple[str, ast.Module]]:
 
 
 def test_only_reports_make_sentences() -> None:
-    """What a stage of `release/` writes, a card or a bundle, is a report."""
+    """What a stage of `release/` writes, a card or a bundle, is a report; the runner reports an agent's refusal."""
     speaking = {
         name.split("/")[0] if not name.startswith("stages/release/") else "stages/release"
         for name, tree in trees(*(path.name for path in PACKAGE.iterdir() if path.is_dir()))
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("orun.text.wording")
     }
-    assert speaking - SPEAKING == {"text", "stages/release"}
+    assert speaking - SPEAKING == {"text", "runner", "stages/release"}
 
 
 def test_reasons_have_codes_of_the_enumeration() -> None:
