@@ -17,10 +17,11 @@ from orun.executors import why_untraced
 if TYPE_CHECKING:
     from orun.store import Store
 
-# A shell that starts a command in the background, as CI may, has it ignore SIGINT, and processes inherit that: a test
-# that interrupts one of its own would wait for ever.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that starts a command in the background, as CI may, has it ignore SIGINT, and nohup SIGHUP. Processes inherit
+# that: a test that interrupts one of its own would wait for ever.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 # Threads of PyTorch, NumPy and scikit-learn spin while they wait for one another: where each core has a test already,
 # they take more time than they save. Libraries look when they are imported, in this process and in those below it.

@@ -28,13 +28,14 @@ from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.environment import distributions
 from orun.environment.call_cache import forget
+from orun.environment.resources import machine_resources
 from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError, StageError, StageFailed
 from orun.executors import Finished, LocalExecutor, Mask, Progress
-from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.remote.connection import FAILURES
 from orun.remote.transfers import Pushed
+from orun.runner.scheduler import fits_beside
 from orun.runner.stage_locks import RunLocks
 from orun.store import Action, Store
 
@@ -230,18 +231,10 @@ class Work:
     def _start_waiting(self) -> None:
         """Start what is next, in the order of arrival, as far as resources and the machine's lock are free."""
         for task in [task for task in self._tasks if task.phase == "waiting"]:
-            if not self._fits(task.work.stage) or (not self._start(task) and task.work.exclusive):
+            running = [other.work.stage for other in self._tasks if other.phase == "running"]
+            fits = fits_beside(task.work.stage, running, machine_resources(self.machine))
+            if not fits or (not self._start(task) and task.work.exclusive):
                 break
-
-    def _fits(self, stage: Stage) -> bool:
-        """Return whether the free resources suffice; a stage that asks for more than there is runs alone."""
-        running = [task.work.stage for task in self._tasks if task.phase == "running"]
-        stages, machine = (stage, *running), self.machine
-        return not running or (
-            sum(each.cpus for each in stages) <= machine.cores
-            and (machine.memory is None or sum(each.memory or 0 for each in stages) <= machine.memory)
-            and (not stage.gpus or sum(each.gpus for each in stages) <= max(machine.gpus, 1))
-        )
 
     def _start(self, task: Task) -> bool:
         """Take the locks of a stage, decide again and start it; return False if it still waits."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orun.core.serialization import Record
 from orun.environment.call_cache import once
 from orun.environment.processor import usable_cores
+
+if TYPE_CHECKING:
+    from orun.core.machines import Machine
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
 
@@ -35,6 +39,11 @@ def available_resources(jobs: int | None = None, gpus: int | None = None, *, mem
 
         size = memory_here()
     return Resources(jobs or usable_cores(), size, visible_gpus() if gpus is None else gpus)
+
+
+def machine_resources(machine: Machine) -> Resources:
+    """Return what stages may use of a machine of a fleet. One GPU at least: a driver may hide it."""
+    return Resources(machine.cores, machine.memory, max(machine.gpus, 1))
 
 
 @once

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from orun import errors
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
-from orun.core.machines import Built, Failed, LogText, Lost, Machine, Order, Refused, Snapshot
+from orun.core.machines import Built, Failed, LogText, Lost, Order, Refused, Snapshot
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import Record
-from orun.environment.resources import Resources
+from orun.environment.resources import Resources, machine_resources
 from orun.errors import MachineLost, StageError, StageFailed
 from orun.executors import Progress
 from orun.fs.os_errors import convert_os_errors, quoted
@@ -116,8 +116,8 @@ class Orders:
         return any(sent.built for sent in self._sent.values())
 
     def resources(self) -> dict[str, Resources]:
-        """Return what stages may use of each machine. One GPU at least: a machine with its provider may hide it."""
-        return {name: _resources(machine) for name, machine in self._assignment.machines.items()}
+        """Return what stages may use of each machine."""
+        return {name: machine_resources(machine) for name, machine in self._assignment.machines.items()}
 
     def runs_here(self, stage: Stage) -> bool:
         """Return whether a stage runs on this machine."""
@@ -300,7 +300,3 @@ class Orders:
 
 
 _START = "start a machine: orun agent --help"
-
-
-def _resources(machine: Machine) -> Resources:
-    return Resources(machine.cores, machine.memory, max(machine.gpus, 1))

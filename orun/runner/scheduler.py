@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orun.environment.resources import Resources
@@ -94,13 +94,7 @@ class Schedule:
             stage: the stage.
             machine: id of the machine; empty for this one.
         """
-        running, limit = self.on(machine), self.machines[machine] if machine else self.resources
-        stages = (stage, *running)
-        return not running or (
-            sum(each.cpus for each in stages) <= limit.cores
-            and (limit.memory is None or not stage.memory or sum(each.memory or 0 for each in stages) <= limit.memory)
-            and (not stage.gpus or sum(each.gpus for each in stages) <= limit.gpus)
-        )
+        return fits_beside(stage, self.on(machine), self.machines[machine] if machine else self.resources)
 
     def start(self, stage: Stage, machine: str = "") -> None:
         """Note that a stage runs on a machine."""
@@ -128,3 +122,13 @@ class Schedule:
             self._waiting[after].discard(name)
             if not self._waiting[after] and after not in self.settled:
                 self._add_ready(after)
+
+
+def fits_beside(stage: Stage, running: Sequence[Stage], limit: Resources) -> bool:
+    """Return whether a stage fits beside those that run; one that asks for more than there is runs alone."""
+    stages = (stage, *running)
+    return not running or (
+        sum(each.cpus for each in stages) <= limit.cores
+        and (limit.memory is None or not stage.memory or sum(each.memory or 0 for each in stages) <= limit.memory)
+        and (not stage.gpus or sum(each.gpus for each in stages) <= limit.gpus)
+    )
