@@ -5,23 +5,51 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import psutil  # part of Ray
 import ray
 
 from orun.cluster import raylet
+from orun.cluster.messages import Message, Output
 from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head
+from orun.environment import processes
 
 JOIN_PATIENCE = 90.0  # seconds for Ray on this machine to join the cluster
 STARTED = "Ray runtime started"  # what it prints then
 ATTEMPTS = 3  # to connect
 LOOK = 0.2  # seconds between two looks
+
+
+def run_connected(address: str, log: Path, work: Callable[[Output], None]) -> NoReturn:
+    """Connect this process to a cluster, do its work, and end it; a `HeadError` is sent as a message.
+
+    Args:
+        address: of the head.
+        log: where Ray's process on this machine prints.
+        work: gets the output for its messages.
+    """
+    output = Output()
+    processes.die_with(os.getppid(), signal.SIGTERM)
+    own = None
+    try:
+        own = connect(address, log)
+        work(output)
+    except HeadError as error:
+        output.send(Message(failed=error.what, why=error.why, hint=error.hint))
+    finally:
+        if own:
+            raylet.stop(own)
+        sys.stderr.flush()
+        os._exit(0)  # Ray's own end would wait for machines that are gone
 
 
 def connect(address: str, log: Path) -> subprocess.Popen[bytes] | None:

@@ -6,10 +6,9 @@ It ends with its standard input, or says why it ends sooner.
 
 from __future__ import annotations
 
-import os
 import select
-import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,10 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from orun.cluster import raylet
 from orun.cluster.actor import PATIENCE, POLL, Tunnel
-from orun.cluster.connection import connect
+from orun.cluster.connection import run_connected
 from orun.cluster.messages import Message, Output
 from orun.cluster.settings import ACTOR, HeadError, unreachable
-from orun.environment import processes
 
 START_PATIENCE = 60.0  # seconds for Ray to start the actor's process
 
@@ -76,20 +73,8 @@ def _stay(address: str, actor: Any) -> None:
 
 def main() -> None:
     """Be the member for the agent that started this process."""
-    output = Output()
     address, machine, socket, log = sys.argv[1:]
-    processes.die_with(os.getppid(), signal.SIGTERM)
-    own = None
-    try:
-        own = connect(address, Path(log))
-        join(address, machine, socket, output)
-    except HeadError as error:
-        output.send(Message(failed=error.what, why=error.why, hint=error.hint))
-    finally:
-        if own:
-            raylet.stop(own)
-        sys.stderr.flush()
-        os._exit(0)  # Ray's own end would wait for machines that are gone
+    run_connected(address, Path(log), partial(join, address, machine, socket))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import sys
 from collections.abc import Awaitable
 from functools import partial
@@ -22,12 +20,10 @@ from typing import Any, TypeVar, cast
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 
-from orun.cluster import raylet
 from orun.cluster.actor import CHUNK, PATIENCE, POLL
-from orun.cluster.connection import connect
+from orun.cluster.connection import run_connected
 from orun.cluster.messages import Message, Output
-from orun.cluster.settings import ACTOR, NAMESPACE, HeadError, unreachable
-from orun.environment import processes
+from orun.cluster.settings import ACTOR, NAMESPACE, unreachable
 
 END_PATIENCE = 2.0  # seconds for the agents to take the news that the run is over
 Answer = TypeVar("Answer")
@@ -157,21 +153,13 @@ async def _answered(call: Awaitable[Answer]) -> Answer:
 
 def main() -> None:
     """Be the relay of the process that started this one."""
-    output = Output()
     address, folder = sys.argv[1], Path(sys.argv[2])
-    processes.die_with(os.getppid(), signal.SIGTERM)
-    own = None
-    try:
-        own = connect(address, folder / "ray.log")
+
+    def work(output: Output) -> None:
         output.send(Message())
         asyncio.run(Relay(address, folder, output).run())
-    except HeadError as error:
-        output.send(Message(failed=error.what, why=error.why, hint=error.hint))
-    finally:
-        if own:
-            raylet.stop(own)
-        sys.stderr.flush()
-        os._exit(0)  # Ray's own end would wait for machines that are gone
+
+    run_connected(address, folder / "ray.log", work)
 
 
 if __name__ == "__main__":
