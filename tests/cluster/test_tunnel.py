@@ -123,7 +123,8 @@ def test_a_machine_joins_the_cluster_to_run_on_it(cluster: Cluster, agent: Path)
 
 def test_a_name_that_is_taken_is_refused(cluster: Cluster, agent: Path) -> None:
     with member(cluster, "a", agent):
-        second = cluster.start("b", "-m", "orun.cluster.member", cluster.head, "a", str(agent), "/dev/null")
+        log = str(cluster.folder / "second.log")
+        second = cluster.start("b", "-m", "orun.cluster.member", cluster.head, "a", str(agent), log)
         assert message(second) == {
             "failed": f"a machine named a has joined {cluster.head} already",
             "hint": "Give this machine another name: --name",
