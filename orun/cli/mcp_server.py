@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -21,6 +17,7 @@ import orun
 from orun import __version__
 from orun.cli import mcp_results as results
 from orun.cli import options
+from orun.cli.mcp_verbs import located_problems, override_options, run_verb, selection_options
 from orun.cli.run_ids import find, record_of
 from orun.core.serialization import decode, foreign_json, replace
 from orun.core.source_location import Problem
@@ -111,8 +108,8 @@ class Tools:
             file: the pipeline file.
             set: values that replace those of the file, by dotted path.
         """
-        document = await self._document("validate", _overrides(set), [self._inside(file)])
-        return decode(results.Validation, document | {"problems": _problems(document["problems"])})
+        document = await run_verb("validate", override_options(set), [self._inside(file)])
+        return decode(results.Validation, document | {"problems": located_problems(document["problems"])})
 
     async def plan(
         self,
@@ -133,9 +130,9 @@ class Tools:
             to: these stages and all that they need.
             fresh: whether to measure again what is bound to this machine.
         """
-        selection = _selection(only, from_, to, fresh=fresh)
-        document = await self._document("plan", [*_overrides(set), *selection], [self._inside(file)])
-        return decode(results.Plan, document | {"refused": _problems(document["refused"])})
+        selection = selection_options(only, from_, to, fresh=fresh)
+        document = await run_verb("plan", [*override_options(set), *selection], [self._inside(file)])
+        return decode(results.Plan, document | {"refused": located_problems(document["refused"])})
 
     async def explain(
         self,
@@ -150,7 +147,7 @@ class Tools:
             stage: the stage's id.
             set: values that replace those of the file, by dotted path.
         """
-        document = await self._document("explain", _overrides(set), [self._inside(file), stage])
+        document = await run_verb("explain", override_options(set), [self._inside(file), stage])
         old, new = document["previous"], document["parts"]
         pairs = {name: (old.get(name), new.get(name)) for name in [*new, *old] if old} | document["read"]
         changed = [{"name": name, "old": then, "new": now} for name, (then, now) in pairs.items() if then != now]
@@ -165,7 +162,7 @@ class Tools:
             last: the number of measurements to return of each series.
         """
         options = [f"--pipeline={pipeline}"] if pipeline else []
-        document = await self._document("history", options, [metric])
+        document = await run_verb("history", options, [metric])
         shortened = [series | {"points": series["points"][-last:]} for series in document["series"]]
         return decode(results.MetricHistory, {"series": shortened})
 
@@ -176,7 +173,7 @@ class Tools:
             old: the beginning of a run's id, `last`, or `last~1` for the one before.
             new: the same, of the other run.
         """
-        document = await self._document("diff", [], [self._inside(old), self._inside(new)])
+        document = await run_verb("diff", [], [self._inside(old), self._inside(new)])
         return decode(RunDifference, document)
 
     async def blame(self, run: str = "last") -> results.Blame:
@@ -223,8 +220,8 @@ class Tools:
                 why="it was started without --allow-run",
                 hint=f"ask the user to run `orun {file}`, or to start the server by: orun mcp --allow-run",
             )
-        selection = _selection(only, from_, to, fresh=fresh)
-        return decode(results.RunResult, await self._document("run", [*_overrides(set), *selection], [path]))
+        selection = selection_options(only, from_, to, fresh=fresh)
+        return decode(results.RunResult, await run_verb("run", [*override_options(set), *selection], [path]))
 
     def reporting(self, tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Return a tool that turns orun's errors into errors of the protocol, in the words of the command line."""
@@ -239,32 +236,6 @@ class Tools:
                 raise ToolError(str(error)) from error
 
         return call
-
-    async def _document(self, verb: str, options: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
-        """Return what a verb prints with `--json`. A cancelled call stops the verb as Ctrl-C does.
-
-        Raises:
-            OrunError: the error that the verb prints.
-        """
-        command = [sys.executable, "-P", "-m", "orun", verb, "--json", *options, "--", *arguments]
-        async with await anyio.open_process(command, stdin=subprocess.DEVNULL, stderr=None) as process:
-            assert process.stdout  # noqa: S101 - it is a pipe
-            try:
-                output = b"".join([part async for part in process.stdout])
-                await process.wait()
-            except anyio.get_cancelled_exc_class():
-                process.terminate()
-                with anyio.CancelScope(shield=True):
-                    await process.wait()
-                raise
-        try:
-            document: dict[str, Any] = json.loads(output)
-        except ValueError as error:
-            why = f"exit code {process.returncode}, and no JSON document"
-            raise UsageError(f"orun {verb} gave no result", why=why, hint=f"orun {verb} --help") from error
-        if "error" in document:
-            raise _error(document["error"])
-        return document
 
     def _inside(self, name: str) -> str:
         """Return a path as it is, or a run's id; UsageError if it leads out of the server's folder."""
@@ -306,28 +277,3 @@ def _summary(path: Path) -> results.PipelineFile:
 def _gate_titles(gates: Sequence[Gate | Group]) -> Iterator[str]:
     for gate in conditions(gates):
         yield f"{gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
-
-
-def _overrides(values: Mapping[str, Any] | None) -> list[str]:
-    pairs = {path: value if isinstance(value, str) else json.dumps(value) for path, value in (values or {}).items()}
-    return [f"--set={path}={value}" for path, value in pairs.items()]
-
-
-def _selection(
-    only: Sequence[str] | None, from_: Sequence[str] | None, to: Sequence[str] | None, *, fresh: bool
-) -> list[str]:
-    stages = {"only": only or (), "from": from_ or (), "to": to or ()}
-    chosen = [f"--{option}={stage}" for option, names in stages.items() for stage in names]
-    return [*chosen, *(["--fresh"] if fresh else [])]
-
-
-def _problems(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return problems with their position as one text, `file:line:column`."""
-    return [{**document, "location": place(decode(Problem, document).position)} for document in documents]
-
-
-def _error(document: Mapping[str, Any]) -> OrunError:
-    """Return the error in a JSON document of the command line."""
-    if problems := document.get("problems"):
-        return PipelineError([decode(Problem, problem) for problem in problems])
-    return OrunError(document["what"], why=document.get("why", ""), hint=document.get("hint", ""))
