@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Literal
 
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.local_machine import code_digest
@@ -22,6 +20,7 @@ from orun.agent.portability import failure_of
 from orun.agent.project_folders import ProjectFolders
 from orun.agent.questions import Question
 from orun.agent.remotes import Fetch, Remotes
+from orun.agent.task import Owner, Task, ending
 from orun.core.events import Notice
 from orun.core.machines import Built, Failed, Lost, Machine, Order
 from orun.core.run_record import Failure
@@ -32,46 +31,13 @@ from orun.environment.resources import machine_resources
 from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError, StageError, StageFailed
 from orun.executors import Finished, LocalExecutor, Mask, Progress
-from orun.planning.plan import Step
 from orun.remote.connection import FAILURES
-from orun.remote.transfers import Pushed
 from orun.runner.scheduler import fits_beside
-from orun.runner.stage_locks import RunLocks
 from orun.store import Action, Store
 
-Owner = object  # identity of a driver's connection
 POLL_SECONDS = 0.05  # between two tries of a lock that another process holds
 LOG_SECONDS = 0.25  # between two looks at the logs of running stages
 REFRESH_SECONDS = 5.0  # for which an idle agent relies on what it knows of packages and devices
-
-
-@dataclass(eq=False)
-class Task:
-    """An order and how far it is.
-
-    Attributes:
-        owner: the driver.
-        work: the order and the steps of the work on it.
-        phase: `fetching` inputs, `waiting` for the machine, `running`, or `pushing` the result.
-        fetch: the download of its inputs.
-        step: the decision to run it.
-        locks: what it waits for or holds.
-        executor: runs its process.
-        action: its result.
-        pushed: the push of the result.
-        abandoned: nobody waits for the result any more.
-    """
-
-    owner: Owner
-    work: StageOrder
-    fetch: Fetch
-    phase: Literal["fetching", "waiting", "running", "pushing"] = "fetching"
-    step: Step | None = None
-    locks: RunLocks | None = None
-    executor: LocalExecutor | None = None
-    action: Action | None = None
-    pushed: Future[Pushed] | None = None
-    abandoned: bool = False
 
 
 @dataclass
@@ -334,7 +300,7 @@ class Work:
             task.locks.release_all()
         if not task.abandoned:
             task.work.send(message)
-        self.log(f"{task.work.name} {_ending(message)}")
+        self.log(f"{task.work.name} {ending(message)}")
 
     def _remote_failure(self, url: str, error: BaseException) -> Failure:
         problem = f"{self.machine.id} cannot use the remote {url}"
@@ -357,11 +323,3 @@ class Work:
         for executor in self._executors:
             executor.close()
         self._executors.clear()
-
-
-def _ending(message: Message) -> str:
-    if isinstance(message, Built):
-        return "is built"
-    if isinstance(message, Failed):
-        return f"failed: {message.failure.what}"
-    return "is refused: its key is another one here" if not isinstance(message, Lost) else f"is lost: {message.why}"

@@ -1,0 +1,57 @@
+"""Task of an agent: an order, and how far it is."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal
+
+from orun.agent.frames import Message
+from orun.agent.orders import StageOrder
+from orun.agent.remotes import Fetch
+from orun.core.machines import Built, Failed, Lost
+from orun.executors import LocalExecutor
+from orun.planning.plan import Step
+from orun.remote.transfers import Pushed
+from orun.runner.stage_locks import RunLocks
+from orun.store import Action
+
+Owner = object  # identity of a driver's connection
+
+
+@dataclass(eq=False)
+class Task:
+    """An order and how far it is.
+
+    Attributes:
+        owner: the driver.
+        work: the order and the steps of the work on it.
+        phase: `fetching` inputs, `waiting` for the machine, `running`, or `pushing` the result.
+        fetch: the download of its inputs.
+        step: the decision to run it.
+        locks: what it waits for or holds.
+        executor: runs its process.
+        action: its result.
+        pushed: the push of the result.
+        abandoned: nobody waits for the result any more.
+    """
+
+    owner: Owner
+    work: StageOrder
+    fetch: Fetch
+    phase: Literal["fetching", "waiting", "running", "pushing"] = "fetching"
+    step: Step | None = None
+    locks: RunLocks | None = None
+    executor: LocalExecutor | None = None
+    action: Action | None = None
+    pushed: Future[Pushed] | None = None
+    abandoned: bool = False
+
+
+def ending(message: Message) -> str:
+    """Return what became of an order, for the agent's user."""
+    if isinstance(message, Built):
+        return "is built"
+    if isinstance(message, Failed):
+        return f"failed: {message.failure.what}"
+    return "is refused: its key is another one here" if not isinstance(message, Lost) else f"is lost: {message.why}"
