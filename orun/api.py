@@ -6,11 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
 
+from orun.core.activity import report, reported_to
+from orun.core.events import Notice, Planning
 from orun.core.renderers import register, registered
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
@@ -40,6 +42,7 @@ register("write_html", "orun.report.notebook", "write_html")
 register("to_frame", "orun.report.frame", "to_frame")
 register("notebook_html", "orun.report.notebook", "notebook_html")
 register("notebook_progress", "orun.report.notebook", "notebook_progress")
+register("plan_html", "orun.report.notebook", "plan_html")
 
 
 def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # noqa: A002 - the word of `--set`
@@ -225,38 +228,42 @@ def run(  # noqa: PLR0913 - the options of the command line
 
             if restored := restore(request, record, listener, started_at):
                 return restored
-    from orun.environment.resources import available_resources
-    from orun.noop import overwrites
-    from orun.noop.record import write_record
-    from orun.remote.settings import resolve
-    from orun.runner.output_checkouts import require_distinct_folders
-    from orun.runner.preflight import require
-    from orun.runner.run_session import Session, require_up_to_date
+    with ExitStack() as planning:
+        planning.enter_context(_activities_to(listener))
+        pipeline = _pipeline(file, set)
+        from orun.environment.resources import available_resources
+        from orun.noop import overwrites
+        from orun.noop.record import write_record
+        from orun.remote.settings import resolve
+        from orun.runner.output_checkouts import require_distinct_folders
+        from orun.runner.preflight import require
+        from orun.runner.run_session import Session, require_up_to_date
 
-    pipeline = _pipeline(file, set)
-    root = Path(store) if store else default_store(pipeline.root)
-    read_only = not is_writable(root)
-    if paths:
-        overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
-        overwrites.refuse_in_store(paths, root)
-    planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only)
-    require_distinct_folders(planner.store, planner.pipeline)
-    chosen = _selected(planner.pipeline, only, from_, to)
-    shared = resolve(remote or Remote(), planner.pipeline.project)
-    machines = "" if read_only else _executor(executor, planner.pipeline)
-    with _planned(machines, planner, shared, chosen, wait, listener) as (planned, fleet):
+        root = Path(store) if store else default_store(pipeline.root)
+        read_only = not is_writable(root)
         if paths:
-            overwrites.refuse(paths, overwrites.of_stages(planner, planned))
-        here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
-        if read_only:
-            require_up_to_date(planned, chosen, root)
-            folder = planner.store.next_run_folder(planner.pipeline.name)
-            with Journal(folder, listener, started_at, recorded=False) as journal:
-                return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
-        require(planned, chosen, here)
-        with Journal(planner.store.new_run(planner.pipeline.name), listener, started_at) as journal:
-            session = Session(planner, planned, chosen, here, journal, shared, fleet)
-            result, runner = session.run(keep_going=keep_going)
+            overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
+            overwrites.refuse_in_store(paths, root)
+        planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only)
+        require_distinct_folders(planner.store, planner.pipeline)
+        chosen = _selected(planner.pipeline, only, from_, to)
+        shared = resolve(remote or Remote(), planner.pipeline.project)
+        machines = "" if read_only else _executor(executor, planner.pipeline)
+        with _planned(machines, planner, shared, chosen, wait, listener) as (planned, fleet):
+            if paths:
+                overwrites.refuse(paths, overwrites.of_stages(planner, planned))
+            here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
+            if read_only:
+                require_up_to_date(planned, chosen, root)
+                planning.close()
+                folder = planner.store.next_run_folder(planner.pipeline.name)
+                with Journal(folder, listener, started_at, recorded=False) as journal:
+                    return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
+            require(planned, chosen, here)
+            planning.close()
+            with Journal(planner.store.new_run(planner.pipeline.name), listener, started_at) as journal:
+                session = Session(planner, planned, chosen, here, journal, shared, fleet)
+                result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
     if request and not fleet and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
         write_record(request, planner, runner.outcome.done, result)
@@ -354,7 +361,10 @@ def _may_concern(reports: Collection[Path], record: NoopRecord, request: Request
 
 
 def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:
-    return load(file, values) if isinstance(file, str | os.PathLike) else file
+    if not isinstance(file, str | os.PathLike):
+        return file
+    report(f"reading {os.fspath(file)}")
+    return load(file, values)
 
 
 def _planner(
@@ -425,7 +435,6 @@ def _planned(
     if not executor:
         yield planner.plan(), None
         return
-    from orun.core.events import Notice
     from orun.runner.fleet_planning import join_fleet, plan_on_fleet
 
     fleet = join_fleet(executor, planner, remote, _share_project)
@@ -433,6 +442,17 @@ def _planned(
     with closing(fleet.fleet):
         plan = plan_on_fleet(fleet, planner, remote, chosen, wait, lambda text: listener(Notice("info", text)))
         yield plan, fleet
+
+
+@contextmanager
+def _activities_to(listener: Listener) -> Iterator[None]:
+    """Pass activities on to the listener of a run that has not started yet; tell it of the end if that is an error."""
+    try:
+        with reported_to(lambda activity: listener(Planning(activity))):
+            yield
+    except BaseException:
+        listener(Planning(""))
+        raise
 
 
 def _share_project(planner: Planner, settings: Settings) -> Snapshot:

@@ -66,7 +66,8 @@ def command(
     What differs from the last time is marked with `*`.
     """
     values = options.parse_overrides(overrides)
-    step = orun.explain(file, stage, set=values, store=store, remote=options.remote_of(remote), executor=executor)
+    with options.activity_shown():
+        step = orun.explain(file, stage, set=values, store=store, remote=options.remote_of(remote), executor=executor)
     if as_json:
         options.show_json(_data(step))
     else:

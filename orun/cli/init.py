@@ -106,7 +106,8 @@ def command(  # noqa: PLR0913 - the options of the command line
     if is_interactive(yes=yes or dry_run):
         facts, answers = ask(model, file.parent, inputs, answers, trust=trust)
     else:
-        facts = read_model(model, file.parent, inputs, trust=trust)
+        with options.activity_shown():
+            facts = read_model(model, file.parent, inputs, trust=trust)
     if facts.warning:
         click.echo(f"warning: {facts.warning}", err=True)
     request = Request(facts, target, dataset_from(answers.data, file), check_goal(answers.goal, answers.data))
@@ -160,7 +161,8 @@ def _workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
 
 def _create(file: Path, request: Request, store: Path | None, model: str) -> Created:
     from orun.cli.signals import stop_signals
-    from orun.core.events import RunFinished
+    from orun.core.activity import reported_to
+    from orun.core.events import Planning, RunFinished
     from orun.report.console import Console
     from orun.report.terminal import detect
     from orun.scaffold.create import create
@@ -178,7 +180,7 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
 
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with stop_signals():
+        with stop_signals(), reported_to(lambda activity: show(Planning(activity))):
             return create(file, request, store, write_file, show)
     finally:
         console.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from orun.cli.options import activity_shown
 from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.scaffold.goal import EXAMPLE, check_goal
@@ -87,11 +88,13 @@ def _read(model: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> Mo
         return f"{name}={text}"
 
     try:
-        return read_model(model, folder, inputs, trust=trust)
+        with activity_shown():
+            return read_model(model, folder, inputs, trust=trust)
     except InputsUnknown as error:
         click.echo(f"{error.what}: name the type and the axes of each, such as float32[batch,3,224,224]", err=True)
         declared = [_prompt(f"  {name}", partial(checked, name), default=None) for name in error.parameters]
-        return read_model(model, folder, declared, trust=trust)
+        with activity_shown():
+            return read_model(model, folder, declared, trust=trust)
 
 
 def _prompt(question: str, check: Callable[[str], str], default: str | None = "") -> str:

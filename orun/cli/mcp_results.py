@@ -11,12 +11,13 @@ Number = float | Literal["inf", "-inf", "nan"]  # JSON has no word for the latte
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """Pipeline file, and how many problems `validate` reports in it."""
+    """Pipeline file, how many problems it has, and the first of them; `validate` reports all."""
 
     file: str
     pipeline: str
     stages: int
     problems: int
+    error: str = ""
 
 
 @dataclass(frozen=True)

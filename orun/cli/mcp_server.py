@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
@@ -17,6 +16,7 @@ import orun
 from orun import __version__
 from orun.cli import mcp_results as results
 from orun.cli import options
+from orun.cli.mcp_files import pipeline_files
 from orun.cli.mcp_verbs import located_problems, override_options, run_verb, selection_options
 from orun.cli.run_ids import find, record_of
 from orun.core.serialization import decode, foreign_json, replace
@@ -27,13 +27,11 @@ from orun.history.run_diff import RunDifference
 from orun.pipeline.model import Gate, Group, conditions
 from orun.pipeline.problems import place, render
 from orun.report.figures import quoted
-from orun.store.layout import VERSION_FILE
 from orun.text.suggestions import near
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-STAGES = re.compile(r"^stages\s*:", re.MULTILINE)
 INSTRUCTIONS = """\
 orun builds model releases from pipeline files (YAML). Stages convert, optimize, quantize, measure and bundle models.
 Gates judge what was measured. Start with list_pipelines. After an edit call validate, then plan. Name files relative to
@@ -75,8 +73,8 @@ class Tools:
         self.allow_run = allow_run
 
     async def list_pipelines(self) -> results.PipelineFiles:
-        """List the pipeline files of the folder, with the number of problems in each."""
-        return results.PipelineFiles(tuple(_summary(path) for path in self._pipeline_files()))
+        """List the pipeline files of the folder, with the number of problems in each, and the first of them."""
+        return results.PipelineFiles(tuple(pipeline_files(self.root)))
 
     async def list_stages(self, file: str, set: dict[str, Any] | None = None) -> results.Stages:  # noqa: A002 - `--set`
         """List the stages of a pipeline file: kind, inputs, gates, and the line of each.
@@ -251,27 +249,6 @@ class Tools:
         """Return a problem without its line of text if its file is outside of the server's folder."""
         outside = not Path(problem.position.file).resolve().is_relative_to(self.root)
         return replace(problem, source="") if outside else problem
-
-    def _pipeline_files(self) -> Iterator[Path]:
-        """Yield the YAML files with stages, but for hidden folders, virtual environments and stores."""
-        for folder, folders, files in os.walk(Path()):
-            marks = ("pyvenv.cfg", VERSION_FILE)
-            folders[:] = [
-                name
-                for name in sorted(folders)
-                if not name.startswith(".") and not any(Path(folder, name, mark).exists() for mark in marks)
-            ]
-            for path in (Path(folder, name) for name in sorted(files) if name.endswith((".yaml", ".yml"))):
-                if path.resolve().is_relative_to(self.root) and STAGES.search(path.read_text("utf-8", "replace")):
-                    yield path
-
-
-def _summary(path: Path) -> results.PipelineFile:
-    try:
-        pipeline = orun.load(path)
-    except PipelineError as error:
-        return results.PipelineFile(str(path), "", 0, len(error.problems))
-    return results.PipelineFile(str(path), pipeline.name, len(pipeline.stages), 0)
 
 
 def _gate_titles(gates: Sequence[Gate | Group]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,8 @@ async def run_verb(verb: str, options: Sequence[str], arguments: Sequence[str]) 
     Raises:
         OrunError: the error that the verb prints.
     """
-    command = [sys.executable, "-P", "-m", "orun", verb, "--json", *options, "--", *arguments]
+    program = [sys.executable, "-P", "-m", "orun.cli.mcp_child", str(os.getpid())]
+    command = [*program, verb, "--json", *options, "--", *arguments]
     async with await anyio.open_process(command, stdin=subprocess.DEVNULL, stderr=None) as process:
         assert process.stdout  # noqa: S101 - it is a pipe
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +30,16 @@ REMOTE = (
     click.option("--remote-mode", type=click.Choice(("read", "read-write")), help="Whether results go there as well."),
     click.option("--remote-required", is_flag=True, help="Fail when the remote cannot be used."),
 )
+
+
+@contextmanager
+def activity_shown() -> Iterator[None]:
+    """Show on standard error what orun reads or looks for inside of the block, once that takes longer than a moment."""
+    from orun.report.terminal import detect
+    from orun.report.waiting import waiting_line
+
+    with waiting_line(sys.stderr, detect(sys.stderr, os.environ)):
+        yield
 
 
 def file_argument(function: F) -> F:

@@ -59,7 +59,8 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
     choices["remote"] = options.remote_of(choices)
-    plan = orun.plan(file, **choices)
+    with options.activity_shown():
+        plan = orun.plan(file, **choices)
     refused = missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
         steps = [_data(step) for step in plan.steps]

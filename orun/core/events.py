@@ -134,6 +134,16 @@ class Notice(Record, frozen=True):
     text: str
 
 
+class Planning(Record, frozen=True):
+    """A run finds out what it has to do, before it starts: for listeners only, in no log.
+
+    Attributes:
+        activity: what begins now: `planning int8 (3 of 10): reading weights.bin`; empty when an error has ended it.
+    """
+
+    activity: str
+
+
 class RunFinished(Record, frozen=True):
     """The run ended; the last event of a run that was not killed.
 
@@ -149,8 +159,9 @@ class RunFinished(Record, frozen=True):
     edited: tuple[str, ...] | None = None
 
 
-Event = RunStarted | StageWaiting | StageStarted | StageProgress | StageFinished | GateJudged | Notice | RunFinished
-KINDS: tuple[type[Event], ...] = typing.get_args(Event)
+Logged = RunStarted | StageWaiting | StageStarted | StageProgress | StageFinished | GateJudged | Notice | RunFinished
+Event = Logged | Planning
+KINDS: tuple[type[Logged], ...] = typing.get_args(Logged)
 
 
 def name_of(kind: type) -> str:

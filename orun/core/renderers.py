@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Literal
 
-Renderer = Literal["write_html", "to_frame", "notebook_html", "notebook_progress"]
+Renderer = Literal["write_html", "to_frame", "notebook_html", "notebook_progress", "plan_html"]
 
 _references: dict[Renderer, tuple[str, str]] = {}
 

@@ -12,6 +12,7 @@ from orun.core.metrics import Better, Noise, Unit
 from orun.core.run_record import RunResult, StageResult
 from orun.environment.hosts import hardware
 from orun.fs.digests import digest_bytes
+from orun.text.units import show
 
 SHORT = 12  # hexadecimal digits that tell the machines of one history apart
 
@@ -58,6 +59,9 @@ class Series:
     """Measurements of one metric of one stage on one machine, the oldest first; at least one."""
 
     points: tuple[Point, ...]
+
+    def __repr__(self) -> str:
+        return f"Series({self.name!r}, points={len(self.points)}, last={show(self.last.value, self.last.unit)!r})"
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from orun.core.metrics import Unit
 from orun.core.serialization import Record, field, replace
 from orun.core.source_location import Position
 from orun.core.targets import Environment, Target
+from orun.core.unknown_name import UnknownName
 from orun.environment.secret_variables import Secrets
 from orun.fs.observed_state import project_of
 from orun.stages.contract import Spec
@@ -236,6 +237,9 @@ class Pipeline(Record, frozen=True, dict=True):
     secrets: tuple[str, ...] = ()
     ship: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r}, stages={len(self.stages)}, file={str(self.file)!r})"
+
     @cached_property
     def root(self) -> Path:
         """Folder that code and paths are relative to."""
@@ -253,11 +257,11 @@ class Pipeline(Record, frozen=True, dict=True):
         return Secrets(frozenset(self.secrets), frozenset(settings))
 
     def stage(self, name: str) -> Stage:
-        """Return a stage by its id; raise KeyError for an unknown one."""
+        """Return a stage by its id; raise UnknownName, a KeyError, for an unknown one."""
         for stage in self.stages:
             if stage.id == name:
                 return stage
-        raise KeyError(name)
+        raise UnknownName(f"pipeline {self.name}", "stage", name, [stage.id for stage in self.stages])
 
     def strictly(self) -> Pipeline:
         """Return a copy in which every gate must pass: any other verdict, or none, fails the run."""

@@ -80,10 +80,17 @@ def reached(module: str, skipped: frozenset[str] = DECLARATIONS) -> tuple[tuple[
         seen.add(name)
         waiting.append(name.rpartition(".")[0])
         if path := _source(tops, name):
-            tree = ast.parse(path.read_bytes())
-            modules.append((name, str(path), any(not _is_text(node) for node in tree.body)))
-            waiting += _named(tree, name if path.name == "__init__.py" else name.rpartition(".")[0])
+            has_code, names = _contents(path, name if path.name == "__init__.py" else name.rpartition(".")[0])
+            modules.append((name, str(path), has_code))
+            waiting += names
     return tuple(sorted(modules))
+
+
+@once
+def _contents(path: Path, package: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a module has statements, and the names in it; most kinds have most of their modules in common."""
+    tree = ast.parse(path.read_bytes())
+    return any(not _is_text(node) for node in tree.body), tuple(_named(tree, package))
 
 
 def _source(tops: Iterable[Path], module: str) -> Path | None:

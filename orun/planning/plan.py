@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
 from orun.core.key_component import Components
 from orun.core.reason import Reason
+from orun.core.renderers import registered
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import Record, field
 from orun.core.unknown_name import UnknownName
@@ -47,12 +49,24 @@ class Step(Record, frozen=True):
     used: tuple[Components, Components] = ((), ())
     machine: str = ""
 
+    def __repr__(self) -> str:
+        return f"Step({self.stage.id!r}, {self.action!r})"
+
 
 class Plan(Record, frozen=True):
     """The steps of a pipeline in the order in which they may run."""
 
     pipeline: Pipeline
     steps: tuple[Step, ...]
+
+    def __repr__(self) -> str:
+        actions = Counter(step.action for step in self.steps)
+        counts = "".join(f", {action}={number}" for action, number in actions.items())
+        return f"Plan({self.pipeline.name!r}{counts})"
+
+    def _repr_html_(self) -> str:
+        html: str = registered("plan_html")(self)
+        return html
 
     def __getitem__(self, stage: str) -> Step:
         """Return the step of a stage by its id; UnknownName, a KeyError, if the plan has none of that name."""

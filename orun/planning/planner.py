@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.core.activity import report
 from orun.core.key_component import Components
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
@@ -70,6 +72,7 @@ class Planner:
         self._local: Classes = ((LocalFacts(pipeline),),)
         self._parameters: dict[str, Components] = {}
         self._contexts: dict[str, StageContext] = {}
+        self._activity = ""
 
     def context(self, stage: Stage) -> StageContext:
         """Return what is needed of a stage besides its key."""
@@ -81,7 +84,8 @@ class Planner:
         """Decide for every stage; run nothing."""
         done: dict[str, Done] = {}
         steps: dict[str, Step] = {}
-        for stage in self.pipeline.stages:
+        for number, stage in enumerate(self.pipeline.stages, 1):
+            self._activity = f"planning {stage.id} ({number} of {len(self.pipeline.stages)})"
             step = self.decide(stage, done)
             blocker = self.gate_before(stage, done)
             if blocked := next((name for name in stage.before if steps[name].action == "blocked"), ""):
@@ -185,11 +189,15 @@ class Planner:
     def _components(
         self, stage: Stage, done: Mapping[str, Done], inputs: Mapping[str, str], facts: Facts
     ) -> Components:
-        digest = self.store.files.digest_path
+        report(f"{self._activity}: looking at the code of {stage.uses}")
         surroundings = facts.components(stage)
-        components = cache_key.compose(self.pipeline, stage, inputs, digest, surroundings, self._parameters)
+        components = cache_key.compose(self.pipeline, stage, inputs, self._digest, surroundings, self._parameters)
         provenance = Provenance.of(self.pipeline, stage, done)
         return (*components, *provenance.components()) if provenance else components
+
+    def _digest(self, path: Path) -> str:
+        report(f"{self._activity}: reading {path}")
+        return self.store.files.digest_path(path)
 
     def _key_stages(self, stage: Stage) -> tuple[str, ...]:
         """Return the stages that its key depends on: guards too where its provenance is in the key."""
@@ -275,6 +283,7 @@ class Planner:
         return problems
 
     def _changes(self, stage: Stage, action: Action, facts: Facts) -> list[Reason]:
+        report(f"{self._activity}: looking at what its last run read")
         seen = action.implicit_deps
         return changes(seen, facts.current_state(stage, seen, self.store.files))
 
@@ -290,6 +299,7 @@ class Planner:
         return self.assignment.facts_of(machine) if self.assignment else self._local[0][0]
 
     def _damage(self, action: Action) -> list[Reason]:
+        report(f"{self._activity}: checking its stored result")
         return [reason(ReasonCode.RESULT_DAMAGED, problem=problem) for problem in self.store.check(action.tree)]
 
     def _origin(self, step: Step, action: Action) -> Reason:

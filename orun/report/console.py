@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from orun.core.events import Event, RunStarted, StageStarted, StageWaiting
+from orun.core.events import Event, Planning, RunStarted, StageStarted, StageWaiting
 from orun.core.run_record import RunResult
 from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
@@ -19,6 +19,7 @@ from orun.report.undeclared_writes import stray_notes
 
 if TYPE_CHECKING:
     from orun.report.live import Live
+    from orun.report.waiting import WaitingLine
 
 Detail = Literal["quiet", "normal", "verbose"]
 
@@ -36,11 +37,16 @@ class Console:
         self._lines = Lines((), terminal)
         self._progress = RunProgress()
         self._live: Live | None = None
+        self._waiting: WaitingLine | None = None
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
         if self._detail == "quiet":
             return
+        if isinstance(event, Planning) and event.activity:
+            self._wait(event.activity)
+            return
+        self._end_waiting()
         if isinstance(event, RunStarted):
             self._lines = Lines(event.stages, self._terminal, verbose=self._detail == "verbose")
         if self._live is None and self._terminal.live and isinstance(event, (StageStarted, StageWaiting)):
@@ -74,9 +80,21 @@ class Console:
 
     def close(self) -> None:
         """Leave the terminal as it was; safe to call twice."""
+        self._end_waiting()
         if self._live:
             self._live.close()
             self._live = None
+
+    def _wait(self, activity: str) -> None:
+        if self._waiting is None:
+            from orun.report.waiting import WaitingLine
+
+            self._waiting = WaitingLine(self._stream, self._terminal)
+        self._waiting.note(activity)
+
+    def _end_waiting(self) -> None:
+        if self._waiting:
+            self._waiting.close()
 
     def _print(self, line: str) -> None:
         if self._live:

@@ -1,4 +1,4 @@
-"""Report of a run for Python programs: a file of HTML, a frame in a notebook, and progress lines."""
+"""Runs and plans for Python programs: the report as a file or in a frame, plans as tables, progress as lines."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import html
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orun.core.run_record import RunResult
 from orun.eventlog import Listener
 from orun.fs.output_file import OutputFile
 from orun.report.console import Console
 from orun.report.html.page import page
+from orun.report.html.templating import render
+from orun.report.stages import why
 from orun.report.terminal import detect
 from orun.report.trend import past_of
+from orun.text.units import show
+
+if TYPE_CHECKING:
+    from orun.planning.plan import Plan
 
 FRAME_STYLE = "width: 100%; height: 44em; border: 0"
 
@@ -36,6 +43,15 @@ def notebook_html(result: RunResult) -> str:
     """Return the HTML report in a frame, so that its style does not change the notebook's."""
     text = html.escape(_page(result))
     return f'<iframe title="{html.escape(result.pipeline)}" sandbox srcdoc="{text}" style="{FRAME_STYLE}"></iframe>'
+
+
+def plan_html(plan: Plan) -> str:
+    """Return a plan as a table."""
+    rows = [
+        (step, why(step.reasons, every=True), "" if step.seconds is None else show(step.seconds, "s"))
+        for step in plan.steps
+    ]
+    return render("plan.html", plan=plan, rows=rows)
 
 
 def notebook_progress() -> Listener:

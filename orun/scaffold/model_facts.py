@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from orun.core.activity import report
 from orun.core.serialization import Record, decode, replace
 from orun.errors import UsageError
 from orun.text.suggestions import near
@@ -137,6 +138,7 @@ def read_model(source: str, folder: Path, inputs: Sequence[str] = (), *, trust: 
     Raises:
         UsageError: when it cannot be read.
     """
+    report(f"reading {near(source)}")
     command = [sys.executable, "-m", "orun.scaffold.inspection", json.dumps([source, str(folder), [*inputs], trust])]
     try:
         done = subprocess.run(

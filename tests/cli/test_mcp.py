@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from mcp.types import CallToolResult, TextContent
 
 from tests.project import install_hint
 
-from .conftest import CommandLine
+from .conftest import PIPELINE, CommandLine
 
 BROKEN = """\
 stages:
@@ -57,6 +58,40 @@ def test_an_assistant_reads_and_runs_only_if_it_is_allowed_to(project: Path) -> 
     anyio.run(allowed, project)
 
 
+def broken_pipeline(file: str, error: str) -> dict[str, Any]:
+    """A pipeline file of `list_pipelines` that cannot be loaded."""
+    return {"file": file, "pipeline": "", "stages": 0, "problems": 1, "error": error}
+
+
+def test_files_that_cannot_be_read_are_listed_with_the_reason(project: Path) -> None:
+    Path("away.yaml").symlink_to("nowhere.yaml")
+    os.mkfifo("pipe.yaml")
+    Path("cut.yaml").write_bytes(b"stages: {write: {uses: ")
+    Path("wide.yaml").write_bytes(PIPELINE.encode("utf-16"))
+    Path("marked.yaml").write_bytes(PIPELINE.encode("utf-8-sig"))
+    Path("latin.yaml").write_bytes(b"stages:\n  caf\xe9: {uses: ./words.py:write}\n")
+    Path("huge.yaml").write_bytes(b"#" * (4 << 20) + b"\nstages: {}\n")
+    Path("model.yaml").write_bytes(b"metadata: {}\n")
+    Path(os.fsdecode(b"caf\xe9.yml")).write_bytes(b"stages: {}\n")
+
+    async def listed() -> Any:
+        async with server(project) as session:
+            return (await call(session, "list_pipelines"))["pipelines"]
+
+    files = {file.pop("file"): (file["problems"], file["error"]) for file in anyio.run(listed)}
+    assert files == {
+        "away.yaml": (1, "cannot be read: No such file or directory"),
+        "caf\\xe9.yml": (1, "caf\\xe9.yml:1:1: 'stages' cannot be an empty mapping"),
+        "cut.yaml": (1, "cut.yaml:1:22: a value is missing here"),
+        "huge.yaml": (1, "cannot be read: File too large: more than 4 MiB"),
+        "latin.yaml": (1, "latin.yaml:2:6: the file is not UTF-8: byte 0xe9"),
+        "marked.yaml": (0, ""),
+        "pipe.yaml": (1, "cannot be read: Not a regular file"),
+        "wide.yaml": (1, "wide.yaml:1:1: the file is UTF-16"),
+        "words.yaml": (0, ""),
+    }
+
+
 async def read_only(folder: Path) -> None:
     async with server(folder) as session:
         tools = (await session.list_tools()).tools
@@ -65,8 +100,8 @@ async def read_only(folder: Path) -> None:
         assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == ["run"]
         assert await call(session, "list_pipelines") == {
             "pipelines": [
-                {"file": "broken.yaml", "pipeline": "", "stages": 0, "problems": 1},
-                {"file": "words.yaml", "pipeline": "words", "stages": 2, "problems": 0},
+                broken_pipeline("broken.yaml", "broken.yaml:2:42: 'txt' is not a parameter of ./words.py:write"),
+                {"file": "words.yaml", "pipeline": "words", "stages": 2, "problems": 0, "error": ""},
             ]
         }
         assert (await call(session, "list_stages", file="words.yaml"))["stages"][1] == {

@@ -312,3 +312,24 @@ def test_a_terminal_without_unicode_gets_what_it_can_show(project: Path) -> None
     command = [sys.executable, "-m", "orun", "words.yaml", "--set", "stages.write.with.text=é è ê"]
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
     assert "length 5" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_run_says_what_it_reads_while_it_plans(project: Path) -> None:
+    """A file of zeros that takes up no space on the disk takes seconds to digest."""
+    (project / "read.py").write_text(
+        "from orun import Context, FilePath, stage\n\n\n"
+        '@stage(inputs={}, output="files")\n'
+        "def read(context: Context, *, path: FilePath) -> None:\n"
+        '    (context.output / "text").write_text("read")\n'
+    )
+    with (project / "zeros.bin").open("wb") as file:
+        file.truncate(8 << 30)
+    (project / "read.yaml").write_text("stages: {read: {uses: ./read.py:read, with: {path: zeros.bin}}}\n")
+    command = [sys.executable, "-m", "orun", "read.yaml"]
+    process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    first = process.stdout.readline()
+    assert first in ("reading read.yaml\n", f"planning read (1 of 1): reading {project}/zeros.bin\n")
+    assert f"planning read (1 of 1): reading {project}/zeros.bin\n" in [first, *process.stdout]
+    assert process.wait() == 0

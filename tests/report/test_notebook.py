@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -64,3 +65,52 @@ def test_progress_is_shown_in_a_notebook_alone(
     running, built = capsys.readouterr().out.splitlines()
     assert running.startswith("write  running: forced")
     assert built.startswith("write  built in ")
+
+
+@pytest.mark.usefixtures("project")
+def test_a_plan_is_a_table() -> None:
+    plan = orun.plan("p.yaml")
+    assert plan._repr_html_() == (
+        "<table>\n<caption>What a run of p would do</caption>\n"
+        '<thead><tr><th scope="col">stage</th><th scope="col">action</th><th scope="col">why</th>'
+        '<th scope="col">last time</th></tr></thead>\n<tbody>\n'
+        '<tr><th scope="row">write</th><td>run</td><td>never run before</td><td></td></tr>\n'
+        "</tbody>\n</table>"
+    )
+
+
+@pytest.mark.usefixtures("project")
+def test_what_the_api_returns_shows_itself_in_a_line(tmp_path: Path) -> None:
+    pipeline = orun.load("p.yaml")
+    assert repr(pipeline) == f"Pipeline('p', stages=1, file='{tmp_path}/p.yaml')"
+    plan = orun.plan("p.yaml")
+    assert (repr(plan), repr(plan["write"])) == ("Plan('p', run=1)", "Step('write', 'run')")
+    result = orun.run("p.yaml")
+    assert repr(result) == f"RunResult('p', 'done', exit_code=0, stages=1, gates=0, run='{result.run}')"
+    assert repr(result["write"]) == "StageResult('write', 'built', metrics=['letters'])"
+    (series,) = orun.history("letters")
+    assert repr(series) == "Series('write.letters', points=1, last='4')"
+    assert repr(orun.verify("nowhere")).startswith("BundleCheck('nowhere', ok=False, files=0, problems=(")
+
+
+@pytest.mark.usefixtures("project")
+def test_an_unknown_name_says_what_was_probably_meant() -> None:
+    result = orun.run("p.yaml")
+    for lookup, message in (
+        (lambda: orun.load("p.yaml").stage("wirte"), "pipeline p has no stage 'wirte'\n  did you mean write?"),
+        (lambda: orun.plan("p.yaml")["wirte"], "the plan of p has no stage 'wirte'\n  did you mean write?"),
+        (lambda: result["wirte"], f"run {result.run} has no stage 'wirte'\n  did you mean write?"),
+        (lambda: result["write"]["leters"], "stage write has no metric 'leters'\n  did you mean letters?"),
+    ):
+        with pytest.raises(KeyError) as caught:
+            lookup()
+        assert str(caught.value) == message
+
+
+@pytest.mark.usefixtures("project")
+def test_a_failed_plan_in_a_notebook_leaves_no_line_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    threads = threading.active_count()
+    with pytest.raises(UsageError):
+        orun.run("p.yaml", only=["nowhere"])
+    assert threading.active_count() == threads

@@ -25,6 +25,9 @@ class BundleCheck(Record, frozen=True):
     problems: tuple[str, ...] = ()
     sha256: Mapping[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"BundleCheck({str(self.bundle)!r}, ok={self.ok}, files={len(self.sha256)}, problems={self.problems})"
+
     @property
     def ok(self) -> bool:
         """Whether every file is what the manifest says."""
