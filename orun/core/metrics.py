@@ -47,15 +47,17 @@ class Estimate(Record, frozen=True):
 
 
 class Disturbance(Record, frozen=True):
-    """Launches of a model on several threads in which some of them waited for a core: too many to tell anything.
+    """Too many launches in which a thread waited for a core, or something else used the core: they tell nothing.
 
     Attributes:
         launches: that were disturbed.
         of: all launches.
+        shared: whether something else used the core; else some of several threads waited for one.
     """
 
     launches: int
     of: int
+    shared: bool = False
 
 
 class Comparison(Record, frozen=True):

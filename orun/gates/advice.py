@@ -65,8 +65,10 @@ def to_bound(metric: str, params: Params, *, bounded: bool) -> Reason:
 
 
 def disturbed(disturbance: Disturbance) -> Reason:
-    """Return why times on several threads are no evidence."""
-    return reason(ReasonCode.DISTURBED, launches=disturbance.launches, of=disturbance.of)
+    """Return why times are no evidence."""
+    return reason(
+        ReasonCode.DISTURBED, launches=disturbance.launches, of=disturbance.of, shared=disturbance.shared or None
+    )
 
 
 def _is_followed(metric: str, params: Params) -> bool:

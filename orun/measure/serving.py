@@ -23,6 +23,7 @@ from orun.measure.latency.cpu_time import Times, observe_work, time_inferences
 from orun.measure.latency.cuda_streams import Stream, StreamTimes, make_stream, time_stream
 from orun.measure.latency.nodes import Profile
 from orun.measure.latency.warmup import Warmth, warm_up
+from orun.measure.latency.yardstick import read_yardstick
 from orun.measure.plugins import on_processor
 from orun.measure.session import open_session
 
@@ -84,6 +85,9 @@ class _CaseServer:
         times = time_inferences(self._run, count, seconds)
         self._count += len(times.wall)
         return times
+
+    def read_yardstick(self) -> float:
+        return read_yardstick()
 
     def pin(self, core: int) -> None:
         cpu_cores.pin(core)

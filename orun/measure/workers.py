@@ -81,6 +81,11 @@ class Worker:
         times: Times = self._ask("time", count, seconds, RESUMED_SECONDS if self._rests else 0.0)
         return times
 
+    def read_yardstick(self) -> float:
+        """Return what `orun.measure.latency.yardstick.read_yardstick` reads in the process."""
+        reading: float = self._ask("read_yardstick")
+        return reading
+
     def rest(self) -> None:
         """Stop the process from now on, except while it answers a request.
 

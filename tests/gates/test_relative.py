@@ -121,6 +121,21 @@ WAITED = (
 )
 
 
+SHARED = (
+    "another process or virtual machine used the same core in 12 of 14 launches: measure again with --fresh when it "
+    "has ended, measure on another machine, or set `undecided: allow` in the gate"
+)
+
+
+def test_launches_on_a_shared_core_decide_nothing() -> None:
+    disturbance = Disturbance(12, 14, shared=True)
+    interval = (-math.inf, math.inf)
+    metrics = {"speedup": replace(metric(1.58, "x", "higher", "timing", interval), disturbance=disturbance)}
+    verdict = verdict_of(gate("speedup", "min", "9", 9.0), metrics)
+    assert verdict.outcome == "undecided"
+    assert why(verdict) == f"speedup is 1.58x on EPYC (95 % interval unknown): {SHARED}"
+
+
 def test_disturbed_launches_decide_nothing() -> None:
     """However far the threshold: the ratio of threads that wait is that of fewer threads."""
     nothing = compared(0.02, (0.632, -math.inf, math.inf), "paired on-CPU time, 14 launches", 14, 0.01)

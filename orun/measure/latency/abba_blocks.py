@@ -18,10 +18,14 @@ waits for a core, the others do its share, and the inference is that of fewer th
 the machine's other processes and can last for minutes, so the spread of one run's launches does not show it. A pair
 counts only if threads waited for less than `DISTURBED` of its time. The choice is made by a covariate, not by the
 outcome (Cochran 1957, "Analysis of Covariance: Its Nature and Uses", Biometrics 13:261-281).
+
+Shared cores. Against a reference on one thread, a pair counts only if each of its blocks began and ended while nothing
+else used the core: see `orun.measure.latency.yardstick`.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +35,7 @@ from orun.measure.benchmark_case import BASELINE, MODEL, SessionInfo
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.quantiles import median_error
 from orun.measure.latency.timing_method import Method, log_ratio, waiting_share
+from orun.measure.latency.yardstick import CoreWatch
 from orun.measure.workers import RESUMED_SECONDS, Worker
 
 BLOCK_SECONDS = 0.015
@@ -38,16 +43,23 @@ MOST_QUADS = 100
 PATIENCE = 2.0  # times the planned time that quads may take with the time spent waiting for a core
 FEWEST_QUADS = 4  # of a slow model: in two, disturbances are too frequent for a median
 DISTURBED = 0.05  # share of a pair's time that threads may wait for a core
-WARMED = 7 / 4  # blocks run for each block that counts, where caches are warmed first
+WARMED = 2.0  # blocks run for each block that counts, where caches are warmed first
 STEADY_QUADS = 8  # below this, the standard error of their median is hardly known
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Inferences of the model `name`, one after another."""
+    """Inferences of the model `name`, one after another.
+
+    Attributes:
+        name: of the model.
+        times: of the inferences.
+        yardstick: readings before and after; none where they do not matter.
+    """
 
     name: str
     times: Times
+    yardstick: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +72,11 @@ class Pair:
     def log_ratio(self, method: Method) -> float:
         """Return the log of the model's time over the other's."""
         return log_ratio(times_of(MODEL, self.blocks), times_of(self.other, self.blocks), method)
+
+    @property
+    def readings(self) -> list[float]:
+        """Readings of the yardstick in its blocks."""
+        return [reading for block in self.blocks for reading in block.yardstick]
 
     @property
     def waiting(self) -> float:
@@ -75,6 +92,11 @@ def count_inferences(sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
 def times_of(name: str, blocks: Sequence[Block]) -> Times:
     """Return all inferences of a model."""
     return concatenate([block.times for block in blocks if block.name == name])
+
+
+def least_yardstick(pairs: Sequence[Pair]) -> float:
+    """Return the least reading: that of a core which nothing else used. Infinite if there is none."""
+    return min((reading for pair in pairs for reading in pair.readings), default=math.inf)
 
 
 def log_ratios(pairs: Sequence[Pair], other: str, method: Method) -> list[float]:
@@ -94,6 +116,7 @@ class AbbaBlocks:
         error: standard error of the median log ratio at which quads end.
         random: decides every order.
         resting: whether each model is stopped while another one is timed.
+        watch: whether something else uses the core; None if that is not asked.
     """
 
     workers: Mapping[str, Worker]
@@ -103,6 +126,7 @@ class AbbaBlocks:
     error: float
     random: Random
     resting: bool
+    watch: CoreWatch | None = None
 
     def run(self, sessions: Mapping[str, SessionInfo]) -> list[Pair]:
         """Run quads until every ratio is known well enough or the time is up; return their pairs."""
@@ -114,14 +138,16 @@ class AbbaBlocks:
             if len(pairs) >= 2 * FEWEST_QUADS * len(most) and time.monotonic() >= end:
                 break
             for name in self.random.sample(pending, len(pending)):
-                quad = self._run_quad(name)
-                pairs += quad
-                ratios[name] += log_ratios(self.select(quad), name, self.method)
+                pairs += self._run_quad(name)
+            selected = self.select(pairs)
+            ratios = {name: log_ratios(selected, name, self.method) for name in most}
         return pairs
 
     def select(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
-        """Return the pairs that count: on several threads, those in which each thread had a core."""
-        if not self.resting or self.method not in ("threads", "wall"):
+        """Return the pairs that count: those in which each thread had a core, and nothing else used it."""
+        if self.watch:
+            return [pair for pair in pairs if all(map(self.watch.is_alone, pair.readings))]
+        if not self.resting or self.method == "process":
             return pairs
         return [pair for pair in pairs if pair.waiting <= DISTURBED]
 
@@ -137,19 +163,22 @@ class AbbaBlocks:
 
     def _run_quad(self, other: str) -> list[Pair]:
         first, second = self.random.sample([MODEL, other], 2)
-        warm = _warms_caches(other)
-        blocks = [
-            self._run_block(first, warm=warm),
-            self._run_block(second, warm=warm),
-            self._run_block(second, warm=False),  # the block before has warmed the caches
-            self._run_block(first, warm=warm),
-        ]
+        run = self._run_block if other in (MODEL, BASELINE) else self._run_prepared_block
+        blocks = [run(name) for name in (first, second, second, first)]
         return [Pair(other, blocks[:2]), Pair(other, blocks[2:])]
 
-    def _run_block(self, name: str, *, warm: bool) -> Block:
-        if warm:
-            self.workers[name].time(self.counts[name])
+    def _run_block(self, name: str) -> Block:
         return Block(name, self.workers[name].time(self.counts[name]))
+
+    def _run_prepared_block(self, name: str) -> Block:
+        """Run a block after one that warms the caches and does not count; read the yardstick before and after it."""
+        worker, count = self.workers[name], self.counts[name]
+        worker.time(count)
+        if not self.watch:
+            return Block(name, worker.time(count))
+        before = self.watch.await_core(worker.read_yardstick)
+        times = worker.time(count)
+        return Block(name, times, (before, worker.read_yardstick()))
 
     def _is_enough(self, ratios: Sequence[float], most: int) -> bool:
         """Return whether the pairs are as many as the time allows, or their median is known well enough."""

@@ -9,6 +9,7 @@ evidence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,11 +18,19 @@ from random import Random
 import numpy as np
 
 from orun.measure.benchmark_case import MODEL, BenchmarkCase, SessionInfo
-from orun.measure.latency.abba_blocks import FEWEST_QUADS, AbbaBlocks, count_inferences, log_ratios, times_of
+from orun.measure.latency.abba_blocks import (
+    FEWEST_QUADS,
+    AbbaBlocks,
+    count_inferences,
+    least_yardstick,
+    log_ratios,
+    times_of,
+)
 from orun.measure.latency.cpu_cores import quietest_core
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.cuda_streams import StreamTimes, concatenate_streams
 from orun.measure.latency.timing_method import Method, choose_method, inference_seconds, shares_cores, waiting_share
+from orun.measure.latency.yardstick import LONGEST, CoreWatch
 from orun.measure.workers import Worker
 
 STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice in a launch
@@ -65,6 +74,7 @@ class Launch:
         waiting: seconds for which threads waited for a core in each second of inference in the quads, or None.
         disturbed: whether too few pairs count. Figures are then of all pairs, else of the pairs that count.
         streamed: inferences on the device's stream, of the models that ask for it.
+        yardstick: least reading; infinite if cores were not watched.
     """
 
     method: Method
@@ -78,9 +88,21 @@ class Launch:
     waiting: float | None
     disturbed: bool = False
     streamed: Mapping[str, StreamTimes] = field(default_factory=dict)
+    yardstick: float = math.inf
+
+    @property
+    def watched(self) -> bool:
+        """Whether pairs count only if nothing else used the core."""
+        return math.isfinite(self.yardstick)
 
 
-def run_launch(cases: Mapping[str, BenchmarkCase], pace: Pace, random: Random, method: Method | None = None) -> Launch:
+def run_launch(
+    cases: Mapping[str, BenchmarkCase],
+    pace: Pace,
+    random: Random,
+    method: Method | None = None,
+    watch: CoreWatch | None = None,
+) -> Launch:
     """Start a process for each model, time them alone and against one another, and end them.
 
     Args:
@@ -88,6 +110,7 @@ def run_launch(cases: Mapping[str, BenchmarkCase], pace: Pace, random: Random, m
         pace: how long the parts take.
         random: decides every order.
         method: the time that models are compared by; None chooses it by the threads that work.
+        watch: over the cores, in this launch and others of the measurement; None begins one.
 
     Raises:
         OrunError: if a model cannot be opened or run.
@@ -108,7 +131,9 @@ def run_launch(cases: Mapping[str, BenchmarkCase], pace: Pace, random: Random, m
         pinned = core if method == "thread" else None
         _prepare_blocks(workers, pinned)
         counts = count_inferences(sessions)
-        abba = AbbaBlocks(workers, counts, method, pace.quads, pace.error, random, resting=resting)
+        watched = method == "thread" and all(session.each <= LONGEST for session in sessions.values())
+        watch = (watch or CoreWatch()) if watched else None
+        abba = AbbaBlocks(workers, counts, method, pace.quads, pace.error, random, resting=resting, watch=watch)
         every = abba.run(sessions)
         selected = abba.select(every)
         compared = [name for name in cases if name != MODEL]
@@ -131,6 +156,7 @@ def run_launch(cases: Mapping[str, BenchmarkCase], pace: Pace, random: Random, m
             waiting=waiting_share(concatenate([block.times for pair in every for block in pair.blocks])),
             disturbed=disturbed,
             streamed=time_streams({name: workers[name] for name, case in cases.items() if case.streamed}, pace, random),
+            yardstick=least_yardstick(every),
         )
 
 

@@ -6,17 +6,20 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
 from orun.core.metrics import Disturbance
 from orun.core.serialization import replace
 from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase
-from orun.measure.latency.abba_blocks import PATIENCE
 from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
 from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
+from orun.measure.latency.yardstick import SHARED as SHARED_CORE
+from orun.measure.latency.yardstick import CoreWatch
 
 QUADS_SHARE = 0.5  # of the time, for quads
+LONGEST = 3.0  # times the planned time that a measurement may take with the time spent waiting for a core
 PROMISING = 2  # times `Budget.enough`: launches up to which a measurement may go on if they would decide it
 WARMING = 20  # times the warm-up asked for: how long a model may still get faster
 ERROR_SHARE = 0.4  # of the resolution: how well a launch is evidence. More launches tell more than longer ones.
@@ -27,8 +30,8 @@ class Budget:
     """Limits of a measurement: launches, samples, time.
 
     Attributes:
-        time: seconds after which no further launch begins, less the time for which the model waited for a core; at
-            most `PATIENCE` times as long in all. The fewest launches are made whatever they take, and `enough` launches
+        time: seconds after which no further launch begins, less the time spent waiting for a core; at most `LONGEST`
+            times as long in all. The fewest launches are made whatever they take, and `enough` launches
             while the answer is not clear.
         resolution: slow-down, a proportion, to tell from none; a ratio to a reference is measured to half of it.
         launches: the fewest and the most launches; never fewer than the test needs.
@@ -36,8 +39,9 @@ class Budget:
         warmup: seconds of inference before the first sample of a session. If the slowest model took longer to be warm
             in the first launch, later launches take as long.
         alone: seconds that inferences of the model alone may take.
-        enough: launches of a comparison before its time can be up, and before a ratio to a reference can be clear;
-            `PROMISING` times as many if these would make the answer clear, were the next ones like those so far.
+        enough: launches of a comparison before its time can be up, and before a ratio to a reference can be clear if
+            the core was not watched; `PROMISING` times as many if these would make the answer clear, were the next ones
+            like those so far.
     """
 
     time: float
@@ -65,14 +69,24 @@ class Measurement:
     @property
     def counted(self) -> Sequence[Launch]:
         """The undisturbed launches, or all if these are too few."""
-        undisturbed = [launch for launch in self.launches if not launch.disturbed]
-        return undisturbed if len(undisturbed) >= FEWEST else self.launches
+        return self._undisturbed if len(self._undisturbed) >= FEWEST else self.launches
+
+    @cached_property
+    def _undisturbed(self) -> Sequence[Launch]:
+        """Launches with enough pairs that count. Later launches tell of one whose core was shared all the time."""
+        alone = SHARED_CORE * min(launch.yardstick for launch in self.launches)
+        return [
+            launch
+            for launch in self.launches
+            if not launch.disturbed and (launch.yardstick <= alone or not launch.watched)
+        ]
 
     @property
     def disturbance(self) -> Disturbance | None:
         """The disturbance if too few launches were undisturbed: times of interleaved models are then no evidence."""
-        count, disturbed = len(self.launches), sum(launch.disturbed for launch in self.launches)
-        return Disturbance(disturbed, count) if count - disturbed < min(FEWEST, count) else None
+        count, undisturbed = len(self.launches), len(self._undisturbed)
+        shared = any(launch.watched for launch in self.launches)
+        return Disturbance(count - undisturbed, count, shared) if undisturbed < min(FEWEST, count) else None
 
     def log_ratios(self, other: str) -> list[float]:
         """Return the log ratio of the model's time to another's in each launch that counts."""
@@ -100,7 +114,7 @@ def measure(
     Raises:
         OrunError: if a model cannot be opened or run.
     """
-    random, gauge = Random(seed), PressureGauge()  # noqa: S311 - an order, not a secret
+    random, gauge, watch = Random(seed), PressureGauge(), CoreWatch()  # noqa: S311 - an order, not a secret
     began = time.monotonic()
     fewest, most = max(budget.launches[0], FEWEST), max(budget.launches[1], FEWEST)
     pace = _pace(budget, fewest, len(cases))
@@ -108,14 +122,14 @@ def measure(
     seconds = idle = 0.0
     while len(launches) < most:
         progress(len(launches), max(fewest, len(launches) + 1), "launches")
-        launches.append(run_launch(cases, pace, random, launches[0].method if launches else None))
+        launches.append(run_launch(cases, pace, random, launches[0].method if launches else None, watch))
         warm = max(session.warm for session in launches[0].sessions.values())
         pace = replace(pace, warmup=max(budget.warmup, warm), longest=0.0)
         before, seconds = seconds, time.monotonic() - began
         idle += (seconds - before) * min(launches[-1].waiting or 0.0, 1.0)
         if len(launches) < fewest:
             continue
-        late = seconds - idle >= budget.time or seconds >= PATIENCE * budget.time
+        late = seconds - idle - watch.waited >= budget.time or seconds >= LONGEST * budget.time
         so_far = Measurement(launches, seconds, Pressure(None, None))
         comparisons = {name: so_far.evidence(name) for name in cases if name != MODEL}
         if so_far.disturbance and comparisons:
@@ -123,7 +137,8 @@ def measure(
                 break
             continue
         over = late and len(launches) >= budget.enough and not is_promising(comparisons, budget)
-        if over or is_clear(comparisons, budget):
+        watched = all(launch.watched for launch in launches)
+        if over or is_clear(comparisons, budget, watched=watched):
             break
     return Measurement(launches, seconds, gauge.read())
 
@@ -144,16 +159,24 @@ def _pace(budget: Budget, fewest: int, cases: int) -> Pace:
     )
 
 
-def is_clear(comparisons: Mapping[str, Evidence], budget: Budget) -> bool:
+def is_clear(comparisons: Mapping[str, Evidence], budget: Budget, *, watched: bool = False) -> bool:
     """Return whether every comparison tells a slow-down from none and, against a reference, the ratio.
 
     A gate against the baseline asks whether the model is slower; a gate against a reference, how much faster it is.
-    A few launches in a row may agree and be wrong about the ratio: work of others on the same core slows two kernels
-    unequally, for seconds. Two models of the same kernels slow down alike.
+    A few launches in a row may agree and be wrong about the ratio, unless the core was watched: work of others on it
+    slows two kernels unequally, for seconds. Two models of the same kernels slow down alike.
+
+    Args:
+        comparisons: by the other model's name.
+        budget: how much is to be known.
+        watched: whether launches count only if nothing else used the core.
     """
     return all(
         evidence.answer(math.log1p(budget.resolution)) != "undecided"
-        and (name == BASELINE or (evidence.count >= budget.enough and evidence.half_width <= budget.resolution / 2))
+        and (
+            name == BASELINE
+            or ((watched or evidence.count >= budget.enough) and evidence.half_width <= budget.resolution / 2)
+        )
         for name, evidence in comparisons.items()
     )
 

@@ -9,11 +9,11 @@ and `host` the CPU time for submitting it: of inferences that follow one another
 Whether one model is slower than another is measured on time on the CPU, that of the calling thread where several work
 and the other model rests meanwhile, in blocks of a few inferences that alternate at random between the two, in
 processes that are started anew for each launch. Launches go on until they tell a slow-down of `resolution` from none,
-or `time` is used up. On several threads, launches in which threads waited for a core do not count, and gates are
-undecided if too few are left. Gates are judged from the stored launches: changing a threshold measures nothing again.
-One that is far from `resolution` may stay undecided by them; the verdict says what to set. A session is warmed up for
-`warmup`, and in the first launch for up to twenty times as long where its inferences still get faster; all later ones
-then for as long as that took.
+or `time` is used up. On several threads, launches in which threads waited for a core do not count. Against a reference
+on one thread, blocks on a core that something else uses do not count. Gates are undecided if too few are left. They are
+judged from the stored launches: changing a threshold measures nothing again. One that is far from `resolution` may stay
+undecided by them; the verdict says what to set. A session is warmed up for `warmup`, and in the first launch for up to
+twenty times as long where its inferences still get faster; all later ones then for as long as that took.
 
 The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `latency.json`, the
 launches, and `samples.npz`, the time of each inference.
@@ -99,9 +99,9 @@ class Params:
     time: Annotated[
         Duration | None,
         Doc(
-            "After this time no further launch begins; waiting for a core does not count, up to as long again. When"
-            " left out 20 s, more for a `resolution` below 5 %, and eight launches against a reference or where fewer"
-            " decide nothing, up to sixteen where these promise to."
+            "After this time no further launch begins; waiting for a core does not count, up to three times as long"
+            " in all. When left out 20 s, more for a `resolution` below 5 %, and eight launches where fewer decide"
+            " nothing, up to sixteen where these promise to."
         ),
         Range(low=0),
     ] = None

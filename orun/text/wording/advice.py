@@ -14,11 +14,17 @@ def advice(reasons: tuple[Reason, ...]) -> str:
 
 
 def _disturbed(reason: Reason) -> str:
-    """Say why times on several threads are no evidence, and the three ways on: the only place that names them.
+    """Say why times are no evidence, and the ways on: the only place that names them.
 
     Without `intra_op_num_threads` a session has a thread for each core, so any other process makes one of them wait.
+    A single thread has a core, but not always all of it.
     """
     launches, total = reason.arguments["launches"], reason.arguments["of"]
+    if reason.arguments.get("shared"):
+        return (
+            f": another process or virtual machine used the same core in {launches} of {total} launches: measure again "
+            "with --fresh when it has ended, measure on another machine, or set `undecided: allow` in the gate"
+        )
     return (
         f": threads waited for a core in {launches} of {total} launches: set `session: {{intra_op_num_threads: 1}}` in "
         "the target, measure on a quieter machine, or set `undecided: allow` in the gate"

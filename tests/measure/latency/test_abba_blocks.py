@@ -14,6 +14,7 @@ from orun.core.serialization import replace
 from orun.measure.latency.abba_blocks import STEADY_QUADS, AbbaBlocks, Block, Pair
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.timing_method import Method
+from orun.measure.latency.yardstick import CoreWatch
 from tests.measure.support import launched
 
 
@@ -28,6 +29,10 @@ class RecordingWorker:
         self.order.append(self.name)
         seconds = np.full(count, 1.0 + len(self.order) % 3)
         return Times(seconds, seconds, seconds, waited * float(seconds.sum()))
+
+    def read_yardstick(self) -> float:
+        self.order.append("yardstick")
+        return 1.4
 
 
 SESSION = replace(launched({"model": [1.0]}, {}).sessions["model"], each=0.1)
@@ -66,17 +71,43 @@ def test_against_a_reference_a_block_counts_after_one_that_warms_the_caches() ->
     """Else the data that the slower model left in the caches slows the faster one down."""
     pairs, order = run(("model", "baseline", "reference"))
     quads = quads_of(pairs)
-    assert Counter(other for other, _ in quads) == {"baseline": 15, "reference": 8}  # of 1.4 s
+    assert Counter(other for other, _ in quads) == {"baseline": 15, "reference": 7}  # of 1.6 s
     expected = []
     for other, blocks in quads:
         names = [block.name for block in blocks]
         first, second = names[:2]
         assert names == [first, second, second, first]
         assert {first, second} == {"model", other}
-        expected += names if other == "baseline" else [first, first, second, second, second, first, first]
+        expected += names if other == "baseline" else [first, first, second, second, second, second, first, first]
     assert order == expected
-    ends = itertools.accumulate(4 if other == "baseline" else 7 for other, _ in quads)  # blocks timed by then
+    ends = itertools.accumulate(4 if other == "baseline" else 8 for other, _ in quads)  # blocks timed by then
     assert [blocks[-1].times.wall[0] for _, blocks in quads] == [1.0 + end % 3 for end in ends]
+
+
+def test_a_watched_core_is_looked_at_around_each_block_that_counts_against_a_reference() -> None:
+    order: list[str] = []
+    workers = {name: RecordingWorker(name, order) for name in ("model", "baseline", "reference")}
+    abba = replace(blocks_of(workers), watch=CoreWatch())
+    quads = quads_of(abba.run(dict.fromkeys(workers, SESSION)))
+    expected = []
+    for other, blocks in quads:
+        for block in blocks:
+            watched = other == "reference"
+            expected += [block.name, "yardstick", block.name, "yardstick"] if watched else [block.name]
+            assert block.yardstick == ((1.4, 1.4) if watched else ())
+    assert order == expected
+
+
+def test_a_pair_counts_only_if_nothing_else_used_the_core_at_either_end_of_its_blocks() -> None:
+    alone, edge, shared = (1.4, 1.4), (1.4, 1.67), (1.4, 1.69)
+    times = Times(np.ones(2), np.ones(2), np.ones(2), None)
+    blocks = [[Block("model", times, readings) for readings in pair] for pair in [(alone, edge), (alone, shared)]]
+    pairs = [Pair("reference", pair) for pair in blocks]
+    watch = CoreWatch()
+    assert replace(blocks_of({}), watch=watch).select(pairs) == pairs[:1]
+    watch.is_alone(1.2)  # a later launch tells that the core was shared all the time
+    assert replace(blocks_of({}), watch=watch).select(pairs[1:]) == []
+    assert blocks_of({}).select(pairs) == pairs
 
 
 def test_inferences_after_a_rest_take_their_time() -> None:

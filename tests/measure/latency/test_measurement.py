@@ -101,6 +101,26 @@ def test_disturbed_launches_are_no_evidence(
     assert found.disturbance == disturbance
 
 
+@pytest.mark.parametrize(
+    ("readings", "counted", "disturbance"),
+    [
+        ([1.4, 1.41, 1.4, 1.42], [-0.3] * 4, None),
+        ([2.3, 1.41, 1.4, 2.3, 1.42, 1.4], [-0.3] * 4, None),  # the first did not know that its core was shared
+        ([2.3, 1.4] + [2.3] * 7, [-0.3] * 9, Disturbance(8, 9, shared=True)),
+    ],
+)
+def test_a_ratio_of_a_watched_core_takes_few_launches_and_none_of_a_shared_one(
+    monkeypatch: pytest.MonkeyPatch, readings: list[float], counted: list[float], disturbance: Disturbance | None
+) -> None:
+    walls = {"model": [1.0], "reference": [1.0]}
+    launches = iter([replace(launched(walls, {"reference": -0.3}), yardstick=reading) for reading in readings])
+    monkeypatch.setattr(measurement, "run_launch", lambda *_: next(launches))
+    cases = {"model": case_of(Path("a")), "reference": case_of(Path("b"))}
+    found = measure(cases, Budget(1e6, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
+    assert found.log_ratios("reference") == counted
+    assert found.disturbance == disturbance
+
+
 def test_a_model_alone_waits_for_no_quiet_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     made = replace(launched({"model": [1.0]}, {}), disturbed=True)
     monkeypatch.setattr(measurement, "run_launch", lambda *_: made)
@@ -163,7 +183,7 @@ def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
     calls: list[tuple[Pace, Method | None]] = []
     warm = {"model": 0.1, "reference": 0.4}
 
-    def launch(_subjects: object, pace: Pace, _random: object, method: Method | None) -> Launch:
+    def launch(_cases: object, pace: Pace, _random: object, method: Method | None, _watch: object) -> Launch:
         calls.append((pace, method))
         result = launched({"model": [1.0], "reference": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
         sessions = {name: replace(session, warm=warm[name]) for name, session in result.sessions.items()}
@@ -178,12 +198,14 @@ def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
     assert [pace for pace, _ in calls] == [first, later, later, later]
 
 
-def test_time_spent_waiting_for_a_core_counts_up_to_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch takes 10 s, of which the models waited 8: 12 s without waiting are 6 launches, but 24 s in all 3."""
+def test_time_spent_waiting_does_not_count_up_to_three_times_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A launch takes 10 s, of which the models waited 8: 12 s without waiting are 6 launches, but 36 s in all 4."""
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     cases = {"model": case_of(Path("a")), "baseline": case_of(Path("b"))}
-    for waiting, launches in ((0.8, 3), (0.0, 2), (None, 2)):
+    for waiting, launches in ((0.8, 4), (0.0, 2), (None, 2)):
         names = {"model": [1.0], "baseline": [1.0]}
         made = iter([replace(launched(names, {"baseline": r}), waiting=waiting) for r in [0.0, 0.05] * 5])
         monkeypatch.setattr(measurement, "run_launch", lambda *_, made=made: next(made))
