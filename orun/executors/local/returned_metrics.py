@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
         return replace(value, **{field: _plain(getattr(value, field)) for field in value.__struct_fields__})
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, Real):
+    if isinstance(value, Real) and not isinstance(value, bool):
         return int(value) if isinstance(value, Integral) else float(value)
     return value
 
