@@ -19,7 +19,6 @@ from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.fs.os_errors import convert_os_errors, quoted
 
-TOKEN = "ORUN_AGENT_TOKEN"  # noqa: S105 - variable of a driver, with the token of the agents that it uses over TCP
 SHORTEST = 16  # characters of a token
 BACKLOG = 16
 CONNECT_SECONDS = 10.0

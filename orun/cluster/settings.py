@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from orun.environment.env_vars import HEAD_TOKEN
 from orun.errors import MissingPackages, StoreError, UsageError
 
 PORT = 6379
@@ -83,7 +84,7 @@ def unreachable(address: str) -> str:
 
 def has_token(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether Ray would find a token in an environment."""
-    if environment.get("RAY_AUTH_TOKEN"):
+    if environment.get(HEAD_TOKEN):
         return True
     return Path(environment.get("RAY_AUTH_TOKEN_PATH") or token_file()).is_file()
 

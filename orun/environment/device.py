@@ -11,7 +11,7 @@ from pathlib import Path
 from orun.core.targets import GPU_PROVIDERS, StageClass, Target
 from orun.environment.call_cache import once
 from orun.environment.distributions import exact, find, installed
-from orun.environment.env_vars import SETTINGS
+from orun.environment.env_vars import BESIDE, SETTINGS
 from orun.environment.processor import cpu
 from orun.environment.secret_variables import Secrets
 from orun.errors import DeviceUnknown
@@ -66,7 +66,7 @@ def made_on(
 
 @once
 def clocks() -> dict[str, str]:
-    """Return the host, its frequency governor and its highest clock, on which only measurements depend.
+    """Return the host, its clocks and what always runs beside stages, on which only measurements depend.
 
     Ephemeral CI runners have a new name each time; `ORUN_HOST` gives identical runners one name.
     """
@@ -77,6 +77,8 @@ def clocks() -> dict[str, str]:
             parts[name] = (folder / file).read_text(encoding="utf-8").strip()
         except OSError:  # unknown in virtual machines
             parts[name] = "unknown"
+    if beside := os.environ.get(BESIDE):
+        parts["beside"] = beside
     return parts
 
 

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # they sign results in a remote store
-SIGNING_KEYS = frozenset({SHARED_KEY, SIGNING_KEY})  # hidden from every stage
+SIGNING_KEYS = frozenset({SHARED_KEY, SIGNING_KEY})
+AGENT_TOKEN = "ORUN_AGENT_TOKEN"  # noqa: S105 - variable of a driver, with the token of the agents that it uses over TCP
+HEAD_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - variable with the token of the head of a cluster
+HIDDEN = SIGNING_KEYS | {AGENT_TOKEN, HEAD_TOKEN}  # secrets of orun's own that no stage sees
+BESIDE = "ORUN_BESIDE"  # variable of an agent: what always runs beside its stages, such as `ray 2.60.0`
 OPTIMIZE = "PYTHONOPTIMIZE"  # switches assertions off
 HASH_SEED = "PYTHONHASHSEED"  # fixes the order of sets
 # Prefixes of the variables that ONNX Runtime, oneDNN (in OpenVINO) and the CUDA libraries read, except folders.
@@ -25,14 +29,14 @@ def reproducible_settings() -> list[str]:
 
 
 def stage_environment() -> dict[str, str]:
-    """Return the environment of stages: this process's, without signing keys and with orun's settings."""
-    variables = {name: value for name, value in os.environ.items() if name not in SIGNING_KEYS}
+    """Return the environment of stages: this process's, without orun's own secrets and with orun's settings."""
+    variables = {name: value for name, value in os.environ.items() if name not in HIDDEN}
     return {**UNLESS_SET, **variables, **ALWAYS}
 
 
 def stage_value(name: str) -> str | None:
     """Return the value of a variable in the environment of stages; None when it is not set there."""
-    if name in SIGNING_KEYS:
+    if name in HIDDEN:
         return None
     return ALWAYS.get(name) or os.environ.get(name, UNLESS_SET.get(name))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from orun.core.serialization import Record
-from orun.environment.env_vars import SIGNING_KEYS, stage_value
+from orun.environment.env_vars import HIDDEN, stage_value
 from orun.fs.observed_state import value_digest
 
 CREDENTIALS = frozenset(
@@ -37,11 +37,11 @@ class Secrets(Record, frozen=True):
     settings: frozenset[str] = frozenset()
 
     def __contains__(self, name: str) -> bool:
-        return name in self.declared or name in SIGNING_KEYS or name in CREDENTIALS or self.is_guess(name)
+        return name in self.declared or name in HIDDEN or name in CREDENTIALS or self.is_guess(name)
 
     def is_guess(self, name: str) -> bool:
         """Return whether a variable is a secret only because its name looks like one."""
-        known = self.declared | self.settings | SIGNING_KEYS | CREDENTIALS
+        known = self.declared | self.settings | HIDDEN | CREDENTIALS
         return name not in known and LOOKS_SECRET.fullmatch(name) is not None
 
     def state(self, name: str, value: str | None) -> str:

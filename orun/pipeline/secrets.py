@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from orun.environment.env_vars import HASH_SEED, OPTIMIZE, SETTINGS, SIGNING_KEYS
+from orun.environment.env_vars import HASH_SEED, HIDDEN, OPTIMIZE, SETTINGS
 from orun.environment.secret_variables import CREDENTIALS
 from orun.pipeline.instances import Instance
 from orun.pipeline.nodes import List, Map, Scalar
@@ -23,7 +23,7 @@ def secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tup
                 f"{name!r} cannot be a secret: orun has it in keys, as results depend on it",
                 expected="the name of a variable that holds a password, token or key",
             )
-    own = SIGNING_KEYS | CREDENTIALS
+    own = HIDDEN | CREDENTIALS
     for item in (item for instance in instances for item in _names(instance.node, "env")):
         if item.text in own:
             problems.add(
