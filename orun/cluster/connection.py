@@ -7,57 +7,46 @@ import ipaddress
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
-import psutil  # part of Ray
 import ray
 
-from orun.cluster import raylet
 from orun.cluster.messages import Message, Output
 from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head
+from orun.cluster.shared_ray import NotJoinedError, use_ray
 from orun.environment import processes
+from orun.fs.locks import Lock
 
-JOIN_PATIENCE = 90.0  # seconds for Ray on this machine to join the cluster
-STARTED = "Ray runtime started"  # what it prints then
 ATTEMPTS = 3  # to connect
-LOOK = 0.2  # seconds between two looks
 
 
-def run_connected(address: str, log: Path, work: Callable[[Output], None]) -> NoReturn:
+def run_connected(address: str, work: Callable[[Output], None]) -> NoReturn:
     """Connect this process to a cluster, do its work, and end it; a `HeadError` is sent as a message.
 
     Args:
         address: of the head.
-        log: where Ray's process on this machine prints.
         work: gets the output for its messages.
     """
     output = Output()
     processes.die_with(os.getppid(), signal.SIGTERM)
-    own = None
     try:
-        own = connect(address, log)
+        _used = connect(address)  # until this process ends, whatever ends it
         work(output)
     except HeadError as error:
         output.send(Message(failed=error.what, why=error.why, hint=error.hint))
     finally:
-        if own:
-            raylet.stop(own)
         sys.stderr.flush()
         os._exit(0)  # Ray's own end would wait for machines that are gone
 
 
-def connect(address: str, log: Path) -> subprocess.Popen[bytes] | None:
-    """Connect this process to a cluster; return Ray's process if this machine had to join the cluster first.
+def connect(address: str) -> Lock | None:
+    """Connect this process to a cluster; return the lock by which it uses Ray, unless that of the head is used.
 
     Args:
         address: of the head.
-        log: where Ray's process on this machine prints.
 
     Raises:
         HeadError: if there is no head, or it refuses this machine.
@@ -69,37 +58,14 @@ def connect(address: str, log: Path) -> subprocess.Popen[bytes] | None:
     if ipaddress.ip_address(head).is_loopback:
         _connect(address, None)
         return None
-    process = None
-    if own != head and not _is_member(f"{head}:{port}", own):
-        process = raylet.start_member(address, own, log)
-        _wait_for_start(address, process, log)
-    try:
-        _connect(address, own)
-    except HeadError:
-        if process:
-            raylet.stop(process)
-        raise
-    return process
-
-
-def _is_member(head: str, own: str) -> bool:
-    """Return whether Ray runs on this machine as a member of the cluster."""
-    options = {f"--gcs-address={head}", f"--node_ip_address={own}"}
-    for process in psutil.process_iter(["cmdline"]):
-        program, *arguments = process.info["cmdline"] or [""]
-        if program.endswith("/raylet") and options <= set(arguments):
-            return True
-    return False
-
-
-def _wait_for_start(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until Ray on this machine has joined; HeadError if it does not."""
-    until = time.monotonic() + JOIN_PATIENCE
-    while STARTED not in (text := log.read_text(encoding="utf-8", errors="replace")):
-        if process.poll() is not None or time.monotonic() > until:
-            raylet.stop(process)
-            raise head_error(address, text)
-        time.sleep(LOOK)
+    used = None
+    if own != head:
+        try:
+            used = use_ray(address, own)
+        except NotJoinedError as error:
+            raise head_error(address, str(error)) from error
+    _connect(address, own)
+    return used
 
 
 def _connect(address: str, own: str | None) -> None:

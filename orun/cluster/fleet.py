@@ -19,8 +19,6 @@ from orun.runner.fleet import FleetMessage
 class RayFleet:
     """Fleet of a cluster. Satisfies `orun.runner.fleet.Fleet`.
 
-    A machine that was lost is not used again by the same fleet, even if it comes back.
-
     Args:
         url: `ray://HOST:PORT` of the head.
 
@@ -32,7 +30,7 @@ class RayFleet:
     def __init__(self, url: str) -> None:
         self._address = address_of(url)
         self._folder = TemporaryDirectory(prefix="orun-ray-")
-        self._seen: set[str] = set()
+        self._seen: set[str] = set()  # sockets of agents that were connected to
         self._notices: list[FleetMessage] = []
         try:
             self._relay = Relay(self._address, Path(self._folder.name))
@@ -52,8 +50,8 @@ class RayFleet:
         """
         problems: list[UsageError] = []
         for machine, path in self._relay.sockets().items():
-            if machine not in self._seen:
-                self._seen.add(machine)
+            if path not in self._seen:
+                self._seen.add(path)
                 try:
                     self._agents.add(Address(path=path).connect(), f"{machine} of {self._address}")
                 except UsageError as error:
@@ -63,6 +61,18 @@ class RayFleet:
             raise problems[0]
         self._notices += [Notice("warning", ": ".join(filter(None, (error.what, error.why)))) for error in problems]
         return machines
+
+    def look(self, snapshot: Snapshot, remote: str) -> None:
+        """Begin to look for machines that joined since the last look; `Joined` follows for each.
+
+        Raises:
+            HeadError: if the head has ended.
+        """
+        for machine, path in self._relay.last_sockets().items():
+            if path not in self._seen:
+                self._seen.add(path)
+                self._agents.begin(Address(path=path), f"{machine} of {self._address}")
+        self._agents.look(snapshot, remote)
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
         """Return what the machines know of a snapshot, whose tree is in the remote of that URL."""

@@ -1,6 +1,6 @@
 """Member of a cluster: Ray on an agent's machine, and the actor that leads to the agent's socket.
 
-`python -m orun.cluster.member HEAD MACHINE SOCKET LOG` says on standard output that the machine has joined, or why not.
+`python -m orun.cluster.member HEAD MACHINE SOCKET` says on standard output that the machine has joined, or why not.
 It ends with its standard input, or says why it ends sooner.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import select
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -73,8 +72,8 @@ def _stay(address: str, actor: Any) -> None:
 
 def main() -> None:
     """Be the member for the agent that started this process."""
-    address, machine, socket, log = sys.argv[1:]
-    run_connected(address, Path(log), partial(join, address, machine, socket))
+    address, machine, socket = sys.argv[1:]
+    run_connected(address, partial(join, address, machine, socket))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Membership:
         self.error: OrunError | None = None
         self._on_end = on_end
         self._closing = False
-        arguments = (machine, socket, str(folder / "ray.log"))
+        arguments = (machine, socket)
         self._program = Program(
             "orun.cluster.member", address, arguments, folder / "member.log", self._note, environment
         )

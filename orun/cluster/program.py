@@ -137,6 +137,7 @@ class Relay:
     def __init__(self, address: str, folder: Path) -> None:
         self.lost: dict[str, str] = {}
         self._answers: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._sockets: Mapping[str, str] = {}
         log = folder / "relay.log"
         self._address = address
         self._program = Program("orun.cluster.relay", address, (str(folder),), log, self._note, ray_environment())
@@ -153,18 +154,36 @@ class Relay:
         Raises:
             HeadError: if the relay or the head has ended, or does not answer.
         """
-        self._program.ask()
+        self.last_sockets()  # an earlier answer is none to this question
         until = monotonic() + ANSWER_PATIENCE
         while True:
             try:
-                message = self._answers.get(timeout=max(until - monotonic(), 0.0))
+                if self._take(self._answers.get(timeout=max(until - monotonic(), 0.0))):
+                    return self._sockets
             except queue.Empty:
                 raise HeadError(f"the head at {self._address} does not answer") from None
-            if error := self._program.error_of(message):
-                self._answers.put(message)  # for the next question
-                raise error
-            if message and message.sockets is not None:
-                return message.sockets
+
+    def last_sockets(self) -> Mapping[str, str]:
+        """Return what `sockets` returns, as the last answer had it, and ask again. Never waits.
+
+        Raises:
+            HeadError: if the relay or the head has ended.
+        """
+        self._program.ask()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._take(self._answers.get_nowait())
+        return self._sockets
+
+    def _take(self, message: Message | None) -> bool:
+        """Take a message; return whether it has the machines that are there; HeadError if it is an error."""
+        if error := self._program.error_of(message):
+            self._answers.put(message)  # for the next question
+            raise error
+        if message is None or message.sockets is None:
+            return False
+        self._sockets = message.sockets
+        return True
 
     def close(self) -> None:
         """End the relay."""

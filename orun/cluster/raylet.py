@@ -24,21 +24,21 @@ SMALL = ("--num-cpus=0", "--num-gpus=0", f"--object-store-memory={MEMORY}")
 def start_head(host: str | None, port: int, log: Path) -> subprocess.Popen[bytes]:
     """Start the head of a cluster, on a port of this machine."""
     place = (f"--node-ip-address={host}",) if host else ()
-    return _start(("--head", f"--port={port}", "--include-dashboard=false", *place), log)
+    return start(("--head", f"--port={port}", "--include-dashboard=false", *place), log)
 
 
-def start_member(address: str, own: str, log: Path) -> subprocess.Popen[bytes]:
-    """Start Ray on this machine as a member of a cluster.
+def member_options(address: str, own: str) -> tuple[str, ...]:
+    """Return the options of a member of a cluster.
 
     Args:
         address: of the head.
         own: address of this machine, by which the head and the other members reach it.
-        log: where it prints.
     """
-    return _start((f"--address={address}", f"--node-ip-address={own}"), log)
+    return f"--address={address}", f"--node-ip-address={own}"
 
 
-def _start(options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def start(options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start Ray with the options of a head or a member; it prints to the log."""
     command = [sys.executable, "-P", "-m", "orun.cluster.raylet", str(os.getpid()), *options, *SMALL]
     with log.open("wb") as output:
         return subprocess.Popen(

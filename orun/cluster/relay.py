@@ -4,13 +4,14 @@
 agent by its actor (`actor.py`), as bytes. Each line on standard input asks for the machines; the answer and the
 losses are messages on standard output. The relay ends with its standard input.
 
-A machine that has not answered for 15 s is lost: its socket closes, and it is not connected to again.
+A machine that has not answered for 15 s is lost: its socket closes. It is there again when its agent joins anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import sys
 from collections.abc import Awaitable
 from functools import partial
@@ -43,7 +44,8 @@ class Relay:
         self._folder = folder
         self._output = output
         self._sockets: dict[str, str] = {}
-        self._lost: set[str] = set()
+        self._lost: set[str] = set()  # ids of actors
+        self._numbers = itertools.count()  # of sockets
         self._tunnels: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -62,19 +64,22 @@ class Relay:
         protocol = asyncio.StreamReaderProtocol(questions)
         await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
         while await questions.readline():
-            await self._find_machines()
-            self._output.send(Message(sockets=dict(self._sockets)))
+            with contextlib.suppress(TimeoutError, RayError):  # of a head that has ended: `_watch_head` says so
+                await self._find_machines()
+                self._output.send(Message(sockets=dict(self._sockets)))
 
     async def _find_machines(self) -> None:
         """Make a socket for each agent that has joined since the last question."""
         actors = await asyncio.wait_for(asyncio.to_thread(ray.util.list_named_actors, all_namespaces=True), PATIENCE)
         names = [actor["name"] for actor in actors if actor["namespace"] == NAMESPACE]
         for machine in sorted(name.removeprefix(ACTOR) for name in names if name.startswith(ACTOR)):
-            if machine in self._sockets or machine in self._lost:
+            if machine in self._sockets:
                 continue
             with contextlib.suppress(ValueError):  # it ended meanwhile
                 actor = await asyncio.to_thread(ray.get_actor, ACTOR + machine, NAMESPACE)
-                path = str(self._folder / f"{len(self._sockets) + len(self._lost)}.sock")
+                if _id_of(actor) in self._lost:  # Ray has not noticed yet
+                    continue
+                path = str(self._folder / f"{next(self._numbers)}.sock")
                 await asyncio.start_unix_server(partial(self._serve, machine, actor), path)
                 self._sockets[machine] = path
 
@@ -87,13 +92,13 @@ class Relay:
         try:
             await self._carry(actor, reader, writer)
         except TimeoutError:
-            self._lose(machine, f"it has not answered for {PATIENCE:.0f} s")
+            self._lose(machine, actor, f"it has not answered for {PATIENCE:.0f} s")
         except ActorUnavailableError:
-            self._lose(machine, "it cannot be reached")
+            self._lose(machine, actor, "it cannot be reached")
         except ActorDiedError:
-            self._lose(machine, "its agent has ended")
+            self._lose(machine, actor, "its agent has ended")
         except RayError as error:
-            self._lose(machine, str(error).strip().partition("\n")[0])
+            self._lose(machine, actor, str(error).strip().partition("\n")[0])
         finally:
             self._tunnels.discard(task)
             writer.close()
@@ -114,9 +119,9 @@ class Relay:
             with contextlib.suppress(Exception):  # it is lost, and has been told of already
                 await asyncio.wait_for(actor.close.remote(number), END_PATIENCE)
 
-    def _lose(self, machine: str, why: str) -> None:
-        if machine not in self._lost:
-            self._lost.add(machine)
+    def _lose(self, machine: str, actor: Any, why: str) -> None:
+        if _id_of(actor) not in self._lost:
+            self._lost.add(_id_of(actor))
             self._sockets.pop(machine, None)
             self._output.send(Message(lost=machine, why=why))
 
@@ -129,6 +134,12 @@ class Relay:
             failures = failures + 1 if why else 0
         hint = "Start it again, and the agents after it: orun head"
         self._output.send(Message(failed=f"the head at {self._address} has ended", why=why, hint=hint))
+
+
+def _id_of(actor: Any) -> str:
+    """Return the id of an actor, which is another one after a restart."""
+    identity: str = actor._actor_id.hex()  # noqa: SLF001 - Ray offers no other way
+    return identity
 
 
 async def _send(actor: Any, number: int, reader: asyncio.StreamReader) -> None:
@@ -159,7 +170,7 @@ def main() -> None:
         output.send(Message())
         asyncio.run(Relay(address, folder, output).run())
 
-    run_connected(address, folder / "ray.log", work)
+    run_connected(address, work)
 
 
 if __name__ == "__main__":

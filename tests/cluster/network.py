@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+_networks = itertools.count()
 RAY = "/tmp/ray"  # noqa: S108 - where Ray keeps its sockets; their paths must be short
 
 
@@ -39,7 +41,7 @@ class Network:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._prefix = f"orun-{os.getpid()}-"
+        self._prefix = f"orun-{os.getpid()}-{next(_networks)}-"
         self._numbers = {name: number for number, name in enumerate(names, 1)}
         Path(RAY).mkdir(mode=0o777, exist_ok=True)
         ip("netns", "add", self._hub)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -64,8 +65,7 @@ def ask(relay: subprocess.Popen[str]) -> dict[str, Any]:
 @contextlib.contextmanager
 def member(cluster: Cluster, machine: str, agent: Path) -> Iterator[subprocess.Popen[str]]:
     """A machine that has joined."""
-    log = cluster.folder / f"{machine}.log"
-    process = cluster.start(machine, "-m", "orun.cluster.member", cluster.head, machine, str(agent), str(log))
+    process = cluster.start(machine, "-m", "orun.cluster.member", cluster.head, machine, str(agent))
     try:
         assert message(process) == {}
         yield process
@@ -121,10 +121,50 @@ def test_a_machine_joins_the_cluster_to_run_on_it(cluster: Cluster, agent: Path)
         assert receive(connection, 4) == b"text"
 
 
+def test_an_agent_outlives_the_run_that_has_started_ray_on_its_machine(cluster: Cluster, agent: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        with relay(cluster, "a"):
+            stack.enter_context(member(cluster, "a", agent))
+        sleep(3.0)  # in which Ray would end
+        run = stack.enter_context(relay(cluster, "head"))
+        with connect(ask(run)["sockets"]["a"]) as connection:
+            connection.sendall(b"text")
+            assert receive(connection, 4) == b"text"
+
+
+def test_a_run_starts_while_the_ray_of_the_last_one_ends(cluster: Cluster, agent: Path) -> None:
+    with member(cluster, "a", agent):
+        for _ in range(3):
+            with relay(cluster, "b") as run:
+                assert list(ask(run)["sockets"]) == ["a"]
+
+
+def test_ray_ends_with_its_last_user_however_that_ends(cluster: Cluster) -> None:
+    folder = TemporaryDirectory()
+    run = cluster.start("b", "-m", "orun.cluster.relay", cluster.head, folder.name)
+    assert message(run) == {}
+    assert raylets(cluster, "b")
+    cluster.end(run, signal.SIGKILL)
+    until = monotonic() + 30
+    while raylets(cluster, "b") and monotonic() < until:
+        sleep(0.2)
+    assert raylets(cluster, "b") == []
+
+
+def raylets(cluster: Cluster, machine: str) -> list[int]:
+    """Return the processes of Ray on a machine."""
+    option = f"--node_ip_address={cluster.network.address(machine)}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if option in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
 def test_a_name_that_is_taken_is_refused(cluster: Cluster, agent: Path) -> None:
     with member(cluster, "a", agent):
-        log = str(cluster.folder / "second.log")
-        second = cluster.start("b", "-m", "orun.cluster.member", cluster.head, "a", str(agent), log)
+        second = cluster.start("b", "-m", "orun.cluster.member", cluster.head, "a", str(agent))
         assert message(second) == {
             "failed": f"a machine named a has joined {cluster.head} already",
             "hint": "Give this machine another name: --name",
