@@ -196,7 +196,7 @@ def run(  # noqa: PLR0913 - the options of the command line
             `pyproject.toml` says when None.
         executor: other machines that run the stages, or their URL (`ray://head:6379`); what `$ORUN_ON` or the
             project's `pyproject.toml` says when None; `off` for none. They need a remote.
-        wait: seconds to wait for a machine that a stage needs and that is not there yet.
+        wait: seconds that a stage waits for a machine that can run it, at the start of the run and during it.
         reports: files that the caller writes after the run; one that the run reads is refused.
         on_event: called with each event as it happens. When None, a notebook shows a line for each stage that ends,
             and other programs show nothing.
@@ -437,10 +437,10 @@ def _planned(
         return
     from orun.runner.fleet_planning import join_fleet, plan_on_fleet
 
-    fleet = join_fleet(executor, planner, remote, _share_project)
+    fleet = join_fleet(executor, planner, remote, _share_project, wait)
     assert remote  # noqa: S101 - there is no fleet without one
     with closing(fleet.fleet):
-        plan = plan_on_fleet(fleet, planner, remote, chosen, wait, lambda text: listener(Notice("info", text)))
+        plan = plan_on_fleet(fleet, planner, remote, chosen, lambda text: listener(Notice("info", text)))
         yield plan, fleet
 
 
@@ -455,12 +455,12 @@ def _activities_to(listener: Listener) -> Iterator[None]:
         raise
 
 
-def _share_project(planner: Planner, settings: Settings) -> Snapshot:
-    """Take a snapshot of the project and push it to the remote."""
+def _share_project(planner: Planner, remote: Settings, /, *, repair: bool = False) -> Snapshot:
+    """Take a snapshot of the project and push it to the remote; with `repair` also what seems to be there."""
     from orun.agent.snapshots import share, take_snapshot
 
     tree = take_snapshot(planner.pipeline, planner.store)
-    share(tree, planner.store, settings)
+    share(tree, planner.store, remote, repair=repair)
     return tree.snapshot
 
 

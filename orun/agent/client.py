@@ -3,84 +3,39 @@
 from __future__ import annotations
 
 import os
-import platform
 import selectors
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from time import monotonic
 
-from orun.agent.address import TOKEN, Address, proof_of
-from orun.agent.frames import Cancel, Challenge, Close, FactsFailed, FactsRequest, FrameError, Hello, Message
+from orun.agent.address import Address
+from orun.agent.frames import Cancel, Close, FactsFailed, FactsRequest, Message
+from orun.agent.link import Connector, Link
 from orun.agent.local_machine import code_digest
-from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer
+from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater
 from orun.core.events import Notice, StageWaiting
-from orun.core.machines import Built, Failed, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
+from orun.core.machines import (
+    Built,
+    Failed,
+    Joined,
+    Leaving,
+    LogText,
+    Lost,
+    Machine,
+    MachineFacts,
+    Order,
+    Refused,
+    Snapshot,
+)
+from orun.environment.env_vars import AGENT_TOKEN
 from orun.errors import OrunError, UsageError
 from orun.executors import Progress
 from orun.runner.fleet import FleetMessage
 
-HELLO_SECONDS = 10.0  # for an agent to introduce itself
+LOOK_SECONDS = 5.0  # for agents that have come back to answer
 PASSED = (Progress, LogText, StageWaiting, Notice)  # messages on the way, to be passed on
 LAST = (Built, Failed, Refused, Lost)  # messages that end an order
-
-
-class Link:
-    """Connection to one agent.
-
-    Attributes:
-        place: where the agent was found, for messages.
-        machine: its machine, as it described itself.
-    """
-
-    def __init__(self, connection: socket.socket, place: str, token: str) -> None:
-        self.place = place
-        self.peer = Peer(connection)
-        self._arrived: deque[Message] = deque()
-        challenge = self._first()
-        nonce = challenge.nonce if isinstance(challenge, Challenge) else ""
-        if nonce and not token:
-            self.peer.close()
-            raise UsageError(f"the agent at {place} asks for a token", hint=f"export {TOKEN}=$(cat FILE)")
-        self.peer.send(Hello(f"{platform.node()} ({os.getpid()})", proof_of(token, nonce) if nonce else ""))
-        machine = self._first()
-        if not isinstance(machine, Machine):
-            self.peer.close()
-            raise UsageError(f"what listens at {place} is no agent of orun")
-        self.machine = machine
-
-    def _first(self) -> Message:
-        """Wait for the next message while the two ends introduce themselves."""
-        until = monotonic() + HELLO_SECONDS
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.peer, selectors.EVENT_READ)
-            while not self._arrived:
-                if self.peer.closed or monotonic() > until:
-                    self.peer.close()
-                    raise UsageError(
-                        f"the agent at {self.place} {'refuses this driver' if self.peer.closed else 'does not answer'}",
-                        why="its token may be another one, or it has ended",
-                        hint="see what it prints on its machine",
-                    )
-                selector.select(until - monotonic())
-                self._arrived += self._receive()
-        return self._arrived.popleft()
-
-    def _receive(self) -> list[Message]:
-        try:
-            return self.peer.receive()
-        except FrameError as error:
-            self.peer.close()
-            raise UsageError(
-                f"what listens at {self.place} is no agent of this version of orun", why=str(error)
-            ) from None
-
-    def drain(self) -> list[Message]:
-        """Return the messages that have arrived."""
-        messages = [*self._arrived, *self._receive()]
-        self._arrived.clear()
-        return messages
 
 
 class SocketFleet:
@@ -102,6 +57,10 @@ class SocketFleet:
         self._addresses = {str(address): address for address in addresses}
         self._running: set[tuple[str, str]] = set()  # machine and stage of each order that has no last message yet
         self._messages: deque[FleetMessage] = deque()
+        self._connector = Connector(token)
+        self._question: FactsRequest | None = None  # for machines that join during the run
+        self._unasked: set[str] = set()  # machines that have joined and were not asked for facts
+        self._refused: set[str] = set()  # why agents could not be added, each said once
         self._selector = selectors.DefaultSelector()
         self._beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
         try:
@@ -121,8 +80,11 @@ class SocketFleet:
         Raises:
             UsageError: if it is no agent, runs another orun, or has the name of another machine of the fleet.
         """
-        link = Link(connection, place, self._token)
-        machine = link.machine
+        return self._register(Link(connection, place, self._token))
+
+    def _register(self, link: Link) -> Machine:
+        """Add a connected agent; raises what `add` does."""
+        machine, place = link.machine, link.place
         problem = None
         if machine.orun != code_digest():
             problem = UsageError(
@@ -139,41 +101,75 @@ class SocketFleet:
             link.peer.close()
             raise problem
         self._links[machine.id] = link
+        self._unasked.add(machine.id)
         self._selector.register(link.peer, selectors.EVENT_READ)
         return machine
 
     def machines(self) -> tuple[Machine, ...]:
-        """Return the machines that are there now; connect again to agents that have come back."""
+        """Return the machines that are there now; connect again to agents that have come back.
+
+        An agent that does not answer within `LOOK_SECONDS` is left out.
+        """
         self._gather()
+        self._seek()
+        until = monotonic() + LOOK_SECONDS
+        while self._connector.busy and (left := until - monotonic()) > 0:
+            self._welcome(left)
+        return tuple(link.machine for link in self._links.values() if not link.leaving)
+
+    def look(self, snapshot: Snapshot, remote: str) -> None:
+        """Begin to connect to agents that have come back; `Joined` follows for each that can tell its facts."""
+        self._question = FactsRequest(snapshot, remote)
+        self._seek()
+
+    def begin(self, address: Address, place: str) -> None:
+        """Begin to add the agent at an address; see `add`. A notice of `wait` says why it cannot be added."""
+        self._connector.begin(address, place)
+
+    def _seek(self) -> None:
+        """Begin to connect to agents that are not there."""
         present = {link.place for link in self._links.values()}
         for place, address in self._addresses.items():
             if place not in present:
-                with suppress(UsageError):  # its agent has not come back
-                    self.add(address.connect(), place)
-        return tuple(link.machine for link in self._links.values())
+                self.begin(address, place)
+
+    def _welcome(self, timeout: float = 0.0) -> None:
+        """Add the agents that a connection was made to, and ask them for their facts during a run."""
+        for result in self._connector.take(timeout):
+            try:
+                if isinstance(result, UsageError):
+                    raise result
+                self._register(result)
+            except UsageError as error:
+                text = ": ".join(filter(None, (error.what, error.why)))
+                if text not in self._refused:
+                    self._refused.add(text)
+                    self._messages.append(Notice("warning", text))
+        if self._question:
+            for name in self._unasked & self._links.keys():
+                self._links[name].peer.send(self._question)
+            self._unasked.clear()
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
         """Return what the machines know of a snapshot, whose tree is in the remote; wait for all answers.
 
-        A machine that cannot tell is left out, and a notice of `wait` says why.
+        A notice of `wait` says of each machine that cannot tell why. It is left out, unless it lacks the project.
         """
         facts: dict[str, MachineFacts] = {}
         pending = set(self._links)
+        self._unasked.clear()
         for link in self._links.values():
             link.peer.send(FactsRequest(snapshot, remote))
         while pending := pending & self._links.keys():
             for machine, message in self._receive(BEAT_SECONDS):
                 if isinstance(message, MachineFacts):
                     facts[machine] = message
-                elif isinstance(message, FactsFailed):
-                    failure = message.failure
-                    why = f": {failure.why}" if failure.why else ""
-                    text = f"machine {machine} takes no part: {failure.what}{why}"
-                    self._messages.append(Notice("warning", text))
                 else:
                     self._note(machine, message)
-                    continue
-                pending.discard(machine)
+                if isinstance(message, FactsFailed) and message.lacks_project:
+                    facts[machine] = MachineFacts(machine, lacks_project=True)
+                if isinstance(message, MachineFacts | FactsFailed):
+                    pending.discard(machine)
         return tuple(facts[name] for name in self._links if name in facts)
 
     def start(self, order: Order, machine: str) -> None:
@@ -182,7 +178,7 @@ class SocketFleet:
             self._running.add((machine, order.stage))
             link.peer.send(order)
         else:
-            self._messages.append(Lost(order.stage, machine, "it is not connected any more"))
+            self._messages.append(Lost(order.stage, machine, "it is not connected any more", started=False))
 
     def wait(self, timeout: float) -> list[FleetMessage]:
         """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
@@ -203,6 +199,7 @@ class SocketFleet:
     def close(self) -> None:
         """Stop all stages and let go of the machines. May be called again."""
         self._beater.stop()
+        self._connector.close()
         for link in self._links.values():
             link.peer.send(Close())
             link.peer.close()
@@ -216,6 +213,7 @@ class SocketFleet:
 
     def _receive(self, timeout: float) -> list[tuple[str, Message]]:
         """Return what has arrived, and by which machine; wait for the first message."""
+        self._welcome()
         for link in self._links.values():
             link.peer.flush()
         self._selector.select(timeout)
@@ -237,6 +235,17 @@ class SocketFleet:
         elif isinstance(message, LAST) and (machine, message.stage) in self._running:
             self._running.discard((machine, message.stage))
             self._messages.append(message)
+        elif isinstance(message, Leaving):
+            if link := self._links.get(machine):
+                link.leaving = True
+                self._messages.append(Leaving(machine))
+        elif isinstance(message, MachineFacts):  # the answer of a machine that has joined
+            if link := self._links.get(machine):
+                self._messages.append(Joined(link.machine, message))
+        elif isinstance(message, FactsFailed):
+            failure = message.failure
+            why = f": {failure.why}" if failure.why else ""
+            self._messages.append(Notice("warning", f"machine {machine} takes no part: {failure.what}{why}"))
 
     def _lose(self, name: str, why: str) -> list[tuple[str, Message]]:
         """Let go of a machine; return the last message of each of its stages."""
@@ -257,4 +266,4 @@ def connect(url: str, environment: Mapping[str, str] = os.environ) -> SocketFlee
     Raises:
         UsageError: if an agent does not answer, or runs another orun.
     """
-    return SocketFleet([Address.parse(part) for part in url.split(",")], environment.get(TOKEN, ""))
+    return SocketFleet([Address.parse(part) for part in url.split(",")], environment.get(AGENT_TOKEN, ""))

@@ -2,7 +2,7 @@
 
     driver -> agent: Hello, FactsRequest, Order, Cancel, Beat, Close
     agent -> driver: Challenge, Machine, MachineFacts, FactsFailed, Progress, LogText, StageWaiting, Notice, Built,
-                     Failed, Refused, Lost, Beat
+                     Failed, Refused, Lost, Leaving, Beat
 
 The agent speaks first: its `Challenge` is answered by `Hello`, and that by `Machine`.
 """
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TypeAlias, get_args
 
 from orun.core.events import Notice, StageWaiting
-from orun.core.machines import Built, Failed, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
+from orun.core.machines import Built, Failed, Leaving, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
 from orun.core.run_record import Failure
 from orun.core.serialization import Record, decode, encode, from_json, to_json
 from orun.executors import Progress
@@ -53,10 +53,11 @@ class FactsRequest(Record, frozen=True):
 
 
 class FactsFailed(Record, frozen=True):
-    """Answer of a machine that cannot tell its facts."""
+    """Answer of a machine that cannot tell its facts; `lacks_project` as in `MachineFacts`."""
 
     machine: str
     failure: Failure
+    lacks_project: bool = False
 
 
 class Cancel(Record, frozen=True):
@@ -76,7 +77,7 @@ class Close(Record, frozen=True):
 Message: TypeAlias = (
     Hello | FactsRequest | Order | Cancel | Beat | Close
     | Challenge | Machine | MachineFacts | FactsFailed | Progress | LogText | StageWaiting | Notice | Built | Failed
-    | Refused | Lost
+    | Refused | Lost | Leaving
 )  # fmt: skip
 KINDS: Mapping[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
 

@@ -51,6 +51,7 @@ class StageOrder:
         store: takes the result.
         folders: projects by snapshot.
         send: sends a message to the driver.
+        lacks: the stage before it whose result did not arrive from the remote.
     """
 
     order: Order
@@ -59,6 +60,7 @@ class StageOrder:
     folders: ProjectFolders
     send: Callable[[Message], None]
     execution: StageExecution | None = None
+    lacks: str = ""
     _done: dict[str, Done] = field(default_factory=dict)
     _problems: list[str] = field(default_factory=list)
     _logged: int = 0  # bytes of the log that were sent
@@ -101,7 +103,7 @@ class StageOrder:
             private = planner.pipeline.private
             noun = f"the result of {name}"
             if not (yield from artifacts.fetch_result(self.name, key, tree, private, noun=noun, artifact=feeds)):
-                raise self._not_fetched(noun)
+                raise self._not_fetched(noun, name)
             action = next(each for each in self.store.actions(key) if tree in ("", each.tree))
             step = Step(planner.pipeline.stage(name), "cached", (), key=key, hit=action)
             self._done[name] = Done(step, action, ())
@@ -116,7 +118,8 @@ class StageOrder:
         elif isinstance(event, StageWaiting):
             self.send(replace(event, stage=self.name))
 
-    def _not_fetched(self, noun: str) -> StageFailed:
+    def _not_fetched(self, noun: str, upstream: str = "") -> StageFailed:
+        self.lacks = upstream
         text = f"{self.machine} did not get {noun} from the remote {self.order.remote}"
         return StageFailed(self.name, text, why="\n".join(self._problems))
 
@@ -229,7 +232,14 @@ class StageOrder:
             )
         newest = self.project.planner.pipeline.kinds[self.stage.uses].spec.stage_class == "measurement"
         pieces = pieces_of(self.store, action.tree, action.log)
-        return partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces, newest=newest)
+        return partial(
+            Transfers.push,
+            key=action.key,
+            record=record_of(action),
+            pieces=pieces,
+            newest=newest,
+            repair=self.order.repair,
+        )
 
 
 def fetch_project(name: str, snapshot: Snapshot, artifacts: Artifacts, folders: ProjectFolders) -> Steps:

@@ -46,11 +46,13 @@ class Peer:
 
     def flush(self) -> None:
         """Send as much as fits of what is not sent yet."""
-        with self._lock, suppress(BlockingIOError):
+        with self._lock:
             while self.unsent:
                 try:
                     sent = self._socket.send(self._unsent)
-                except (BrokenPipeError, ConnectionError):
+                except BlockingIOError:
+                    return
+                except OSError:  # the other end is gone, or the way to it
                     self._broken = True
                 else:
                     del self._unsent[:sent]
@@ -67,16 +69,17 @@ class Peer:
             FrameError: if the other end sends something else.
         """
         messages: list[Message] = []
-        with suppress(BlockingIOError):
-            while not self.closed:
-                try:
-                    data = self._socket.recv(CHUNK)
-                except ConnectionError:
-                    data = b""
-                self.closed = self.closed or not data
-                if data:
-                    self.heard_at = monotonic()
-                    messages += self.reader.feed(data)
+        while not self.closed:
+            try:
+                data = self._socket.recv(CHUNK)
+            except BlockingIOError:
+                break
+            except OSError:  # the other end is gone, or the way to it
+                data = b""
+            self.closed = self.closed or not data
+            if data:
+                self.heard_at = monotonic()
+                messages += self.reader.feed(data)
         return [message for message in messages if not isinstance(message, Beat)]
 
     def is_silent(self, seconds: float) -> bool:

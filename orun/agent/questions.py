@@ -41,6 +41,7 @@ class Question:
     remotes: Remotes
     send: Callable[[Message], None]
     _events: list[Event] = field(default_factory=list)
+    _lacks_project: bool = False
 
     def __post_init__(self) -> None:
         artifacts = Artifacts(self.store, self._events.append)
@@ -59,7 +60,7 @@ class Question:
             answer: Message = self._facts()
         except OrunError as error:
             failure = failure_of(error, self.folders.place(self.request.snapshot))
-            answer = FactsFailed(self.machine.id, failure)
+            answer = FactsFailed(self.machine.id, failure, self._lacks_project)
         self.send(answer)
         return True
 
@@ -67,6 +68,7 @@ class Question:
         """Return the facts; UsageError if the snapshot did not arrive."""
         snapshot = self.request.snapshot
         if not self.folders.has(snapshot) and self.store.check(snapshot.tree):
+            self._lacks_project = True
             text = f"{self.machine.id} did not get the project from the remote {self.request.remote}"
             texts = [event.text for event in self._events if isinstance(event, Notice)]
             raise UsageError(text, why="\n".join(texts))

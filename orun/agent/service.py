@@ -29,10 +29,11 @@ from orun.agent.frames import (
 from orun.agent.local_machine import machine_now
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer
 from orun.agent.work import Work
-from orun.core.machines import Machine, Order
+from orun.core.machines import Leaving, Machine, Order
 from orun.store import Store
 
 CHECK_SECONDS = 0.25  # between two looks at the leases
+GRACE_SECONDS = 20.0  # for running stages to end after the first signal
 MOST_DRIVERS = 64
 LONGEST_NAME = 100  # characters of a driver's name in the log
 WAKE = b"!"
@@ -66,6 +67,7 @@ class Service:
         folder: whose `pyproject.toml` names the keys of remotes that this machine trusts.
         log: takes lines for the agent's user.
         lease: seconds of silence after which a driver counts as gone.
+        grace: seconds that running stages have to end after the first signal.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Service:
         folder: Path,
         log: Callable[[str], None] = lambda _: None,
         lease: float = LEASE_SECONDS,
+        grace: float = GRACE_SECONDS,
     ) -> None:
         self._address = address
         self._machine = machine
@@ -91,7 +94,10 @@ class Service:
             end.setblocking(False)
         self._work = Work(store, machine, folder, self._wake, log)
         self._drivers: list[Driver] = []
-        self._stopped_by = ""
+        self._grace = grace
+        self._signals: list[str] = []
+        self._ended = False
+        self._ends_at: float | None = None  # monotonic time at which the stages that still run are stopped
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._selector.register(self._wake_end, selectors.EVENT_READ, self._drain_wakes)
@@ -107,21 +113,51 @@ class Service:
                 pass
 
     def stop(self, number: int, _frame: FrameType | None = None) -> None:
-        """End `run`, as a handler of signals."""
-        self._stopped_by = signal.Signals(number).name
+        """Let `run` end when running stages have, as a handler of signals; a second signal ends it at once."""
+        self._signals.append(signal.Signals(number).name)
+        self._wake()
+
+    def end(self) -> None:
+        """Let `run` end at once. May be called in another thread."""
+        self._ended = True
         self._wake()
 
     def run(self) -> None:
-        """Serve until `stop`; then stop all stages, and wait until they have ended."""
+        """Serve until `stop` or `end`; then stop the stages that still run, and wait until they have ended."""
         beater = Beater(lambda: [driver.peer for driver in list(self._drivers)], min(BEAT_SECONDS, self._lease / 3))
+        why = "an error"
         try:
-            while not self._stopped_by:
+            while not self._is_over():
                 self._handle_news()
+            why = self._signals[0] if self._signals else "it has left its fleet"
         finally:
             beater.stop()
-            self._work.close(f"the agent was stopped ({self._stopped_by or 'an error'})")
+            self._work.close(f"the agent was stopped ({why})")
             for driver in self._drivers:
                 driver.peer.close()
+            self._close_listener()
+
+    def _is_over(self) -> bool:
+        """Return whether to end now; begin to leave at the first signal."""
+        if self._signals and self._ends_at is None:
+            self._leave()
+        is_late = self._ends_at is not None and (monotonic() >= self._ends_at or not self._work.stages)
+        return self._ended or is_late or len(self._signals) > 1
+
+    def _leave(self) -> None:
+        """Accept no more drivers and orders; running stages go on for a while."""
+        self._ends_at = monotonic() + self._grace
+        self._close_listener()
+        for driver in filter(lambda driver: driver.name, self._drivers):
+            driver.peer.send(Leaving(self._machine.id))
+        self._work.leave(f"its agent stops ({self._signals[0]})")
+        if stages := self._work.stages:
+            self._log(f"stops within {self._grace:g} s, after {', '.join(stages)}; a second signal stops at once")
+
+    def _close_listener(self) -> None:
+        """Listen no more; another agent may listen at the address from now on."""
+        if self._listener.fileno() >= 0:
+            self._selector.unregister(self._listener)
             self._listener.close()
             self._address.remove()
 
@@ -129,7 +165,7 @@ class Service:
         """Wait for news, and handle it."""
         self._watch()
         pause = self._work.pause
-        if self._drivers:
+        if self._drivers or self._ends_at is not None:
             pause = CHECK_SECONDS if pause is None else min(pause, CHECK_SECONDS)
         for key, _ in self._selector.select(pause):
             if callable(key.data):
@@ -189,6 +225,8 @@ class Service:
             driver.name = "".join(filter(str.isprintable, message.driver))[:LONGEST_NAME] or "a driver"
             driver.peer.reader.longest = LONGEST
             driver.peer.send(machine_now(self._machine, self._work.store.root))
+            if self._ends_at is not None:
+                driver.peer.send(Leaving(self._machine.id))
             self._log(f"{driver.name} is connected")
         elif not driver.name:
             return "it did not say hello"

@@ -254,13 +254,14 @@ def _travels_in_part(folder: str, files: ProjectFiles) -> bool:
     return not stays and any(name.startswith(inner) for name in files.paths)
 
 
-def share(tree: SnapshotTree, store: Store, settings: Settings) -> None:
+def share(tree: SnapshotTree, store: Store, settings: Settings, *, repair: bool = False) -> None:
     """Push a snapshot to the remote; what is known to be there is not sent again.
 
     Args:
         tree: the snapshot.
         store: notes what is in the remote.
         settings: address of the remote.
+        repair: write also what seems to be there: some of it did not arrive elsewhere.
 
     Raises:
         UsageError: if the remote does not take it.
@@ -270,7 +271,7 @@ def share(tree: SnapshotTree, store: Store, settings: Settings) -> None:
     old = [piece for piece in tree.pieces if piece.digest in known]
     connection = Connection(settings, lambda _: None)
     try:
-        pushed = connection.submit(lambda transfers: _push(transfers, new, old))
+        pushed = connection.submit(lambda transfers: _push(transfers, new, old, repair=repair))
         while not pushed.done():
             connection.wait(POLL_SECONDS)
         if isinstance(error := pushed.exception(), FAILURES):
@@ -285,7 +286,10 @@ def share(tree: SnapshotTree, store: Store, settings: Settings) -> None:
     known.add(piece.digest for piece in new)
 
 
-def _push(transfers: Transfers, new: Sequence[Piece], old: Sequence[Piece]) -> None:
+def _push(transfers: Transfers, new: Sequence[Piece], old: Sequence[Piece], *, repair: bool) -> None:
     """Push pieces, the old ones too if the first of them is not there: somebody has emptied the remote."""
+    if repair:
+        transfers.upload([*new, *old], repair=True)
+        return
     emptied = old and transfers.bucket.size(object_name(old[0].digest)) != old[0].size
     transfers.upload([*new, *old] if emptied else new)

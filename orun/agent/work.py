@@ -31,6 +31,7 @@ from orun.environment.resources import machine_resources
 from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError, StageError, StageFailed
 from orun.executors import Finished, LocalExecutor, Mask, Progress
+from orun.fs.os_errors import convert_os_errors
 from orun.remote.connection import FAILURES
 from orun.runner.scheduler import fits_beside
 from orun.store import Action, Store
@@ -62,9 +63,10 @@ class Work:
     _executors: list[LocalExecutor] = field(default_factory=list)
     _refreshed_at: float = float("-inf")
     _rested: bool = True  # whether nothing was used since the store was let go
+    _leaving: str = ""  # why no more orders are taken
 
     def __post_init__(self) -> None:
-        self.store.parts.session.begin()  # from now on garbage collection spares what this agent uses
+        self._begin_session()
         self.store.sweep()
         self._folders = ProjectFolders(self.store)
         self._remotes = Remotes(self.folder, self.wake)
@@ -73,14 +75,27 @@ class Work:
 
     def add_order(self, owner: Owner, order: Order, send: Callable[[Message], None]) -> None:
         """Begin to work on an order; one of `Built`, `Failed`, `Refused` and `Lost` is sent at its end."""
+        if self._leaving:
+            send(Lost(order.stage, self.machine.id, self._leaving, started=False))
+            return
         self._rested = False
         work = StageOrder(order, self.machine.id, self.store, self._folders, send)
         self._tasks.append(Task(owner, work, Fetch(order.remote, work.fetch_inputs(), self._remotes)))
 
     def add_question(self, owner: Owner, request: FactsRequest, send: Callable[[Message], None]) -> None:
         """Begin to find the facts of a snapshot; `MachineFacts` or `FactsFailed` is sent at the end."""
+        if self._leaving:
+            send(FactsFailed(self.machine.id, Failure("StageFailed", self._leaving)))
+            return
         self._rested, self._refreshed_at = False, float("-inf")
         self._questions.append(Question(owner, request, self.machine, self.store, self._folders, self._remotes, send))
+
+    def leave(self, why: str) -> None:
+        """Take no more orders, and hand back those that have not started."""
+        self._leaving = why
+        self._fail_questions(why)
+        for task in [task for task in self._tasks if task.phase in ("fetching", "waiting")]:
+            self._end(task, Lost(task.work.name, self.machine.id, why, started=False))
 
     def cancel(self, owner: Owner, stage: str) -> None:
         """Stop an order of a driver; `Failed` is sent, at once or when its process has ended."""
@@ -102,6 +117,11 @@ class Work:
             self._end(task, Failed(task.work.name, self.machine.id, failure_of(stopped)))
 
     # Progress
+
+    @property
+    def stages(self) -> list[str]:
+        """The stages that are worked on."""
+        return [task.work.name for task in self._tasks]
 
     @property
     def pause(self) -> float | None:
@@ -152,21 +172,38 @@ class Work:
             self._folders.forget_pipelines()
             if packages != distributions.exact():  # the servers of stages have imported the old ones
                 self._close_executors()
-            if code_digest() != self.machine.orun:
+            if self._is_orun_changed():
                 self._lose_all(f"orun was changed on {self.machine.id}; start the agent there again")
+
+    def _is_orun_changed(self) -> bool:
+        try:
+            return code_digest() != self.machine.orun
+        except OSError:  # its files are just being replaced
+            return True
 
     def _rest(self) -> None:
         """Let garbage collection remove what this agent has used, once after the last order."""
         if self._rested or self._remotes.busy:
             return
         self._rested = True
-        self.store.close()
-        self.store.parts.session.begin()
+        try:
+            self.store.close()
+            self._begin_session()
+        except OrunError as error:  # a full disk: the next order begins a session, or fails
+            self.log(f"{error.what}: {error.why}")
 
-    def _lose_all(self, why: str) -> None:
+    def _begin_session(self) -> None:
+        """Let garbage collection spare what this agent uses from now on."""
+        with convert_os_errors("use the store", self.store.root):
+            self.store.parts.session.begin()
+
+    def _fail_questions(self, why: str) -> None:
         for question in self._questions:
             question.send(FactsFailed(self.machine.id, Failure("StageFailed", why)))
         self._questions.clear()
+
+    def _lose_all(self, why: str) -> None:
+        self._fail_questions(why)
         for task in list(self._tasks):
             self._end(task, Lost(task.work.name, self.machine.id, why))
 
@@ -291,7 +328,7 @@ class Work:
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
             failure = self._bug(error)
         if failure:
-            self._end(task, Failed(task.work.name, self.machine.id, failure))
+            self._end(task, Failed(task.work.name, self.machine.id, failure, task.work.lacks))
 
     def _end(self, task: Task, message: Message) -> None:
         self._tasks.remove(task)

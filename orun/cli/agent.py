@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,6 +44,11 @@ EXAMPLES = (
     metavar="FILE",
     help="Secret that runs must know to connect over TCP.",
 )
+@click.option(
+    "--grace",
+    metavar="DURATION",
+    help="How long running stages may take to end after SIGTERM or Ctrl-C: 20s, when left out.",
+)
 @options.store_option
 def command(
     join: str | None,
@@ -52,6 +57,7 @@ def command(
     name: str,
     cores: int | None,
     token_file: Path | None,
+    grace: str | None,
     store: Path | None,
 ) -> int:
     """Run stages on this machine for runs on others, which name it or its head by `--on URL`.
@@ -63,14 +69,18 @@ def command(
     of the agent's own environment. `trusted-keys` in the `pyproject.toml` of the current folder says whose results it
     accepts.
 
-    SIGTERM or Ctrl-C stops its stages; the runs start them elsewhere, or say that the machine is lost.
+    At SIGTERM or Ctrl-C it takes no more stages, and those that run have --grace to end. The others go back to their
+    runs, which start them elsewhere. A second signal stops everything at once.
     """
+    from importlib.metadata import version
+
     from orun.agent.address import Address, read_token
     from orun.agent.local_machine import become_plain, this_machine
-    from orun.agent.service import Service
+    from orun.agent.service import GRACE_SECONDS, Service
     from orun.api import default_store
     from orun.cluster.membership import Membership
-    from orun.cluster.settings import address_of, ray_environment
+    from orun.cluster.settings import address_of, check_ray, ray_environment
+    from orun.environment.env_vars import BESIDE
     from orun.store import Store
 
     if (join is None) == (listen is None):
@@ -79,6 +89,9 @@ def command(
     environment = ray_environment()  # before the stages' environment is cleaned of Ray
     for problem in become_plain():
         click.echo(f"warning: {problem}", err=True)
+    if head:
+        check_ray()
+        os.environ[BESIDE] = f"ray {version('ray')}"  # a fact of measurements
     machine = this_machine(name, _pairs(labels), cores)
     token = read_token(token_file) if token_file else ""
     membership = None
@@ -86,19 +99,27 @@ def command(
         opened = stack.enter_context(Store.open(store or default_store(Path.cwd())))
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="orun-agent-")))
         address = Address.parse(listen) if listen else Address(path=str(folder / "agent.sock"))
-        service = Service(address, machine, opened, token=token, folder=Path.cwd(), log=click.echo)
+        service = Service(
+            address, machine, opened, token=token, folder=Path.cwd(), log=_log,
+            grace=GRACE_SECONDS if grace is None else options.parse_seconds("--grace", grace),
+        )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
                 signal.signal(number, service.stop)
         if head:
-            leave = partial(service.stop, signal.SIGTERM)
-            membership = Membership(head, machine.id, address.path, folder, leave, environment)
+            membership = Membership(head, machine.id, address.path, folder, service.end, environment)
             stack.callback(membership.close)
-        click.echo(f"machine {machine.id} {f'has joined {head}' if head else f'listens at {address}'}")
+        _log(f"machine {machine.id} {f'has joined {head}' if head else f'listens at {address}'}")
         service.run()
     if membership and membership.error:
         raise membership.error
     return 0
+
+
+def _log(text: str) -> None:
+    """Print a line, if somebody takes it: the agent goes on without a terminal, and with a full disk."""
+    with suppress(OSError):
+        click.echo(text)
 
 
 def _pairs(labels: Sequence[str]) -> dict[str, str]:

@@ -127,14 +127,14 @@ def remote_of(choices: dict[str, Any]) -> Remote | None:
     return Remote(url, mode, required) if url is not None or mode or required else None
 
 
-def parse_wait(text: str | None) -> float:
-    """The seconds of `--wait 30m`; none when it is left out."""
+def parse_seconds(option: str, text: str | None) -> float:
+    """The seconds of an option such as `--wait 30m`; none when it is left out."""
     from orun.text.units import parse_duration, respelt
 
     try:
         return parse_duration(respelt(text) or text) if text else 0.0
     except ValueError as error:
-        raise UsageError(f"--wait wants a duration such as 90s or 30min, not {text!r}", why=str(error)) from error
+        raise UsageError(f"{option} wants a duration such as 90s or 30min, not {text!r}", why=str(error)) from error
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ EXAMPLES = (
 @options.store_option
 @options.remote_options
 @options.fleet_option
-@click.option("--wait", metavar="DURATION", help="How long to wait for a machine that is not there yet: 30min.")
+@click.option("--wait", metavar="DURATION", help="How long a stage waits for a machine that can run it: 30min.")
 @options.json_option
 @output_option("--junit", "Also write JUnit XML.")
 @output_option("--markdown", "Also write a Markdown summary.")
@@ -86,7 +86,7 @@ def command(
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
     choices["remote"] = options.remote_of(choices)
-    choices["wait"] = options.parse_wait(choices["wait"])
+    choices["wait"] = options.parse_seconds("--wait", choices["wait"])
     blames = blames and not (choices["executor"] or os.environ.get("ORUN_ON"))  # it would measure on this machine
     with _annotated(as_json) as annotate, ExitStack() as stack:
         if as_json:

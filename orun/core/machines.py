@@ -79,12 +79,14 @@ class MachineFacts(Record, frozen=True):
         stages: facts by stage.
         packages: version of each distribution and module that is installed there.
         variables: state of each environment variable that stages find there, as `Secrets.state` returns it.
+        lacks_project: the snapshot did not arrive there from the remote, so that nothing is known.
     """
 
     machine: str
     stages: Mapping[str, StageFacts] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    lacks_project: bool = False
 
 
 class Order(Record, frozen=True):
@@ -99,6 +101,7 @@ class Order(Record, frozen=True):
         components: components of the key, from which the agent tells what differs if it refuses the order.
         trees: digest of the tree of each result in `upstream`: a key may have several results.
         again: run the stage even if the agent has a result of this key.
+        repair: write all objects of the result to the remote, also those that seem to be there: some did not arrive.
     """
 
     stage: str
@@ -109,6 +112,7 @@ class Order(Record, frozen=True):
     components: Components = ()
     trees: Mapping[str, str] = field(default_factory=dict)
     again: bool = False
+    repair: bool = False
 
 
 class LogText(Record, frozen=True):
@@ -142,11 +146,13 @@ class Failed(Record, frozen=True):
         machine: the agent's machine.
         failure: the error. Paths of the project in its texts are relative to the project; `log` is the agent's path of
             the log, which the texts may name too. The driver has the same lines in a log of its own.
+        lacks: the stage before it whose result did not arrive from the remote, if that is why; it had not started then.
     """
 
     stage: str
     machine: str
     failure: Failure
+    lacks: str = ""
 
 
 class Refused(Record, frozen=True):
@@ -158,8 +164,29 @@ class Refused(Record, frozen=True):
 
 
 class Lost(Record, frozen=True):
-    """A machine that ran a stage cannot be reached any more."""
+    """A machine that has an order cannot be reached any more, or hands the order back because it stops.
+
+    Attributes:
+        stage: of the order.
+        machine: its id.
+        why: the reason.
+        started: whether the stage may have started there.
+    """
 
     stage: str
     machine: str
     why: str
+    started: bool = True
+
+
+class Joined(Record, frozen=True):
+    """A machine has joined during the run."""
+
+    machine: Machine
+    facts: MachineFacts
+
+
+class Leaving(Record, frozen=True):
+    """A machine takes no more orders, because its agent stops; it still works on some that it has."""
+
+    machine: str

@@ -103,24 +103,29 @@ class Assignment:
         self.machines: dict[str, Machine] = {}
         self._pipeline = pipeline
         self._local = LocalFacts(pipeline)
-        self._facts: dict[str, AgentFacts] = {}
+        self._facts: dict[str, AgentFacts] = {}  # of machines that are gone, too: their results are still accepted
         self._candidates: dict[str, Candidates] = {}
 
     def update(self, machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> None:
         """Take note of the machines that are there, and of what they know."""
-        by_machine = {item.machine: AgentFacts(self._pipeline, item) for item in facts}
+        by_machine = {item.machine: AgentFacts(self._pipeline, item) for item in facts if not item.lacks_project}
         self.machines = {machine.id: machine for machine in machines if machine.id in by_machine}
-        self._facts = {name: by_machine[name] for name in self.machines}
+        self._facts |= by_machine
+        self._candidates.clear()
+
+    def add(self, machine: Machine, facts: MachineFacts) -> None:
+        """Take note of a machine that has joined."""
+        self.machines[machine.id] = machine
+        self._facts[machine.id] = AgentFacts(self._pipeline, facts)
         self._candidates.clear()
 
     def remove(self, machine: str) -> None:
-        """Forget a machine that is gone."""
+        """Take note that a machine is gone."""
         self.machines.pop(machine, None)
-        self._facts.pop(machine, None)
         self._candidates.clear()
 
     def facts_of(self, machine: str) -> Facts:
-        """Return the facts of a machine that is there; those of this machine for an empty id."""
+        """Return the last facts of a machine, which may be gone; those of this machine for an empty id."""
         return self._facts[machine] if machine else self._local
 
     def candidates(self, stage: Stage, *, writes: bool = False) -> Candidates:

@@ -95,9 +95,12 @@ class Sync:
         """Start to push a result if the remote needs it. Never waits."""
         self._uploads.push(step, action, new=new)
 
-    def share(self, step: Step, action: Action) -> str:
-        """Start to push a result that other machines need; return why it cannot be pushed. Never waits."""
-        return self._uploads.share(step, action)
+    def share(self, step: Step, action: Action, *, repair: bool = False) -> str:
+        """Start to push a result that other machines need; return why it cannot be pushed. Never waits.
+
+        With `repair` it is pushed although it is there: it did not arrive elsewhere.
+        """
+        return self._uploads.share(step, action, repair=repair)
 
     def is_shared(self, action: Action) -> bool:
         """Return whether a result is known to be in the remote."""

@@ -181,7 +181,9 @@ class Transfers:
         os.fsync(descriptor)
         return ""
 
-    def push(self, key: str, record: bytes, pieces: Sequence[Piece], *, newest: bool = False) -> Pushed:
+    def push(
+        self, key: str, record: bytes, pieces: Sequence[Piece], *, newest: bool = False, repair: bool = False
+    ) -> Pushed:
         """Write the objects that are not there, then the record.
 
         Args:
@@ -189,12 +191,17 @@ class Transfers:
             record: the record.
             pieces: its objects.
             newest: replace a record of the same dependencies, as a new measurement does.
+            repair: write the objects that seem to be there, too: some did not arrive elsewhere.
         """
-        sent = self.upload(pieces)
+        sent = self.upload(pieces, repair=repair)
         return Pushed(self._write_record(key, record, newest=newest), sent)
 
-    def upload(self, pieces: Sequence[Piece]) -> int:
-        """Write the objects that are not there; return the bytes that were sent."""
+    def upload(self, pieces: Sequence[Piece], *, repair: bool = False) -> int:
+        """Write the objects that are not there, with `repair` all; return the bytes that were sent."""
+        if repair:
+            digests = {piece.digest for piece in pieces}
+            self.present -= digests
+            self.damaged |= digests
         sent = self._each(self._upload, [piece for piece in pieces if piece.digest not in self.present])
         self.present.update(piece.digest for piece in pieces)
         return sum(sent)

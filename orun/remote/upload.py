@@ -71,10 +71,16 @@ class Uploads:
             return
         self._submit(action)
 
-    def share(self, step: Step, action: Action) -> str:
-        """Start to push a result that other machines need, whatever its kind; return why it cannot be. Never waits."""
+    def share(self, step: Step, action: Action, *, repair: bool = False) -> str:
+        """Start to push a result that other machines need, whatever its kind; return why it cannot be. Never waits.
+
+        Args:
+            step: the decision on its stage.
+            action: the result.
+            repair: push it although the remote is known to have it: it did not arrive elsewhere.
+        """
         name = step.stage.id
-        if self.is_shared(action) or any(pending == action for _, pending in self._pushes):
+        if self._is_pending(action) or (self.is_shared(action) and not repair):
             return ""
         if self.connection.settings.mode == "read":
             return f"its input {name} is on this machine only, and the remote is only read"
@@ -82,16 +88,19 @@ class Uploads:
             return f"its input {name} depends on the values of {', '.join(sorted(names))}, and {SHARED_KEY} is not set"
         if self.connection.state != "usable" or action in self._failed:
             return f"its input {name} could not be pushed to the remote"
-        self._submit(action)
+        self._submit(action, repair=repair)
         return ""
 
     def is_shared(self, action: Action) -> bool:
         """Return whether a result is known to be in the remote."""
-        return action in self.known
+        return action in self.known and not self._is_pending(action)
 
-    def _submit(self, action: Action) -> None:
+    def _is_pending(self, action: Action) -> bool:
+        return any(pending == action for _, pending in self._pushes)
+
+    def _submit(self, action: Action, *, repair: bool = False) -> None:
         pieces = pieces_of(self.planner.store, action.tree, action.log)
-        push = partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces)
+        push = partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces, repair=repair)
         self._pushes.append((self.connection.submit(push), action))
 
     def gather(self) -> None:

@@ -6,23 +6,40 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from orun.core.events import Notice, StageWaiting
-from orun.core.machines import Built, Failed, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
+from orun.core.machines import (
+    Built,
+    Failed,
+    Joined,
+    Leaving,
+    LogText,
+    Lost,
+    Machine,
+    MachineFacts,
+    Order,
+    Refused,
+    Snapshot,
+)
 from orun.executors import Progress
 
-FleetMessage: TypeAlias = Progress | LogText | StageWaiting | Notice | Built | Failed | Refused | Lost
+FleetMessage: TypeAlias = (
+    Progress | LogText | StageWaiting | Notice | Built | Failed | Refused | Lost | Joined | Leaving
+)  # fmt: skip
 
 
 class Fleet(Protocol):
     """Machines that run the orders of one run; used by one thread."""
 
     def machines(self) -> tuple[Machine, ...]:
-        """Return the machines that are there now; look for those that joined or left."""
+        """Return the machines that are there now; look for those that joined or left, a few seconds at most."""
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
         """Return what the machines know of a snapshot, whose tree is in the remote of that URL; wait for all answers.
 
-        A machine that cannot tell is left out, and a notice of `wait` says why.
+        A notice of `wait` says of each machine that cannot tell why. It is left out, unless it lacks the project.
         """
+
+    def look(self, snapshot: Snapshot, remote: str) -> None:
+        """Begin to look for machines that joined since the last look; return at once. `Joined` follows for each."""
 
     def start(self, order: Order, machine: str) -> None:
         """Send an order to a machine; return at once. `Built`, `Failed`, `Refused` or `Lost` follows, exactly once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from time import monotonic, sleep
+from typing import Protocol
 
 from orun.core.machines import Snapshot
 from orun.errors import NoMachine, UsageError
@@ -18,10 +19,18 @@ from orun.runner.orders import FleetRun
 from orun.runner.preflight import without_machine
 
 POLL_SECONDS = 2.0  # between two looks for machines that join
-ShareProject = Callable[[Planner, Settings], Snapshot]  # takes a snapshot of the project and pushes it
 
 
-def join_fleet(executor: Fleet | str, planner: Planner, remote: Settings | None, share: ShareProject) -> FleetRun:
+class ShareProject(Protocol):
+    """Function that takes a snapshot of the project and pushes it; with `repair` also what seems to be there."""
+
+    def __call__(self, planner: Planner, remote: Settings, /, *, repair: bool = False) -> Snapshot:
+        """Return the snapshot."""
+
+
+def join_fleet(
+    executor: Fleet | str, planner: Planner, remote: Settings | None, share: ShareProject, wait: float = 0.0
+) -> FleetRun:
     """Open a fleet, share the project with it, and let the planner decide with the facts of its machines.
 
     Args:
@@ -29,6 +38,7 @@ def join_fleet(executor: Fleet | str, planner: Planner, remote: Settings | None,
         planner: of the pipeline.
         remote: the store that all machines share.
         share: takes and pushes the snapshot.
+        wait: seconds that a stage waits for a machine that can run it.
 
     Raises:
         UsageError: if there is no remote that can be written, or the fleet is not known.
@@ -43,9 +53,13 @@ def join_fleet(executor: Fleet | str, planner: Planner, remote: Settings | None,
         )
     fleet = open_fleet(executor) if isinstance(executor, str) else executor
     try:
-        run = FleetRun(fleet, share(planner, remote))
+        run = FleetRun(fleet, share(planner, remote), wait)
         planner.assignment = Assignment(planner.pipeline)
-        planner.assignment.update(fleet.machines(), fleet.facts(run.snapshot, remote.url))
+        machines, facts = fleet.machines(), fleet.facts(run.snapshot, remote.url)
+        if any(item.lacks_project for item in facts):
+            run = FleetRun(fleet, share(planner, remote, repair=True), wait)
+            facts = fleet.facts(run.snapshot, remote.url)
+        planner.assignment.update(machines, facts)
     except BaseException:
         fleet.close()
         raise
@@ -57,7 +71,6 @@ def plan_on_fleet(
     planner: Planner,
     remote: Settings,
     chosen: Collection[str],
-    wait: float,
     notify: Callable[[str], None],
 ) -> Plan:
     """Return the plan once each chosen stage has a machine that can run it.
@@ -67,14 +80,13 @@ def plan_on_fleet(
         planner: of the pipeline.
         remote: the store that all machines share.
         chosen: ids of the stages that may run.
-        wait: seconds to wait for machines to join.
         notify: receives what is waited for, when that changes.
 
     Raises:
         NoMachine: if a stage has none in time.
     """
     assert planner.assignment  # noqa: S101 - `join_fleet` made it
-    until, shown = monotonic() + wait, ""
+    until, shown = monotonic() + run.wait, ""
     while True:
         plan = planner.plan()
         problems = without_machine(plan, chosen)

@@ -5,7 +5,6 @@ A stage that is refused or lost starts again: the planner decides with the facts
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from orun import errors
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
-from orun.core.machines import Built, Failed, LogText, Lost, Order, Refused, Snapshot
+from orun.core.machines import Built, Failed, Joined, Leaving, LogText, Lost, Order, Refused, Snapshot
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import Record
 from orun.environment.resources import Resources, machine_resources
@@ -28,17 +27,15 @@ from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
 from orun.runner.fleet import Fleet, FleetMessage
 from orun.runner.scheduler import Schedule
+from orun.runner.setbacks import Setbacks
 from orun.store import Action
 from orun.store.layout import safe_name
 from orun.text.suggestions import near
-from orun.text.units import show
-from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
     from orun.remote.sync import Sync
 
-MOST_LOSSES = 2  # of machines that ran a stage, after which it starts again
-MOST_REFUSALS = 3  # of a stage, after which it starts again
+LOOK_SECONDS = 5.0  # between two looks for machines that join
 AGAIN = (ReasonCode.FORCED, ReasonCode.MEASURED_AGAIN)  # the agent must not use a result that it has
 
 
@@ -48,10 +45,12 @@ class FleetRun(Record, frozen=True):
     Attributes:
         fleet: the machines.
         snapshot: the project.
+        wait: seconds that a stage waits for a machine that can run it.
     """
 
     fleet: Fleet
     snapshot: Snapshot
+    wait: float = 0.0
 
 
 class Ended(Record, frozen=True):
@@ -97,13 +96,14 @@ class Orders:
     pass_progress: Callable[[Progress], None]
     _sent: dict[str, Sent] = field(default_factory=dict)
     _built_on: dict[str, str] = field(default_factory=dict)
-    _losses: dict[str, list[str]] = field(default_factory=dict)
-    _refusals: Counter[str] = field(default_factory=Counter)
-    _lost: dict[str, str] = field(default_factory=dict)  # why a stage starts again, by its id
+    _unread: set[str] = field(default_factory=set)  # stages whose results did not arrive here
+    _looked_at: float = float("-inf")
+    _news: bool = False  # whether machines came or went since `drain_news`
 
     def __post_init__(self) -> None:
         assert self.planner.assignment  # noqa: S101 - there are no orders without one
         self._assignment = self.planner.assignment
+        self._setbacks = Setbacks(self.run.wait, self.emit)
 
     @property
     def active(self) -> bool:
@@ -114,6 +114,22 @@ class Orders:
     def fetching(self) -> bool:
         """Whether a result is being fetched."""
         return any(sent.built for sent in self._sent.values())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a stage waits for a machine that can run it."""
+        return self._setbacks.waiting
+
+    def look(self) -> None:
+        """Look for machines that join, every few seconds. Never waits."""
+        if monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = monotonic()
+            self.run.fleet.look(self.run.snapshot, self.remote.url)
+
+    def drain_news(self) -> bool:
+        """Return whether machines came or went since the last call, so that stages are decided on anew."""
+        news, self._news = self._news, False
+        return news
 
     def resources(self) -> dict[str, Resources]:
         """Return what stages may use of each machine."""
@@ -171,9 +187,7 @@ class Orders:
         self.logs.mkdir(exist_ok=True)
         log = self._log(name)
         log.touch()
-        if why := self._lost.pop(name, ""):
-            losses = f"{len(self._losses[name])} of {MOST_LOSSES}"
-            self.emit(Notice("warning", f"{why}; {name} starts again on {step.machine} ({losses})"))
+        self._setbacks.start(name, step.machine)
         self._sent[name] = Sent(step, monotonic())
         self.emit(StageStarted(name, step.reasons, str(log), step.seconds, step.machine))
         upstream = {item: done[item].action for item in step.stage.before if item in done}
@@ -186,6 +200,7 @@ class Orders:
             components=step.components,
             trees={item: action.tree for item, action in upstream.items()},
             again=any(item.code in AGAIN for item in step.reasons),
+            repair=name in self._unread,
         )
         self.run.fleet.start(order, step.machine)
 
@@ -196,14 +211,14 @@ class Orders:
             timeout: seconds to wait at most.
             done: the stages that are up to date.
         """
-        ended = [self._handle(message) for message in self.run.fleet.wait(timeout)]
+        ended = [self._handle(message, done) for message in self.run.fleet.wait(timeout)]
         for name, sent in list(self._sent.items()):
             if sent.built and self.remote.take(sent.step, sent.built):
                 del self._sent[name]
                 ended.append(Ended(sent.step, self._accept(sent.step, sent.built, done)))
         return [item for item in ended if item]
 
-    def _handle(self, message: FleetMessage) -> Ended | None:
+    def _handle(self, message: FleetMessage, done: Mapping[str, Done]) -> Ended | None:
         """Take a message; return the end of an order if it is that."""
         if isinstance(message, Progress):
             self.pass_progress(message)
@@ -214,11 +229,20 @@ class Orders:
                     log.write(message.text)
         elif isinstance(message, (Notice, StageWaiting)):
             self.emit(message)
+        elif isinstance(message, Joined):
+            if message.machine.id not in self._assignment.machines:
+                self.emit(Notice("info", f"machine {message.machine.id} has joined"))
+            self._assignment.add(message.machine, message.facts)
+            self._news = True
+        elif isinstance(message, Leaving):
+            self.emit(Notice("info", f"machine {message.machine} takes no more stages: its agent stops"))
+            self._assignment.remove(message.machine)
+            self._news = True
         elif message.stage in self._sent:  # else it ended before, as with a machine that was lost and came back
-            return self._end(message)
+            return self._end(message, done)
         return None
 
-    def _end(self, message: Built | Failed | Refused | Lost) -> Ended | None:
+    def _end(self, message: Built | Failed | Refused | Lost, done: Mapping[str, Done]) -> Ended | None:
         sent = self._sent[message.stage]
         if isinstance(message, Built):
             sent.built = message
@@ -227,9 +251,16 @@ class Orders:
             return None  # its result is in the remote already, or another machine has the order now
         del self._sent[message.stage]
         if isinstance(message, Failed):
-            return Ended(sent.step, self._error(message))
-        again = self._lose(sent, message) if isinstance(message, Lost) else self._refuse(sent, message)
+            return Ended(sent.step, None if self._repair(message, done) else self._error(message))
+        again = self._lose(sent, message) if isinstance(message, Lost) else self._refuse(message)
         return Ended(sent.step, again)
+
+    def _repair(self, message: Failed, done: Mapping[str, Done]) -> bool:
+        """Push the input again that did not arrive at a machine; return False if that is not why the stage failed."""
+        upstream = done.get(message.lacks)
+        if upstream is None or not self._setbacks.may_repair(message.stage, message.failure.what):
+            return False
+        return not self.remote.share(upstream.step, upstream.action, repair=True)
 
     def _error(self, message: Failed) -> StageError:
         failure = message.failure
@@ -241,49 +272,41 @@ class Orders:
         return error
 
     def _lose(self, sent: Sent, message: Lost) -> MachineLost | None:
-        """Return the error of a stage whose machine was lost; None if it starts again."""
-        name, machine = message.stage, message.machine
-        losses = self._losses.setdefault(name, [])
-        losses.append(machine)
-        self._assignment.remove(machine)
-        why = f"machine {machine} was lost after {show(monotonic() - sent.started_at, 's')}"
-        why += f" ({message.why})" if message.why else ""
-        if len(losses) > MOST_LOSSES:
-            problem = f"{name} was lost with {len(losses)} machines: {', '.join(losses)}"
-            return MachineLost(name, problem, why=message.why, hint="see the agents' logs there, and run again")
+        """Return the error of a stage that was lost too often; None if it starts again."""
+        self._assignment.remove(message.machine)
         if not self.planner.candidates(sent.step.stage).classes:
             self.refresh()
-        if problem := self.planner.candidates(sent.step.stage).problem:
-            return MachineLost(name, why, why=problem, hint=f"run again when one is there: --wait 30m; {_START}")
-        self._lost[name] = why
-        return None
+        return self._setbacks.lose(message, monotonic() - sent.started_at)
 
-    def _refuse(self, sent: Sent, message: Refused) -> StageFailed | None:
+    def _refuse(self, message: Refused) -> StageFailed | None:
         """Return the error of a stage that was refused too often; None if it starts again."""
-        name, machine = message.stage, message.machine
-        self._refusals[name] += 1
-        differing = "; ".join(sentences(message.reasons)) or "its key differs"
-        if self._refusals[name] > MOST_REFUSALS:
-            file = quoted(self.planner.pipeline.file)
-            problem = f"{machine} refuses {name}: what it depends on changes there all the time"
-            return StageFailed(name, problem, why=differing, hint=f"orun explain {file} {quoted(name)} --on URL")
-        self.emit(Notice("info", f"{name} on {machine}: {differing}; planning again"))
-        self.refresh()
-        if problem := self.planner.candidates(sent.step.stage).problem:
-            return StageFailed(name, f"{name} cannot run any more: {problem}", why=differing)
-        return None
+        file, stage = quoted(self.planner.pipeline.file), quoted(message.stage)
+        error = self._setbacks.refuse(message, f"orun explain {file} {stage} --on URL")
+        if error is None:
+            self.refresh()
+        return error
+
+    def lack(self, stage: Stage) -> MachineLost | None:
+        """Return the error of a stage that no machine can run; None while it may wait for one."""
+        return self._setbacks.lack(stage.id, self.planner.candidates(stage).problem)
 
     def refresh(self) -> None:
         """Ask the machines for their facts again."""
         fleet = self.run.fleet
         self._assignment.update(fleet.machines(), fleet.facts(self.run.snapshot, self.remote.url))
 
-    def _accept(self, step: Step, built: Built, done: Mapping[str, Done]) -> Action | StageError:
-        """Return the result of an order from the store, or why it is none of the present project."""
+    def _accept(self, step: Step, built: Built, done: Mapping[str, Done]) -> Action | StageError | None:
+        """Return the result of an order from the store, or why it is none of the present project.
+
+        Return None if it did not arrive, and its machine is to push it again.
+        """
         stage, store = step.stage, self.planner.store
         action = next((item for item in store.actions(step.key) if self.remote.is_result(step, built, item)), None)
         if action is None or store.check(action.tree):
             problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
+            if self._setbacks.may_repair(stage.id, problem):
+                self._unread.add(stage.id)
+                return None
             hint = "see the notices above, and run again: the result is there"
             return StageFailed(stage.id, problem, why=f"remote {self.remote.url}", hint=hint)
         now = self.planner.decide_for(stage, done, step, step.machine)
@@ -292,11 +315,9 @@ class Orders:
         if changes:
             subject = str(changes[0].arguments.get("subject", changes[0].code))
             return changed_meanwhile(stage.id, f"{subject} was changed")
+        self._unread.discard(stage.id)
         self._built_on[stage.id] = step.machine
         return action
 
     def _log(self, name: str) -> Path:
         return self.logs / f"{safe_name(name)}.log"
-
-
-_START = "start a machine: orun agent --help"

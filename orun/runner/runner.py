@@ -19,7 +19,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome, StageResult
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
-from orun.errors import Interrupted, MachineLost, StageError
+from orun.errors import Interrupted, StageError
 from orun.executors import Executor, Finished, Progress
 from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.model import Stage
@@ -134,7 +134,9 @@ class Runner:
         self.outcome.emit_store_notices()
         if self.remote:
             self.remote.gather()
-        if self._orders and self._orders.active:
+        if self._orders:
+            self._orders.look()
+        if self._orders and (self._orders.active or self._orders.waiting):
             self._receive_from_all(self._orders, POLL_SECONDS if waiting else IDLE_SECONDS)
         elif self._executions:
             self._receive(POLL_SECONDS if waiting else None)
@@ -166,6 +168,8 @@ class Runner:
         soon = POLL_SECONDS if self._executions or orders.fetching else timeout
         for ended in orders.receive(0.0 if messages else min(timeout, soon), self.outcome.done):
             self._end_order(orders, ended)
+        if orders.drain_news():
+            self._decide_anew(orders)
 
     def _end_order(self, orders: Orders, ended: Ended) -> None:
         """Settle a stage that another machine has ended, or let it start again."""
@@ -178,12 +182,16 @@ class Runner:
         else:
             self._schedule.stop(name)
         if ended.outcome is None or isinstance(ended.outcome, StageError):  # machines or facts may have changed
-            self._steps = {name: step for name, step in self._steps.items() if name in self._schedule.running}
-            self._schedule.machines = orders.resources() | {
-                step.machine: self._schedule.machines[step.machine]
-                for step in self._steps.values()
-                if step.machine in self._schedule.machines
-            }
+            self._decide_anew(orders)
+
+    def _decide_anew(self, orders: Orders) -> None:
+        """Forget the decisions on stages that do not run: machines or their facts have changed."""
+        self._steps = {name: step for name, step in self._steps.items() if name in self._schedule.running}
+        self._schedule.machines = orders.resources() | {
+            step.machine: self._schedule.machines[step.machine]
+            for step in self._steps.values()
+            if step.machine in self._schedule.machines
+        }
 
     def _start_ready(self) -> bool:
         """Settle and start every stage that can be; return whether one waits for another process.
@@ -227,8 +235,10 @@ class Runner:
         elif self.remote and self.remote.wants(step):
             return self._fetch(step, self.remote)
         elif self._orders and not step.key and stage.id in self.allowed:
-            problem = self.planner.candidates(stage).problem
-            self._fail(step, MachineLost(stage.id, f"{stage.id} cannot run: {problem}"))
+            if error := self._orders.lack(stage):
+                self._fail(step, error)
+            else:
+                return True
         elif stage.id not in self.allowed or not step.key:
             self._settle_not_run(stage, "blocked", (reason(ReasonCode.NOT_SELECTED), *step.reasons))
         elif start and self._orders and step.machine:

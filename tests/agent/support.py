@@ -78,6 +78,13 @@ def sleep(context):
 
 
 @stage(inputs={}, output="files")
+def nap(context):
+    print("napping", flush=True)
+    time.sleep(2)
+    (context.output / "text").write_text("rested")
+
+
+@stage(inputs={}, output="files")
 def variable(context):
     (context.output / "text").write_text(os.environ.get("MARK", "") + os.environ.get("RAY_MARK", ""))
 
@@ -95,6 +102,7 @@ stages:
   need: {uses: ./stages.py:need, with: {name: data/x.txt}}
   write: {uses: ./stages.py:write}
   sleep: {uses: ./stages.py:sleep}
+  nap: {uses: ./stages.py:nap}
   variable: {uses: ./stages.py:variable, env: [MARK]}
   measure: {uses: ./stages.py:measure}
 """

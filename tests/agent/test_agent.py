@@ -11,18 +11,19 @@ from pathlib import Path
 import onnx
 import pytest
 
-from orun.agent.address import TOKEN, Address
+from orun.agent.address import Address
 from orun.agent.client import SocketFleet, connect
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import value_of
-from orun.core.machines import Built, Failed, Lost, Refused
+from orun.core.machines import Built, Failed, Joined, Leaving, Lost, Refused
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure
-from orun.environment.env_vars import variable
+from orun.environment.env_vars import AGENT_TOKEN, variable
 from orun.errors import UsageError
 from orun.executors import Progress
-from tests.agent.support import AgentProcess, Driver, ended, make_project
+from orun.runner.fleet import FleetMessage
+from tests.agent.support import PATIENCE, AgentProcess, Driver, ended, make_project
 
 MODEL = """
 stages:
@@ -42,7 +43,7 @@ def agents(folder: Path) -> Iterator[tuple[AgentProcess, AgentProcess]]:
     """Two machines, `a` and `b`, and the lock of a third one for the driver, which this process is."""
     both = (
         AgentProcess.start("a", folder / "a", *LABELS),
-        AgentProcess.start("b", folder / "b", variables={"MARK": "of b", "RAY_MARK": "of Ray"}),
+        AgentProcess.start("b", folder / "b", variables={"MARK": "of b", "RAY_MARK": "of Ray", AGENT_TOKEN: "of b"}),
     )
     with variable("ORUN_LOCKS", str(folder)):
         yield both
@@ -81,6 +82,22 @@ def test_a_pipeline_is_built_on_two_machines(driver: Driver) -> None:
     assert driver.content(driver.build("upper", "b")) == b"A B"
 
 
+def test_what_did_not_arrive_from_the_remote_is_named_and_pushed_again(driver: Driver, third: AgentProcess) -> None:
+    driver.build("make", "a")
+    (text,) = [path for path in Path(driver.remote[7:]).glob("objects/*/*") if path.read_bytes() == b"a b"]
+    text.chmod(0o644)
+    text.write_bytes(b"a c")
+    driver.fleet.start(driver.order("upper"), third.name)
+    failed = driver.last("upper")
+    assert isinstance(failed, Failed)
+    assert (failed.failure.what, failed.lacks) == (
+        f"c did not get the result of make from the remote {driver.remote}", "make",
+    )  # fmt: skip
+    driver.fleet.start(driver.order("make", repair=True), "a")
+    assert isinstance(driver.last("make"), Built)
+    assert text.read_bytes() == b"a b"
+
+
 def test_a_real_model_is_built(driver: Driver) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Abs(x) }'
     onnx.save(onnx.parser.parse_model(text), driver.file.with_name("model.onnx"))
@@ -98,7 +115,7 @@ def test_facts_are_those_of_each_machine(driver: Driver) -> None:
     assert facts["a"].stages["variable"] != facts["b"].stages["variable"]
     assert facts["a"].packages["onnx"] == driver.fleet.machines()[0].versions["onnx"]
     assert facts["a"].variables["HOME"] != facts["b"].variables["HOME"]
-    assert "RAY_MARK" not in facts["b"].variables
+    assert not {"RAY_MARK", AGENT_TOKEN} & facts["b"].variables.keys()
 
 
 def test_an_order_with_another_key_is_refused_with_what_differs(driver: Driver) -> None:
@@ -216,15 +233,65 @@ def test_a_killed_agent_loses_its_stage_and_leaves_no_process(driver: Driver, th
     assert all(ended(int(process)) for process in processes)
     assert [machine.id for machine in driver.fleet.machines()] == ["a", "b"]
     driver.fleet.start(driver.order("sleep"), "c")
-    assert driver.last("sleep") == Lost("sleep", "c", "it is not connected any more")
+    assert driver.last("sleep") == Lost("sleep", "c", "it is not connected any more", started=False)
 
 
-def test_an_agent_that_is_stopped_says_so(driver: Driver, third: AgentProcess) -> None:
+def test_an_agent_that_is_stopped_finishes_what_runs_and_hands_back_the_rest(
+    driver: Driver, third: AgentProcess
+) -> None:
+    driver.fleet.start(driver.order("nap"), "c")
+    driver.printed("nap", "napping")
+    third.process.terminate()
+    wait_for_leaving(driver)
+    assert "c" not in [machine.id for machine in driver.fleet.machines()]
+    driver.fleet.start(driver.order("make"), "c")
+    assert driver.last("make") == Lost("make", "c", "its agent stops (SIGTERM)", started=False)
+    assert isinstance(driver.last("nap"), Built)
+    assert third.process.wait(PATIENCE) == 0
+
+
+def test_a_second_signal_stops_an_agent_at_once(driver: Driver, third: AgentProcess) -> None:
     driver.fleet.start(driver.order("sleep"), "c")
     _, *processes = driver.printed("sleep", "processes").split()
+    third.process.terminate()
+    wait_for_leaving(driver)
     assert third.stop() == 0
     assert driver.last("sleep") == Lost("sleep", "c", "the agent was stopped (SIGTERM)")
     assert all(ended(int(process)) for process in processes)
+
+
+def test_a_stage_that_does_not_end_in_time_is_stopped_with_its_agent(driver: Driver, tmp_path: Path) -> None:
+    with AgentProcess.start("d", tmp_path / "d", "--grace", "500ms") as agent:
+        driver.fleet.add(Address.parse(agent.url).connect(), agent.url)
+        driver.fleet.start(driver.order("sleep"), "d")
+        driver.printed("sleep", "processes")
+        assert agent.stop() == 0
+        assert driver.last("sleep") == Lost("sleep", "d", "the agent was stopped (SIGTERM)")
+
+
+def wait_for_leaving(driver: Driver) -> None:
+    """Wait until an agent says that it takes no more orders."""
+    messages: list[FleetMessage] = []
+    while not any(isinstance(message, Leaving) for message in messages):
+        messages = driver.fleet.wait(PATIENCE)
+        assert messages
+
+
+def test_an_agent_that_comes_back_joins(
+    driver: Driver, agents: tuple[AgentProcess, AgentProcess], tmp_path: Path
+) -> None:
+    socket = f"unix://{tmp_path / 'socket'}"
+    with AgentProcess.start("d", tmp_path / "d", url=socket) as first:
+        fleet = connect(f"{agents[0].url},{socket}")
+        first.process.kill()
+    fleet.look(driver.snapshot, driver.remote)
+    fleet.wait(0.5)
+    assert [machine.id for machine in fleet.machines()] == ["a"]
+    with AgentProcess.start("d", tmp_path / "e", url=socket):
+        fleet.look(driver.snapshot, driver.remote)
+        (joined,) = [message for message in fleet.wait(PATIENCE) if isinstance(message, Joined)]
+        assert (joined.machine.id, joined.facts.machine) == ("d", "d")
+        fleet.close()
 
 
 def test_stages_of_a_silent_driver_end(driver: Driver, tmp_path: Path) -> None:
@@ -249,9 +316,9 @@ def test_tcp_asks_for_the_token(tmp_path: Path) -> None:
             connect(url, {})
         assert str(caught.value) == f"the agent at {url} asks for a token\n  hint: export ORUN_AGENT_TOKEN=$(cat FILE)"
         with pytest.raises(UsageError) as caught:
-            connect(url, {TOKEN: "another token"})
+            connect(url, {AGENT_TOKEN: "another token"})
         assert caught.value.what == f"the agent at {url} refuses this driver"
-        fleet = connect(url, {TOKEN: "a token of some letters"})
+        fleet = connect(url, {AGENT_TOKEN: "a token of some letters"})
         assert [machine.id for machine in fleet.machines()] == ["c"]
         fleet.close()
 

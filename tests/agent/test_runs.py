@@ -69,3 +69,22 @@ def test_an_agent_that_dies_is_replaced(tmp_path: Path, agents: tuple[AgentProce
     (notice,) = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
     assert notice.startswith("machine one was lost after ")
     assert notice.endswith("; make starts again on two (1 of 2)")
+
+
+def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
+    tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]
+) -> None:
+    file = make_project(tmp_path / "project")
+
+    def run(agent: AgentProcess) -> orun.RunResult:
+        remote = f"file://{tmp_path}/remote"
+        return orun.run(
+            file, only=["make"], force=["make"], store=tmp_path / "store", remote=remote, executor=agent.url
+        )
+
+    assert run(agents[0]).exit_code == 0
+    for path in (tmp_path / "remote").glob("objects/*/*"):
+        path.chmod(0o644)
+        path.write_bytes(b"?" + path.read_bytes()[1:])
+    again = run(agents[1])
+    assert (again.exit_code, again["make"].machine) == (0, "two")

@@ -161,7 +161,7 @@ def test_an_input_that_is_not_in_the_remote_fails_the_order(desk: Desk) -> None:
     desk.work.add_question(desk, FactsRequest(order.snapshot, order.remote), desk.messages.append)
     desk.run(lambda: isinstance(desk.messages[-1], FactsFailed))
     why = failure.why.replace("make:", "project:")
-    assert desk.messages[-1] == FactsFailed("a", Failure("UsageError", failure.what, why))
+    assert desk.messages[-1] == FactsFailed("a", Failure("UsageError", failure.what, why), lacks_project=True)
 
 
 @pytest.mark.parametrize("file", ["../pipeline.yaml", "/etc/passwd"])
@@ -201,6 +201,14 @@ def test_what_is_no_frame_is_refused() -> None:
     for data in (b"{}", b"[]", b"nothing", b'{"Cancel":{"name":1}}', b'{"Unknown":{}}'):
         with pytest.raises(FrameError, match=r"^it is no message of this version of orun: "):
             FrameReader().feed(len(data).to_bytes(4, "big") + data)
+
+
+def test_a_connection_that_fails_in_whatever_way_is_closed() -> None:
+    unconnected = Peer(socket.socket())
+    unconnected.send(Cancel("lost"))
+    assert unconnected.receive() == []
+    assert unconnected.closed
+    unconnected.close()
 
 
 def test_the_last_messages_of_a_closed_connection_arrive() -> None:

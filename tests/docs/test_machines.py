@@ -44,9 +44,11 @@ def test_the_batch_script_starts_an_agent_with_a_store_on_the_node(tmp_path: Pat
     done = run_script(tmp_path, ORUN_HEAD="login1:6379", ORUN_VENV=str(tmp_path / "venv"), ORUN_ACCELERATOR="T4")
     assert done.stderr == ""
     assert json.loads(done.stdout) == {
-        "words": ["agent", "--join", "login1:6379", "--name", "node7", "--label", "accelerator=T4"],
+        "words": [
+            "agent", "--join", "login1:6379", "--name", "node7", "--grace", "50s", "--label", "accelerator=T4",
+        ],
         "store": str(tmp_path / "orun-42"),
-    }
+    }  # fmt: skip
     assert (tmp_path / "orun-42").is_dir()
 
 

@@ -10,7 +10,18 @@ from time import time
 from orun.core.component_kinds import ComponentKind
 from orun.core.events import Event
 from orun.core.key_component import KeyComponent
-from orun.core.machines import Built, Failed, LogText, Lost, Machine, MachineFacts, Order, Refused, Snapshot
+from orun.core.machines import (
+    Built,
+    Failed,
+    Joined,
+    LogText,
+    Lost,
+    Machine,
+    MachineFacts,
+    Order,
+    Refused,
+    Snapshot,
+)
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
@@ -56,6 +67,8 @@ class FakeFleet:
     closed: int = 0
     gone: set[str] = field(default_factory=set)
     _waiting: list[tuple[Order, str]] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+    _joined: list[FleetMessage] = field(default_factory=list)
 
     def machines(self) -> tuple[Machine, ...]:
         """Those that are there."""
@@ -65,8 +78,15 @@ class FakeFleet:
         """The facts of this machine, changed a little."""
         assert snapshot == SNAPSHOT
         assert remote.startswith("file://")
+        self._known = {machine.id for machine in self.machines()}
         here = machine_facts(load(self.file, {}), "", Resources(self.cores, None, 0))
         return tuple(self._facts(here, machine.id) for machine in self.machines())
+
+    def look(self, snapshot: Snapshot, remote: str) -> None:
+        """Say at the next `wait` who is there that was not at the last look."""
+        known = self._known
+        facts = {facts.machine: facts for facts in self.facts(snapshot, remote)}
+        self._joined += [Joined(each, facts[each.id]) for each in self.machines() if each.id not in known]
 
     def _facts(self, here: MachineFacts, name: str) -> MachineFacts:
         driver = self.drivers.get(name)
@@ -91,6 +111,9 @@ class FakeFleet:
     def wait(self, timeout: float) -> list[FleetMessage]:
         """Answer the first order."""
         del timeout
+        if joined := self._joined:
+            self._joined = []
+            return joined
         if not self._waiting:
             return []
         order, machine = self._waiting.pop(0)
@@ -141,7 +164,7 @@ def build(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     store.put_action(action)
     events: list[Event] = []
     sync = Sync(Settings(order.remote, "read-write"), planner, events.append)
-    assert sync.share(Step(stage, "run", ()), action) == ""
+    assert sync.share(Step(stage, "run", ()), action, repair=order.repair) == ""
     sync.finish()
     store.close()
     return [
@@ -156,6 +179,12 @@ def lose(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     lost = [order, *(item for item, name in fleet._waiting if name == machine)]
     fleet._waiting = [(item, name) for item, name in fleet._waiting if name != machine]
     return [Lost(item.stage, machine, "no answer for 15 s") for item in lost]
+
+
+def hand_back(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
+    """The agent stops before the stage starts."""
+    fleet.gone.add(machine)
+    return [Lost(order.stage, machine, "its agent stops", started=False)]
 
 
 def fail(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 
 from orun import api
 from orun.core.events import Notice, StageStarted
-from orun.core.run_record import RunResult
+from orun.core.machines import Failed, Leaving
+from orun.core.run_record import Failure, RunResult
 from orun.errors import NoMachine, UsageError
+from orun.fs.digests import digest_bytes
 from tests.project import Project, built, outcomes
-from tests.runner.fleet import SNAPSHOT, FakeFleet, fail, lose, refuse
+from tests.runner.fleet import SNAPSHOT, FakeFleet, build, fail, hand_back, lose, refuse
 
 WIDE = """
 name: text
@@ -62,7 +65,7 @@ class Fixture:
 @pytest.fixture(autouse=True)
 def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """No snapshot is taken: the machines have the project itself."""
-    monkeypatch.setattr(api, "_share_project", lambda *_: SNAPSHOT)
+    monkeypatch.setattr(api, "_share_project", lambda *_, **__: SNAPSHOT)
 
 
 @pytest.fixture
@@ -130,6 +133,73 @@ def test_the_last_machine_with_a_label_is_lost(on: Fixture) -> None:
     failure = result["upper"].failure
     assert failure is not None
     assert failure.what.startswith("machine bench-b was lost after ")
+    assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
+
+
+def test_a_stage_that_a_machine_hands_back_is_not_counted_as_lost(on: Fixture) -> None:
+    on.fleet.answers["upper"] = [hand_back, lose, hand_back]
+    on.fleet.labels = MACHINES | {name: {"accelerator": "T4"} for name in ("c", "d")}
+    result = on.run()
+    assert result.exit_code == 0
+    assert len(set(on.fleet.machine_of("upper"))) == 4
+    assert "machine bench did not start upper (its agent stops); upper starts again on bench-b" in on.notices()
+
+
+def test_a_machine_that_leaves_gets_no_more_orders(on: Fixture) -> None:
+    on.fleet.answers["make"] = [lambda fleet, order, machine: [Leaving("bench"), *build(fleet, order, machine)]]
+    assert on.run()["upper"].machine == "bench-b"
+    assert on.notices() == ["machine bench takes no more stages: its agent stops"]
+
+
+def test_a_result_of_a_machine_that_is_gone_meanwhile_counts(tmp_path: Path) -> None:
+    on = Fixture(tmp_path, WIDE)
+    on.fleet.labels = {"builder": {}, "bench": {}}
+
+    def build_and_end(fleet: FakeFleet, order: Any, machine: str) -> Any:
+        _, *lost = lose(fleet, order, machine)
+        assert lost, "it has another stage"
+        return [*build(fleet, order, machine), *lost]
+
+    on.fleet.answers["a"] = [build_and_end]
+    result = on.run()
+    assert (result.exit_code, set(outcomes(result).values())) == (0, {"built"})
+
+
+def test_a_machine_that_joins_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.0)
+    on = Fixture(tmp_path, WIDE)
+    on.fleet.cores, on.fleet.gone = 1, {"bench", "bench-b"}
+
+    def join(fleet: FakeFleet, order: Any, machine: str) -> Any:
+        fleet.gone.clear()
+        return build(fleet, order, machine)
+
+    on.fleet.answers["make"] = [join]
+    assert on.run().exit_code == 0
+    assert {machine for _, machine in on.fleet.orders} == set(MACHINES)
+    assert on.notices() == ["machine bench has joined", "machine bench-b has joined"]
+
+
+def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.3)
+
+    def lose_for_a_while(fleet: FakeFleet, order: Any, machine: str) -> Any:
+        Timer(1.0, fleet.gone.discard, [machine]).start()
+        return lose(fleet, order, machine)
+
+    on.fleet.answers["upper"] = [lose, lose_for_a_while]
+    result = on.run(wait=60.0)
+    assert result.exit_code == 0
+    assert on.fleet.machine_of("upper") == ["bench", "bench-b", "bench-b"]
+    assert "waiting for a machine: upper: no machine has accelerator=T4 (1 is here: none)" in on.notices()
+    assert on.notices()[-1].endswith(" (no answer for 15 s); upper starts again on bench-b (2 of 2)")
+
+
+def test_a_stage_waits_no_longer_than_it_may(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.1)
+    on.fleet.answers["upper"] = [lose, lose]
+    failure = on.run(wait=0.5)["upper"].failure
+    assert failure is not None
     assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
 
 
@@ -220,15 +290,48 @@ def test_a_remote_is_needed(on: Fixture) -> None:
 def test_a_result_that_does_not_arrive_fails_the_stage(on: Fixture) -> None:
     from orun.core.machines import Built
 
-    on.fleet.answers["make"] = [lambda _fleet, order, _machine: [Built(order.stage, order.key, "1" * 64, 0.0)]]
+    on.fleet.answers["make"] = [lambda _fleet, order, _machine: [Built(order.stage, order.key, "1" * 64, 0.0)]] * 3
     failure = on.run()["make"].failure
     assert failure is not None
     assert failure.what == "make was built on builder, and its result did not arrive from the remote"
 
 
-def test_a_file_that_is_edited_meanwhile_fails_the_stage(on: Fixture) -> None:
-    from tests.runner.fleet import build
+def damage_objects(remote: str) -> None:
+    """Change a byte of each object in a remote."""
+    for path in Path(remote.removeprefix("file://")).glob("objects/*/*"):
+        path.chmod(0o644)
+        path.write_bytes(b"?" + path.read_bytes()[1:])
 
+
+def test_a_result_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
+    def build_and_damage(fleet: FakeFleet, order: Any, machine: str) -> Any:
+        messages = build(fleet, order, machine)
+        damage_objects(on.remote)
+        return messages
+
+    on.fleet.answers["make"] = [build_and_damage]
+    result = on.run(only=["make"])
+    assert (result.exit_code, on.fleet.machine_of("make")) == (0, ["builder", "builder"])
+    refused, again = on.notices()
+    assert refused.startswith("make: refused from the remote: objects/")
+    assert again == "make was built on builder, and its result did not arrive from the remote; it is pushed again"
+
+
+def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
+    def lack(_fleet: FakeFleet, order: Any, machine: str) -> Any:
+        damage_objects(on.remote)
+        failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
+        return [Failed(order.stage, machine, failure, lacks="make")]
+
+    on.fleet.answers["upper"] = [lack]
+    on.run(only=["make"])
+    assert on.run(to=["upper"]).exit_code == 0
+    for path in Path(on.remote.removeprefix("file://")).glob("objects/*/*"):
+        assert digest_bytes(path.read_bytes()) == path.parent.name + path.name
+    assert on.notices() == ["bench did not get the result of make; it is pushed again"]
+
+
+def test_a_file_that_is_edited_meanwhile_fails_the_stage(on: Fixture) -> None:
     def edit(fleet: FakeFleet, order: Any, machine: str) -> Any:
         messages = build(fleet, order, machine)
         on.project.edit("stages.py", "write_text(text)", 'write_text(text + " ")')

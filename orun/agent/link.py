@@ -1,0 +1,148 @@
+"""Connections of a driver to agents, and the threads that make them during a run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import selectors
+import socket
+from collections import deque
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
+
+from orun.agent.address import Address, proof_of
+from orun.agent.frames import Challenge, FrameError, Hello, Message
+from orun.agent.peer import Peer
+from orun.core.machines import Machine
+from orun.environment.env_vars import AGENT_TOKEN
+from orun.errors import UsageError
+
+HELLO_SECONDS = 10.0  # for an agent to introduce itself
+
+
+class Link:
+    """Connection to one agent.
+
+    Attributes:
+        place: where the agent was found, for messages.
+        machine: its machine, as it described itself.
+        leaving: whether it takes no more orders.
+
+    Raises:
+        UsageError: if no agent of this version answers, or it refuses this driver.
+    """
+
+    def __init__(self, connection: socket.socket, place: str, token: str) -> None:
+        self.place = place
+        self.peer = Peer(connection)
+        self.leaving = False
+        self._arrived: deque[Message] = deque()
+        challenge = self._first()
+        nonce = challenge.nonce if isinstance(challenge, Challenge) else ""
+        if nonce and not token:
+            self.peer.close()
+            raise UsageError(f"the agent at {place} asks for a token", hint=f"export {AGENT_TOKEN}=$(cat FILE)")
+        self.peer.send(Hello(f"{platform.node()} ({os.getpid()})", proof_of(token, nonce) if nonce else ""))
+        machine = self._first()
+        if not isinstance(machine, Machine):
+            self.peer.close()
+            raise UsageError(f"what listens at {place} is no agent of orun")
+        self.machine = machine
+
+    def _first(self) -> Message:
+        """Wait for the next message while the two ends introduce themselves."""
+        until = monotonic() + HELLO_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.peer, selectors.EVENT_READ)
+            while not self._arrived:
+                if self.peer.closed or monotonic() > until:
+                    self.peer.close()
+                    raise UsageError(
+                        f"the agent at {self.place} {'refuses this driver' if self.peer.closed else 'does not answer'}",
+                        why="its token may be another one, or it has ended",
+                        hint="see what it prints on its machine",
+                    )
+                selector.select(until - monotonic())
+                self._arrived += self._receive()
+        return self._arrived.popleft()
+
+    def _receive(self) -> list[Message]:
+        try:
+            return self.peer.receive()
+        except FrameError as error:
+            self.peer.close()
+            raise UsageError(
+                f"what listens at {self.place} is no agent of this version of orun", why=str(error)
+            ) from None
+
+    def drain(self) -> list[Message]:
+        """Return the messages that have arrived."""
+        messages = [*self._arrived, *self._receive()]
+        self._arrived.clear()
+        return messages
+
+
+class Connector:
+    """Connects to agents in threads, so that an agent that does not answer keeps nobody waiting.
+
+    Args:
+        token: what agents over TCP ask for.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._tried: set[str] = set()
+        self._ended: SimpleQueue[tuple[str, Link | UsageError | None]] = SimpleQueue()
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether an attempt is under way."""
+        return bool(self._tried)
+
+    def begin(self, address: Address, place: str) -> None:
+        """Begin to connect to an agent, unless that is under way.
+
+        Args:
+            address: of the agent.
+            place: where the agent is, for messages.
+        """
+        if place not in self._tried:
+            self._tried.add(place)
+            Thread(target=self._connect, args=(address, place), name=f"connect {place}", daemon=True).start()
+
+    def _connect(self, address: Address, place: str) -> None:
+        result: Link | UsageError | None = None  # of nobody that listens
+        try:
+            connection = address.connect()
+        except UsageError:
+            pass
+        else:
+            try:
+                result = Link(connection, place, self._token)
+            except UsageError as error:
+                result = error
+        if self._closed and isinstance(result, Link):
+            result.peer.close()
+        self._ended.put((place, result))
+
+    def take(self, timeout: float = 0.0) -> list[Link | UsageError]:
+        """Return what came of the attempts that have ended; wait for the first, `timeout` seconds at most."""
+        results: list[Link | UsageError] = []
+        while True:
+            try:
+                place, result = self._ended.get(timeout=timeout) if timeout > 0 else self._ended.get_nowait()
+            except Empty:
+                return results
+            timeout = 0.0
+            self._tried.discard(place)
+            if result is not None:
+                results.append(result)
+
+    def close(self) -> None:
+        """Close the connections that nobody took."""
+        self._closed = True
+        for result in self.take():
+            if isinstance(result, Link):
+                result.peer.close()
