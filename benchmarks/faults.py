@@ -3,10 +3,11 @@
     python -m benchmarks.faults --n 1000 --seed 7           hours
     python -m benchmarks.faults --n 50 --only deaths
     python -m benchmarks.faults --n 50 --only calls --tell  print each fault and its outcome
+    python -m benchmarks.faults --n 200 --only machines     two agents in network namespaces, an hour
 
 Each fault follows from the seed and its number, which are printed with every wrong outcome. Root ignores file modes, so
 start it as root with `setpriv --bounding-set=-dac_override,-dac_read_search`. A small disk is mounted if that is
-allowed.
+allowed. The families `machines` and `ray` are tried only if they are asked for: they need root and the program `ip`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,24 @@ from pathlib import Path
 from random import Random
 from typing import get_args
 
-from tests.faults import beside, commands, deaths, failures, integrity, limits, neighbours, races, several, weather
+from tests.faults import (
+    beside,
+    commands,
+    deaths,
+    failures,
+    integrity,
+    limits,
+    machines,
+    neighbours,
+    races,
+    several,
+    weather,
+)
 from tests.faults.calls import Counts, Failing, Fault
 from tests.faults.folders import remove
 from tests.faults.projects import MODEL, TEXT, Subject
-from tests.faults.rig import Judgement, Outcome, Rig, inside, process
+from tests.faults.rig import BAD, Judgement, Outcome, Rig, inside, process
+from tests.faults.site import Site
 
 DISK = "4m"  # holds the text project and little more
 TELL = 10  # faults between two lines of progress
@@ -49,6 +63,7 @@ class Bench:
         counts: number of calls of each command, counted on first use.
         weather: the failing remote, started on first use.
         requests: number of requests of a run, by direction.
+        sites: machines with agents, by whether they meet through Ray.
         stack: closed at the end of the campaign.
     """
 
@@ -59,6 +74,7 @@ class Bench:
     counts: dict[str, Counts] = field(default_factory=dict)
     weather: list[weather.Weather] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
+    sites: dict[bool, Site] = field(default_factory=dict)
     stack: ExitStack = field(default_factory=ExitStack)
 
     def rig(self, name: str, subject: Subject, folder: Path | None = None) -> Rig:
@@ -66,6 +82,13 @@ class Bench:
         if name not in self.rigs:
             self.rigs[name] = Rig.make((folder or self.folder) / name, subject, process)
         return self.rigs[name]
+
+    def site(self, *, is_ray: bool) -> Site:
+        """Return the machines, made on first use."""
+        if is_ray not in self.sites:
+            folder = self.folder / ("ray" if is_ray else "machines")
+            self.sites[is_ray] = self.stack.enter_context(Site.open(folder, is_ray=is_ray))
+        return self.sites[is_ray]
 
     def some(self, family: str, chance: Random) -> Rig:
         """Return one of the two projects."""
@@ -160,6 +183,16 @@ def try_remote(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     return weather.some_trial(bench.rig("remote", TEXT), bench.weather[0], bench.requests, chance)
 
 
+def try_machines(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """Let something fail on one of several machines."""
+    return machines.trial(bench.site(is_ray=False), chance)
+
+
+def try_ray(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """Let something fail on one of several machines that meet through Ray."""
+    return machines.trial(bench.site(is_ray=True), chance)
+
+
 # Share of each family in percent, and its trial.
 FAMILIES: Mapping[str, tuple[int, Trial]] = {
     "damage": (34, try_damage),
@@ -171,19 +204,26 @@ FAMILIES: Mapping[str, tuple[int, Trial]] = {
     "calls": (12, try_call),
     "neighbours": (4, try_neighbour),
     "remote": (4, try_remote),
+    "machines": (0, try_machines),
+    "ray": (0, try_ray),
 }
 
 
-def campaign(bench: Bench, numbers: range, seed: str, only: str | None, *, tell: bool) -> Counter[tuple[str, Outcome]]:
-    """Try the faults with these numbers, and count the outcomes; with `tell`, print all of them."""
+def campaign(
+    bench: Bench, numbers: range, seed: str, only: str | None, *, tell: bool, seconds: float = float("inf")
+) -> Counter[tuple[str, Outcome]]:
+    """Try the faults with these numbers while there is time; count the outcomes, with `tell` print all of them."""
     table: Counter[tuple[str, Outcome]] = Counter()
+    until = time.monotonic() + seconds
     for number in numbers:
+        if time.monotonic() > until:
+            break
         chance = Random(f"{seed}-{number}")
         family = only or chance.choices(list(FAMILIES), [share for share, _ in FAMILIES.values()])[0]
         row, description, judgement = FAMILIES[family][1](bench, chance)
         table[f"{family}: {row}", judgement.outcome] += 1
-        if judgement.outcome == "wrong":
-            print(f"WRONG {seed}-{number} {family}: {description}\n  {judgement.why}", flush=True)
+        if judgement.outcome in BAD:
+            print(f"{judgement.outcome.upper()} {seed}-{number} {family}: {description}\n  {judgement.why}", flush=True)
         elif tell:
             print(f"{judgement.outcome} {seed}-{number} {family}: {description}\n  {judgement.why}", flush=True)
         if table.total() % TELL == 0:
@@ -232,6 +272,7 @@ def main() -> int:
     parser.add_argument("--seed", default=str(time.time_ns()), help="seed of all choices")
     parser.add_argument("--first", type=int, default=0, help="number of the first fault")
     parser.add_argument("--only", choices=FAMILIES, help="only faults of this family")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after so long")
     parser.add_argument("--tell", action="store_true", help="print every fault, not only wrong ones")
     choices = parser.parse_args()
     print(f"seed {choices.seed}", flush=True)
@@ -242,11 +283,11 @@ def main() -> int:
         with small_disk(folder) as disk, ExitStack() as stack:
             numbers = range(choices.first, choices.first + choices.n)
             bench = Bench(folder, disk, stack=stack)
-            table = campaign(bench, numbers, choices.seed, choices.only, tell=choices.tell)
+            table = campaign(bench, numbers, choices.seed, choices.only, tell=choices.tell, seconds=choices.seconds)
     finally:
         remove(folder)
     show(table, time.monotonic() - began)
-    return int(any(outcome == "wrong" for _, outcome in table))
+    return int(any(outcome in BAD for _, outcome in table))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ CHECKOUT = PROGRAM.parents[2]
 PATIENCE = 120.0  # seconds after which a run counts as hanging
 BUG, KILLED = 5, -9
 
-Outcome = Literal["survived", "repaired", "rebuilt", "refused", "wrong"]
+Outcome = Literal["survived", "repaired", "rebuilt", "refused", "wrong", "lost", "orphans"]
+BAD = ("wrong", "lost", "orphans")  # outcomes that must not be
 
 
 @dataclass(frozen=True)
