@@ -89,6 +89,7 @@ CASES: Mapping[str, Case] = {
     "optimize/float16": CHECKED,
     "optimize/layout": CHECKED,
     "optimize/prune": CHECKED,
+    "optimize/low-rank": Case({"method": "plain", "size": 0.9, "dims": DIMS}),
     "optimize/edit": Case({"edits": [{"rename": {"x": "rows"}}], "dims": DIMS}),
     "optimize/python": Case({"function": "big_models.py:unchanged", "dims": DIMS}),
     "optimize/transformer": CHECKED,

@@ -36,6 +36,7 @@ BUILTIN: tuple[str, ...] = (
     "optimize/float16",
     "optimize/layout",
     "optimize/prune",
+    "optimize/low-rank",
     "optimize/edit",
     "optimize/python",
     "compile/engine",

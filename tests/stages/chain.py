@@ -78,6 +78,13 @@ def small(folder: Path) -> dict[str, StageRun]:
         "optimize/prune structured": run_stage(
             "optimize/prune", folder, {"method": "structured"}, inputs={"model": image}
         ),
+        "optimize/low-rank": run_stage(
+            "optimize/low-rank",
+            folder,
+            {"size": 0.9, "dataset": "examples.py:images"},
+            inputs={"model": image},
+            root=MODULES,
+        ),
         "quantize/debug": run_stage("quantize/debug", folder, inputs=both),
         "measure/accuracy": run_stage("measure/accuracy", folder, {"metrics": ["cosine"]}, inputs=both),
         "measure/size": run("measure/size"),

@@ -70,6 +70,7 @@ def refusal(uses: str, folder: Path, model: onnx.ModelProto, **params: Any) -> s
         ("quantize/weights", {"block_size": 16, "algorithm": "gptq"}),
         ("optimize/transformer", {"method": "rules"}),
         ("optimize/prune", {}),
+        ("optimize/low-rank", {"method": "plain", "size": 0.9}),
     ],
 )
 def test_weights_that_are_inputs_as_well(tmp_path: Path, uses: str, params: dict[str, Any]) -> None:

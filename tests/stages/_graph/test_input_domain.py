@@ -183,6 +183,7 @@ BERTS = InputDomain(
 ADDITIONS: dict[str, dict[str, Any]] = {
     "optimize/shapes": {"fix": {"sequence": 5}},
     "convert/opset": {"version": 21},
+    "optimize/low-rank": {"method": "plain", "size": 0.9},
     "optimize/python": {"function": "changes.py:eliminate_identity", "form": "ir"},
 }
 
@@ -203,6 +204,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "optimize/shapes",
         "optimize/python",
         "optimize/prune",
+        "optimize/low-rank",
         "quantize/dynamic",
         "quantize/static",
         "quantize/weights",

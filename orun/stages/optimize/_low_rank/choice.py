@@ -1,0 +1,156 @@
+"""Choice of the layers to factorise and of their ranks, within a budget of error or of size."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orun.errors import StageFailed
+from orun.stages.contract import Context
+from orun.stages.optimize._low_rank.factors import Factors, factorize
+from orun.stages.optimize._low_rank.layers import Layer
+from orun.stages.optimize._low_rank.probe import Probe
+from orun.stages.optimize._low_rank.ranks import Option, order_steps, sizes_after, take
+from orun.text.units import show
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Floats = NDArray[np.float64]
+
+PROBED = 0.01  # energy of a layer's error, relative to its outputs, near which its harm is measured
+PROBES = 8  # examples that show the harm of a layer
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Layers with their factors, and the steps from all weights as they are to the smallest factors.
+
+    Attributes:
+        context: of the stage.
+        layers: the layers.
+        factors: factors of each layer, by its index and the rows of the factorised matrix.
+        steps: see `order_steps`.
+    """
+
+    context: Context
+    layers: Sequence[Layer]
+    factors: Mapping[tuple[int, int], Factors]
+    steps: Sequence[Option]
+
+    def pairs(self, count: int) -> dict[int, tuple[Array, Array]]:
+        """Return the left and right factor of each layer that so many steps change, by its index."""
+        pairs = {}
+        for index, option in take(self.steps, count).items():
+            factors = self.factors[index, option.rows]
+            pairs[index] = factors.left[:, : option.rank], factors.right[: option.rank]
+        return pairs
+
+    def weights(self, count: int) -> dict[str, Array]:
+        """Return the products of the factors after so many steps, by the name of the weight."""
+        return {
+            self.layers[index].weight: _product(self.layers[index], self.factors[index, option.rows], option.rank)
+            for index, option in take(self.steps, count).items()
+        }
+
+    def count_for_size(self, proportion: float, numbers: int) -> int:
+        """Return how many steps leave at most a proportion of the numbers that the model holds.
+
+        Raises:
+            StageFailed: when that changes no layer, or all steps leave more.
+        """
+        held = [layer.array.size for layer in self.layers]
+        sizes = [numbers - sum(held) + size for size in sizes_after(held, self.steps)]
+        count = next((count for count, size in enumerate(sizes) if size <= proportion * numbers), None)
+        if count is None:
+            raise StageFailed(
+                self.context.stage,
+                f"factors cannot make the model as small as {show(proportion, 'ratio')}",
+                why=f"at their lowest ranks {show(sizes[-1] / numbers, 'ratio')} of its numbers are left; the others "
+                "are not in layers that can be factorised",
+                hint="raise `size`; the log says which layers keep their weights",
+            )
+        if not count:
+            raise StageFailed(self.context.stage, f"`size: {show(proportion, 'ratio')}` leaves nothing to do")
+        return count
+
+    def count_for_error(self, error: float, probe: Probe) -> int:
+        """Return how many steps stay within an error, by bisection: the error grows with the steps, or nearly so.
+
+        Raises:
+            StageFailed: when no step does.
+        """
+        counts = range(1, len(self.steps) + 1)
+        count = bisect_right(counts, error, key=lambda count: probe.error(self.weights(count)))
+        if not count:
+            first = self.steps[0]
+            raise StageFailed(
+                self.context.stage,
+                f"no layer can be factorised within an error of {show(error, 'ratio')}",
+                why=f"{self.layers[first.layer].title}, which harms least, causes "
+                f"{show(probe.error(self.weights(1)), 'ratio')} at rank {first.rank}",
+                hint="raise `error`, or leave the stage out: the weights have no low rank",
+            )
+        return count
+
+    def describe(self, count: int) -> list[str]:
+        """Return a line on each layer after so many steps."""
+        taken = take(self.steps, count)
+        return [
+            f"{layer.title}: rank {taken[index].rank}, {taken[index].numbers} of {layer.array.size} numbers"
+            if index in taken
+            else f"{layer.title}: as it is"
+            for index, layer in enumerate(self.layers)
+        ]
+
+
+def prepare(context: Context, layers: Sequence[Layer], probe: Probe | None, *, whitened: bool) -> Choice:
+    """Factorise each layer at every rank, measure the harm, and order the steps.
+
+    Args:
+        context: of the stage.
+        layers: layers to choose from.
+        probe: the model with a dataset; without it, errors of all layers count alike.
+        whitened: whether factors suit the inputs that the layers see; this needs a probe.
+    """
+    grams = probe.collect_grams(context.progress) if probe and whitened else [None] * len(layers)
+    factors: dict[tuple[int, int], Factors] = {}
+    options = []
+    for index, (layer, gram) in enumerate(zip(layers, grams, strict=True)):
+        context.progress(index, len(layers), "layers factorised")
+        if gram is not None and not np.isfinite(gram).all():
+            raise StageFailed(context.stage, f"the inputs of {layer.title} are not finite for every example")
+        ranks = {rows: layer.max_rank(rows) for rows in layer.row_counts()}
+        own = {rows: factorize(layer.matrix(), rows, most, gram) for rows, most in ranks.items() if most}
+        factors |= {(index, rows): item for rows, item in own.items()}
+        harm = 1.0 if probe is None else _harm(layer, list(own.values()), probe)
+        context.log.info("%s: error at the outputs of the model is %.3g times its own", layer.title, harm)
+        options += [
+            Option(index, rows, rank, item.count(rank), harm * error)
+            for rows, item in own.items()
+            for rank, error in zip(item.ranks, item.errors, strict=True)
+        ]
+    return Choice(context, layers, factors, order_steps([layer.array.size for layer in layers], options))
+
+
+def _harm(layer: Layer, factors: Sequence[Factors], probe: Probe) -> float:
+    """Return the energy of the model's error relative to that of the layer's: about the same at every rank."""
+    tried = [
+        (item, rank, error)
+        for item in factors
+        for rank, error in zip(item.ranks, item.errors, strict=True)
+        if error
+    ]  # fmt: skip
+    if not tried:
+        return 1.0
+    item, rank, error = min(tried, key=lambda candidate: abs(candidate[2] - PROBED))
+    return probe.error({layer.weight: _product(layer, item, rank)}, PROBES) ** 2 / error
+
+
+def _product(layer: Layer, factors: Factors, rank: int) -> Array:
+    return layer.restore(factors.product(rank, layer.row_counts()[0]))
