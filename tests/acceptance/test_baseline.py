@@ -58,7 +58,7 @@ def verdict(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
 def test_a_regression_against_the_accepted_release(project: Path) -> None:
     code, first = verdict(project)
     assert (code, first["outcome"]) == (0, "no baseline")
-    assert first["why"] == "no baseline yet for `latency`; `orun baseline accept tiny.yaml`"
+    assert first["why"] == "no baseline yet for `latency`; to accept this release: `orun baseline accept tiny.yaml`"
 
     done = orun(project, "baseline", "accept", "tiny.yaml")
     assert done.returncode == 0, done.stderr

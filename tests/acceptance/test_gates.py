@@ -155,7 +155,9 @@ def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) 
     write(project / "model.onnx", 0.9)  # another than `best`, which both machines have
     code, first = result(project, "next.yaml", remote)
     assert (code, first["verdicts"][0]["outcome"]) == (0, "no baseline")
-    assert first["verdicts"][0]["why"] == "no baseline yet for `accuracy`; `orun baseline accept next.yaml`"
+    assert first["verdicts"][0]["why"] == (
+        "no baseline yet for `accuracy`; to accept this release: `orun baseline accept next.yaml`"
+    )
     assert orun(project, "baseline", "accept", "next.yaml").returncode == 0
     (who,) = {one["who"] for one in json.loads((project / "next.baseline.json").read_text())["stages"].values()}
     shutil.copytree(project, other, ignore=shutil.ignore_patterns("artifacts"))

@@ -191,7 +191,7 @@ def test_what_is_the_same_of_every_slice_is_said_once() -> None:
     assert (verdict.outcome, verdict.measured) == ("no baseline", None)
     assert why(verdict) == (
         "0 of 2 slices passed, 2 no baseline; the smallest is 1 with 12 examples; "
-        "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
+        "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
     )
 
 

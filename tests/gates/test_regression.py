@@ -130,12 +130,12 @@ def test_a_sample_is_judged_by_its_paired_interval() -> None:
 def test_nothing_was_accepted_yet() -> None:
     verdict = verdict_of(LIMIT, timed(0.0))
     assert (verdict.outcome, verdict.fails, verdict.blocks) == ("no baseline", False, False)
-    assert why(verdict) == "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
+    assert why(verdict) == "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
     stage = Stage("latency[on=cpu]", "measure/latency", PLACE, gates=(LIMIT,))
     (renamed,) = judge(stage, action(timed(0.0)), Terms(None, HERE, key_changes, removed=("latency",)))
     assert why(renamed) == (
         "no baseline yet for `latency[on=cpu]` (the baseline has `latency`, no longer in the file); "
-        "`orun baseline accept bert.yaml`"
+        "to accept this release: `orun baseline accept bert.yaml`"
     )
     assert verdict.measured is None
 
@@ -176,7 +176,9 @@ def test_an_exact_figure_may_grow_from_nothing() -> None:
 def test_a_figure_that_was_not_accepted() -> None:
     verdict = verdict_of(gate("size", "max_regression", "5%", 0.05), {"size": metric(1.0, "B", "lower")}, accepted({}))
     assert (verdict.outcome, verdict.fails, verdict.blocks) == ("no baseline", False, False)
-    assert why(verdict) == "no baseline yet for `size` of `latency`; `orun baseline accept bert.yaml`"
+    assert why(verdict) == (
+        "no baseline yet for `size` of `latency`; to accept this release: `orun baseline accept bert.yaml`"
+    )
 
 
 def test_stored_times_serve_on_the_same_machine_only() -> None:

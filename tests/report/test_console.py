@@ -295,7 +295,7 @@ def test_the_file_is_named_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.Mo
     lines = result_lines(replace(PASSED, stages=(), verdicts=(unsure,)), Terminal())
     assert lines[3] == (
         "bert.yaml:37:7: gate undecided: accuracy recall_at_1 max_drop 1%: "
-        "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
+        "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
     )
 
 

@@ -47,7 +47,7 @@ def test_the_words_of_a_verdict_stand_beside_its_codes() -> None:
     limited = replace(COSINE, finding=finding, caveats=(reason(ReasonCode.UNCHECKED_TARGET, target="trt", source="x"),))
     (verdict,) = json.loads(dumps(replace(PASSED, verdicts=(limited,))))["verdicts"]
     assert verdict["finding"] == {"code": "no-baseline", "arguments": {"stage": "latency", "file": "bert.yaml"}}
-    assert verdict["why"] == "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
+    assert verdict["why"] == "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
     assert verdict["caveats"] == [{"code": "unchecked-target", "arguments": {"target": "trt", "source": "x"}}]
     assert verdict["caveat"].startswith("its speed is that of target trt, on which no gate judges what x answers")
 

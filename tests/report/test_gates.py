@@ -53,7 +53,7 @@ def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     file = str(tmp_path / "my next.yaml")
     unsure = replace(NO_BASELINE, finding=reason(ReasonCode.NO_BASELINE, stage="latency", file=file))
-    assert why(unsure) == "no baseline yet for `latency`; `orun baseline accept 'my next.yaml'`"
+    assert why(unsure) == "no baseline yet for `latency`; to accept this release: `orun baseline accept 'my next.yaml'`"
 
 
 def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:

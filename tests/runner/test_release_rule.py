@@ -73,7 +73,7 @@ IS_UNDECIDED = (
     "p50 is 12.4 ms (95 % interval 12.1 ms to 12.7 ms), and the interval holds the maximum of 12.5ms: "
     "measure again with --fresh"
 )
-NO_BASELINE = "no baseline yet for `time`; `orun baseline accept p.yaml`"
+NO_BASELINE = "no baseline yet for `time`; to accept this release: `orun baseline accept p.yaml`"
 
 
 @pytest.fixture

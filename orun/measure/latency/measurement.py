@@ -109,7 +109,8 @@ def measure(
         cases: by name: `model`, and what it is compared with (`reference`, `baseline`).
         budget: how much is measured.
         seed: of every random order.
-        progress: called as progress(launches done, of launches, "launches") before each launch.
+        progress: called as progress(launches done, of launches, "launches") before each launch. How many more than the
+            fewest will be needed is not known: their total is 0.
 
     Raises:
         OrunError: if a model cannot be opened or run.
@@ -121,7 +122,10 @@ def measure(
     launches: list[Launch] = []
     seconds = idle = 0.0
     while len(launches) < most:
-        progress(len(launches), max(fewest, len(launches) + 1), "launches")
+        if len(launches) < fewest:
+            progress(len(launches), fewest, "launches")
+        else:
+            progress(len(launches), 0, f"{len(launches)} launches, more until the figures are clear")
         launches.append(run_launch(cases, pace, random, launches[0].method if launches else None, watch))
         warm = max(session.warm for session in launches[0].sessions.values())
         pace = replace(pace, warmup=max(budget.warmup, warm), longest=0.0)

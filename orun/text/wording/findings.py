@@ -207,7 +207,7 @@ def _no_baseline(reason: Reason) -> str:
     metric = f"`{arguments['metric']}` of " if "metric" in arguments else ""
     removed = ", ".join(f"`{name}`" for name in arguments.get("removed", ()))
     gone = f" (the baseline has {removed}, no longer in the file)" if removed else ""
-    return f"no baseline yet for {metric}`{arguments['stage']}`{gone}; {_accept(reason)}"
+    return f"no baseline yet for {metric}`{arguments['stage']}`{gone}; to accept this release: {_accept(reason)}"
 
 
 def _accept(reason: Reason) -> str:
