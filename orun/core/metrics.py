@@ -47,7 +47,10 @@ class Estimate(Record, frozen=True):
 
 
 class Disturbance(Record, frozen=True):
-    """Too many launches in which a thread waited for a core, or something else used the core: they tell nothing.
+    """Too many launches in which a thread waited for a core, or something else used the core.
+
+    Where threads waited, the times tell nothing of how models compare: intervals have no ends. On a shared core they
+    tell it roughly: intervals against a reference are wider.
 
     Attributes:
         launches: that were disturbed.
@@ -58,6 +61,11 @@ class Disturbance(Record, frozen=True):
     launches: int
     of: int
     shared: bool = False
+
+    @property
+    def total(self) -> bool:
+        """Whether nothing is known: intervals have no ends."""
+        return not self.shared
 
 
 class Comparison(Record, frozen=True):
@@ -72,7 +80,7 @@ class Comparison(Record, frozen=True):
         changed: examples that the two answered differently, where answers are right or wrong or classes; else None.
         spread: standard deviation of the log ratio of a launch, as `Evidence` of the sequential test has it; 0
             where it was not measured in launches.
-        disturbance: why nothing is known of how they compare: the ends of the intervals are infinite; else None.
+        disturbance: why nothing, or little, is known of how they compare; else None.
     """
 
     value: float
@@ -100,7 +108,7 @@ class Metric(Record, frozen=True):
         baseline: against the accepted baseline, measured beside this model.
         references: against each further reference input (`reference.<name>`), by its name.
         examples: how many examples it is of, where it is of one slice of a dataset; else 0.
-        disturbance: why nothing is known of the value: the ends of its interval are infinite; else None.
+        disturbance: why nothing, or little, is known of the value; else None.
     """
 
     value: float

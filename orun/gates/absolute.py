@@ -39,9 +39,8 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
     outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)
     shown = metric.interval
     because: list[Reason] = []
-    if metric.disturbance:
-        outcome, shown = "undecided", interval
-        because = [disturbed(metric.disturbance)]
+    if metric.disturbance and outcome == "undecided":
+        shown, because = interval, [disturbed(metric.disturbance)]
     elif outcome == "undecided":
         because = [_narrower(gate, interval, stage.params)]
     machine = device(action.host) if metric.noise == "timing" else ""

@@ -35,7 +35,7 @@ class Change(Record, frozen=True):
         count: independent units of evidence; 0 for an exact figure.
         width: half of the interval of the ratio to the other, as a log ratio; infinite where it has none.
         changed: examples that the two answered differently; None where answers are not right or wrong or classes.
-        disturbance: why nothing is known of the figure; else None.
+        disturbance: why nothing, or little, is known of the figure; else None.
         of_zero: whether it is a proportion of 0, which the other model has.
     """
 

@@ -97,11 +97,12 @@ def by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapping[st
     arguments = {**compared.arguments(gate.metric, gate.threshold), "least": least or None}
     if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
         return Finding("failed", reason(ReasonCode.NOT_COMPARABLE, *compared.because, **arguments))
-    if compared.disturbance:
-        finding = reason(ReasonCode.CHANGE_UNDECIDED, *compared.because, disturbed(compared.disturbance), **arguments)
-        return Finding("undecided", finding, estimate.value, compared.unit, estimate)
     outcome = (against_minimum if least else against_maximum)(estimate, limit)
-    advice = _narrower(gate, compared, metric, params) if outcome == "undecided" and params is not None else ()
+    advice: tuple[Reason, ...] = ()
+    if outcome == "undecided" and compared.disturbance:
+        advice = (disturbed(compared.disturbance),)
+    elif outcome == "undecided" and params is not None:
+        advice = _narrower(gate, compared, metric, params)
     finding = reason(CODES[outcome], *compared.because, *advice, **arguments)
     return Finding(outcome, finding, estimate.value, compared.unit, None if compared.exact else estimate)
 

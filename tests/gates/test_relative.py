@@ -127,13 +127,20 @@ SHARED = (
 )
 
 
-def test_launches_on_a_shared_core_decide_nothing() -> None:
+@pytest.mark.parametrize(("limit", "outcome"), [(1.2, "passed"), (1.5, "undecided"), (2.0, "failed")])
+def test_launches_on_a_shared_core_decide_only_what_is_clear(limit: float, outcome: str) -> None:
     disturbance = Disturbance(12, 14, shared=True)
-    interval = (-math.inf, math.inf)
-    metrics = {"speedup": replace(metric(1.58, "x", "higher", "timing", interval), disturbance=disturbance)}
-    verdict = verdict_of(gate("speedup", "min", "9", 9.0), metrics)
-    assert verdict.outcome == "undecided"
-    assert why(verdict) == f"speedup is 1.58x on EPYC (95 % interval unknown): {SHARED}"
+    speedup = replace(metric(1.58, "x", "higher", "timing", (1.29, 1.93)), disturbance=disturbance)
+    reference = replace(compared(0.02, (0.632, 0.517, 0.775), "paired", 14, 0.01), disturbance=disturbance)
+    p50 = metric(0.0125, "s", "lower", "timing", (0.012, 0.013), reference)
+    absolute = verdict_of(gate("speedup", "min", f"{limit}", limit), {"speedup": speedup})
+    relative = verdict_of(gate("p50", "min_speedup", f"{limit}", limit), {"p50": p50})
+    assert (absolute.outcome, relative.outcome) == (outcome, outcome)
+    if outcome == "undecided":
+        assert why(absolute) == f"speedup is 1.58x on EPYC (95 % interval 1.29x to 1.93x): {SHARED}"
+        assert why(relative) == (
+            f"the speed-up of p50 against the reference is 1.58x (95 % interval 1.29x to 1.93x; paired): {SHARED}"
+        )
 
 
 def test_disturbed_launches_decide_nothing() -> None:

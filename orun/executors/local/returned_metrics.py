@@ -83,7 +83,9 @@ def _plain(value: Any) -> Any:
         return replace(value, **{field: _plain(getattr(value, field)) for field in value.__struct_fields__})
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
     return value
 

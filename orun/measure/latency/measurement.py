@@ -16,7 +16,7 @@ from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
 from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
 from orun.measure.latency.yardstick import SHARED as SHARED_CORE
-from orun.measure.latency.yardstick import CoreWatch
+from orun.measure.latency.yardstick import SHARED_ERROR, CoreWatch
 
 QUADS_SHARE = 0.5  # of the time, for quads
 LONGEST = 3.0  # times the planned time that a measurement may take with the time spent waiting for a core
@@ -83,7 +83,7 @@ class Measurement:
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """The disturbance if too few launches were undisturbed: times of interleaved models are then no evidence."""
+        """The disturbance if too few launches were undisturbed: interleaved times then tell nothing, or little."""
         count, undisturbed = len(self.launches), len(self._undisturbed)
         shared = any(launch.watched for launch in self.launches)
         return Disturbance(count - undisturbed, count, shared) if undisturbed < min(FEWEST, count) else None
@@ -94,7 +94,17 @@ class Measurement:
 
     def evidence(self, other: str) -> Evidence:
         """Return the evidence on the model's time against another's."""
-        return Evidence.from_log_ratios(self.log_ratios(other), shared_variance(other))
+        return self.summarize(self.log_ratios(other), other)
+
+    def summarize(self, log_ratios: Sequence[float], other: str) -> Evidence:
+        """Return the evidence of log ratios of the model's times to another's, one of each launch that counts."""
+        disturbance = self.disturbance_against(other)
+        error = SHARED_ERROR if disturbance and disturbance.shared else 0.0
+        return Evidence.from_log_ratios(log_ratios, shared_variance(other), error)
+
+    def disturbance_against(self, other: str) -> Disturbance | None:
+        """Return the disturbance of the comparison with another model: on a shared core, the baseline suffers alike."""
+        return None if other == BASELINE and self.disturbance and self.disturbance.shared else self.disturbance
 
 
 def measure(

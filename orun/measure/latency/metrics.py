@@ -99,7 +99,12 @@ def _launch_metric(measurement: Measurement, figure: LaunchFigure, compared: Ite
     """Return a figure that each launch has once for each model."""
     launches = measurement.launches
     metric = _timed(_geometric_mean([figure(launch, MODEL) for launch in launches]))
-    comparisons = {other: _comparison(metric.value, _evidence(launches, other, figure), method) for other in compared}
+    comparisons = {
+        other: _comparison(
+            metric.value, Evidence.from_log_ratios(_log_ratios(launches, other, figure), shared_variance(other)), method
+        )
+        for other in compared
+    }
     return _with_comparisons(metric, comparisons)
 
 
@@ -112,8 +117,8 @@ def _timed(estimate: Estimate) -> Metric:
 
 
 def _disturbed(metric: Metric, measurement: Measurement) -> Metric:
-    """Return the metric, with an interval without ends if too many launches were disturbed."""
-    if not measurement.disturbance:
+    """Return the metric, with an interval without ends if threads waited for a core in too many launches."""
+    if not (measurement.disturbance and measurement.disturbance.total):
         return metric
     return replace(metric, interval=unknown(metric.value), disturbance=measurement.disturbance)
 
@@ -123,23 +128,25 @@ def _compare_wall(metric: Metric, measurement: Measurement, figure: TimesFigure)
     return _compare(
         metric,
         measurement,
-        lambda other: _evidence(measurement.counted, other, lambda launch, name: figure(launch.interleaved[name].wall)),
+        lambda other: measurement.summarize(
+            _log_ratios(measurement.counted, other, lambda launch, name: figure(launch.interleaved[name].wall)), other
+        ),
         "paired wall time",
     )
 
 
-def _evidence(launches: Iterable[Launch], other: str, figure: LaunchFigure) -> Evidence:
-    ratios = [math.log(figure(launch, MODEL) / figure(launch, other)) for launch in launches]
-    return Evidence.from_log_ratios(ratios, shared_variance(other))
+def _log_ratios(launches: Iterable[Launch], other: str, figure: LaunchFigure) -> list[float]:
+    return [math.log(figure(launch, MODEL) / figure(launch, other)) for launch in launches]
 
 
 def _compare(
     metric: Metric, measurement: Measurement, evidence_of: Callable[[str], Evidence], method: str = ""
 ) -> Metric:
     """Add a comparison with each other model; an empty `method` is that of the launches."""
-    method, disturbance = method or METHODS[measurement.launches[0].method], measurement.disturbance
+    method = method or METHODS[measurement.launches[0].method]
     comparisons = {
-        other: _comparison(metric.value, evidence_of(other), method, disturbance) for other in measurement.compared
+        other: _comparison(metric.value, evidence_of(other), method, measurement.disturbance_against(other))
+        for other in measurement.compared
     }
     return _with_comparisons(metric, comparisons)
 
@@ -159,9 +166,9 @@ def _comparison(value: float, evidence: Evidence, method: str, disturbance: Dist
         value: of the model.
         evidence: on the ratio of the models' times.
         method: how they were compared, for people.
-        disturbance: if set, nothing is known of the ratio: intervals have no ends.
+        disturbance: if threads waited for a core, nothing is known of the ratio: intervals have no ends.
     """
-    ratio = unknown(evidence.ratio.value) if disturbance else evidence.ratio
+    ratio = unknown(evidence.ratio.value) if disturbance and disturbance.total else evidence.ratio
     other = value / ratio.value
     text, count = f"{method}, {evidence.count} launches", evidence.count
     return Comparison(
@@ -193,7 +200,7 @@ def _invert(value: float, comparison: Comparison) -> Comparison:
     """Return the comparison of times as the comparison of the rate `value`."""
     other, ratio = value * comparison.ratio.value, comparison.ratio
     inverse = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
-    if comparison.disturbance:
+    if comparison.disturbance and comparison.disturbance.total:
         inverse = unknown(inverse.value)
     return replace(comparison, value=other, ratio=inverse, difference=_difference(other, inverse))
 
@@ -201,5 +208,7 @@ def _invert(value: float, comparison: Comparison) -> Comparison:
 def _speedup(measurement: Measurement) -> Metric:
     """Return how many times faster than the reference the model is; comparisons are those of the times, inverted."""
     ratio = measurement.evidence("reference").inverse().ratio
-    metric = _disturbed(Metric(ratio.value, "x", "higher", "timing", ratio), measurement)
+    disturbance = measurement.disturbance
+    metric = Metric(ratio.value, "x", "higher", "timing", ratio, disturbance=disturbance)
+    metric = _disturbed(metric, measurement)
     return _compare(metric, measurement, lambda other: measurement.evidence(other).inverse())

@@ -66,7 +66,8 @@ def summarize(measurement: Measurement) -> list[str]:
 def _comparison_line(measurement: Measurement, other: str) -> str:
     evidence = measurement.evidence(other)
     ratio, method = evidence.ratio, METHODS[measurement.launches[0].method]
-    interval = "unknown" if measurement.disturbance else f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
+    unknown = measurement.disturbance and measurement.disturbance.total
+    interval = "unknown" if unknown else f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
     return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {interval}, {evidence.count} launches)"
 
 

@@ -47,20 +47,22 @@ class Evidence(Record, frozen=True):
         mean: mean of their log ratios.
         spread: standard deviation of their log ratios, at least `FLOOR`.
         shared: variance between runs over the variance between launches.
+        error: log ratio by which all launches may be off together.
     """
 
     count: int
     mean: float
     spread: float
     shared: float = 0.0
+    error: float = 0.0
 
     @classmethod
-    def from_log_ratios(cls, ratios: Sequence[float], shared: float = 0.0) -> Evidence:
+    def from_log_ratios(cls, ratios: Sequence[float], shared: float = 0.0, error: float = 0.0) -> Evidence:
         """Summarize the log ratio of each launch."""
         count = len(ratios)
         mean = math.fsum(ratios) / count
         variance = math.fsum((ratio - mean) ** 2 for ratio in ratios) / (count - 1)
-        return cls(count, mean, max(math.sqrt(variance), FLOOR), shared)
+        return cls(count, mean, max(math.sqrt(variance), FLOOR), shared, error)
 
     @classmethod
     def from_comparison(cls, comparison: Comparison) -> Evidence:
@@ -70,7 +72,7 @@ class Evidence(Record, frozen=True):
     @property
     def half_width(self) -> float:
         """Half the width of the 95 % interval of the mean."""
-        return self.spread * reach(self.count, self.shared)
+        return self.spread * reach(self.count, self.shared) + self.error
 
     @property
     def ratio(self) -> Estimate:
@@ -80,7 +82,7 @@ class Evidence(Record, frozen=True):
 
     def inverse(self) -> Evidence:
         """Return the evidence with the two models swapped."""
-        return Evidence(self.count, -self.mean, self.spread, self.shared)
+        return Evidence(self.count, -self.mean, self.spread, self.shared, self.error)
 
     def log_odds(self, slowdown: float) -> float:
         """Return the log likelihood ratio of "slower by `slowdown` or more" to "not slower".

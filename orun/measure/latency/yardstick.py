@@ -19,6 +19,7 @@ import numpy as np
 REPEATS = 15  # of both computations in a reading: 0.4 ms together
 LONGEST = 0.015  # seconds of an inference during which a shared core is noticed: its block is not much longer
 SHARED = 1.2  # reading over the least reading of a measurement from which the core counts as shared
+SHARED_ERROR = 0.2  # log ratio by which a ratio may be off on a shared core: 0.10 to 0.16 were seen
 AWAIT_SECONDS = 0.1  # for which a block waits until nothing else uses the core
 OPERATIONS = 20  # calls of numpy in the first computation
 

@@ -19,6 +19,7 @@ from orun.measure.latency.metrics import NAMES, metrics_of
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.record import summarize, write
 from orun.measure.latency.sequential_test import SHARED, Evidence
+from orun.measure.latency.yardstick import SHARED_ERROR
 from tests.measure.support import case_of, launched
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
@@ -206,6 +207,33 @@ def test_of_disturbed_launches_no_comparison_is_known(beside_reference: Measurem
     first, second = summarize(noisy)
     assert first == "paired on-CPU time: 0.54x of the reference's (95 % interval unknown, 3 launches)"
     assert second.startswith("3 launches in 6.5 s, 3 of them disturbed; threads waited for a core 10 % of the time; ")
+
+
+def test_on_a_shared_core_intervals_against_a_reference_are_wider(beside_reference: Measurement) -> None:
+    """The core is watched only where a reference is on one thread; what the model takes by itself is as measured."""
+    launches = [replace(launch, yardstick=1.4) for launch in beside_reference.launches]
+    shared = [replace(launch, disturbed=True) for launch in launches]
+    known, found = (metrics_of(replace(beside_reference, launches=part), 1) for part in (launches, shared))
+    assert {name for name, metric in found.items() if metric.disturbance} == {"speedup"}
+    for name in ("p50", "cpu", "mean"):
+        before, after = known[name].reference, found[name].reference
+        assert before is not None
+        assert after is not None
+        assert after.disturbance == Disturbance(3, 3, shared=True)
+        assert after.ratio.value == before.ratio.value
+        assert after.ratio.low == pytest.approx(before.ratio.low * math.exp(-SHARED_ERROR))
+        assert after.ratio.high == pytest.approx(before.ratio.high * math.exp(SHARED_ERROR))
+    assert found["cpu"].interval == known["cpu"].interval
+
+
+def test_on_a_shared_core_a_baseline_suffers_alike() -> None:
+    walls = {"model": MODEL, "reference": REFERENCE, "baseline": MODEL}
+    ratios = {"reference": -0.6, "baseline": 0.001}
+    launches = [replace(launched(walls, ratios), yardstick=1.4, disturbed=True) for _ in range(3)]
+    found = metrics_of(measurement(*launches), 1)["cpu"].baseline
+    assert found is not None
+    assert found.disturbance is None
+    assert found.ratio.high < 1.03
 
 
 def test_undisturbed_launches_are_compared(beside_reference: Measurement) -> None:
