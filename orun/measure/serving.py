@@ -18,12 +18,12 @@ from orun.errors import UsageError
 from orun.measure.benchmark_case import BenchmarkCase, SessionInfo
 from orun.measure.binding import bind_inference, bind_submission
 from orun.measure.foreign_process import serve_requests
-from orun.measure.latency import cpu_cores, huge_pages, nodes
+from orun.measure.latency import huge_pages, nodes
+from orun.measure.latency.cpu_cores import pin, read_yardstick
 from orun.measure.latency.cpu_time import Times, observe_work, time_inferences
 from orun.measure.latency.cuda_streams import Stream, StreamTimes, make_stream, time_stream
 from orun.measure.latency.nodes import Profile
 from orun.measure.latency.warmup import Warmth, warm_up
-from orun.measure.latency.yardstick import read_yardstick
 from orun.measure.plugins import on_processor
 from orun.measure.session import open_session
 
@@ -90,7 +90,7 @@ class _CaseServer:
         return read_yardstick()
 
     def pin(self, core: int) -> None:
-        cpu_cores.pin(core)
+        pin(core)
 
     def collapse(self) -> None:
         if self._on_processor:  # an accelerator reads its own memory

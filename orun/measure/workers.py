@@ -82,7 +82,7 @@ class Worker:
         return times
 
     def read_yardstick(self) -> float:
-        """Return what `orun.measure.latency.yardstick.read_yardstick` reads in the process."""
+        """Return what `orun.measure.latency.cpu_cores.read_yardstick` reads in the process."""
         reading: float = self._ask("read_yardstick")
         return reading
 

@@ -20,7 +20,7 @@ counts only if threads waited for less than `DISTURBED` of its time. The choice 
 outcome (Cochran 1957, "Analysis of Covariance: Its Nature and Uses", Biometrics 13:261-281).
 
 Shared cores. Against a reference on one thread, a pair counts only if each of its blocks began and ended while nothing
-else used the core: see `orun.measure.latency.yardstick`.
+else used the core: see `orun.measure.latency.cpu_cores`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from random import Random
 
 from orun.measure.benchmark_case import BASELINE, MODEL, SessionInfo
+from orun.measure.latency.cpu_cores import CoreWatch
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.quantiles import median_error
 from orun.measure.latency.timing_method import Method, log_ratio, waiting_share
-from orun.measure.latency.yardstick import CoreWatch
 from orun.measure.workers import RESUMED_SECONDS, Worker
 
 BLOCK_SECONDS = 0.015

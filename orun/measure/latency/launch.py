@@ -26,11 +26,10 @@ from orun.measure.latency.abba_blocks import (
     log_ratios,
     times_of,
 )
-from orun.measure.latency.cpu_cores import quietest_core
+from orun.measure.latency.cpu_cores import LONGEST, CoreWatch, quietest_core
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.cuda_streams import StreamTimes, concatenate_streams
 from orun.measure.latency.timing_method import Method, choose_method, inference_seconds, shares_cores, waiting_share
-from orun.measure.latency.yardstick import LONGEST, CoreWatch
 from orun.measure.workers import Worker
 
 STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice in a launch

@@ -12,11 +12,11 @@ from random import Random
 from orun.core.metrics import Disturbance
 from orun.core.serialization import replace
 from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase
+from orun.measure.latency.cpu_cores import SHARED as SHARED_CORE
+from orun.measure.latency.cpu_cores import SHARED_ERROR, CoreWatch
 from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
 from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
-from orun.measure.latency.yardstick import SHARED as SHARED_CORE
-from orun.measure.latency.yardstick import SHARED_ERROR, CoreWatch
 
 QUADS_SHARE = 0.5  # of the time, for quads
 LONGEST = 3.0  # times the planned time that a measurement may take with the time spent waiting for a core

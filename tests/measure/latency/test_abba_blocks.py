@@ -12,9 +12,9 @@ import numpy as np
 
 from orun.core.serialization import replace
 from orun.measure.latency.abba_blocks import STEADY_QUADS, AbbaBlocks, Block, Pair
+from orun.measure.latency.cpu_cores import CoreWatch
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.timing_method import Method
-from orun.measure.latency.yardstick import CoreWatch
 from tests.measure.support import launched
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import Disturbance, Estimate
+from orun.measure.latency.cpu_cores import SHARED_ERROR
 from orun.measure.latency.cuda_streams import StreamTimes
 from orun.measure.latency.launch import Launch
 from orun.measure.latency.measurement import Measurement
@@ -19,7 +20,6 @@ from orun.measure.latency.metrics import NAMES, metrics_of
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.record import summarize, write
 from orun.measure.latency.sequential_test import SHARED, Evidence
-from orun.measure.latency.yardstick import SHARED_ERROR
 from tests.measure.support import case_of, launched
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
