@@ -88,5 +88,4 @@ def _whiten(gram: Floats | None, matrix: Floats) -> Floats:
     damping = DAMPING * float(np.mean(np.diag(gram))) or 1.0  # of inputs that are always zero, any will do
     damped = gram.copy()
     damped[np.diag_indices_from(damped)] += damping
-    root: Floats = np.linalg.cholesky(damped)
-    return root.T @ matrix
+    return np.asarray(np.linalg.cholesky(damped).T @ matrix, np.float64)
