@@ -29,7 +29,7 @@ from orun.core.machines import (
     Snapshot,
 )
 from orun.environment.env_vars import AGENT_TOKEN
-from orun.errors import OrunError, UsageError
+from orun.errors import UsageError
 from orun.executors import Progress
 from orun.runner.fleet import FleetMessage
 
@@ -42,12 +42,12 @@ class SocketFleet:
     """Fleet of the agents at some addresses. Satisfies `orun.runner.fleet.Fleet`.
 
     Args:
-        addresses: of the agents. Each must answer at first; later an agent that has come back is used again.
+        addresses: of the agents. One must answer at first; the others are used when they do.
         token: what agents over TCP ask for.
         lease: seconds of silence after which a machine counts as lost.
 
     Raises:
-        UsageError: if an agent does not answer, or runs another orun.
+        UsageError: if no agent can be used, because of the first that cannot.
     """
 
     def __init__(self, addresses: Sequence[Address] = (), token: str = "", lease: float = LEASE_SECONDS) -> None:
@@ -63,12 +63,17 @@ class SocketFleet:
         self._refused: set[str] = set()  # why agents could not be added, each said once
         self._selector = selectors.DefaultSelector()
         self._beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
-        try:
-            for address in addresses:
+        problems: list[UsageError] = []
+        for address in addresses:
+            try:
                 self.add(address.connect(), str(address))
-        except OrunError:
+            except UsageError as error:
+                problems.append(error)
+        if problems and not self._links:
             self.close()
-            raise
+            raise problems[0]
+        for error in problems:
+            self._warn(error)
 
     def add(self, connection: socket.socket, place: str) -> Machine:
         """Add the agent at the other end of a connected socket.
@@ -141,14 +146,18 @@ class SocketFleet:
                     raise result
                 self._register(result)
             except UsageError as error:
-                text = ": ".join(filter(None, (error.what, error.why)))
-                if text not in self._refused:
-                    self._refused.add(text)
-                    self._messages.append(Notice("warning", text))
+                self._warn(error)
         if self._question:
             for name in self._unasked & self._links.keys():
                 self._links[name].peer.send(self._question)
             self._unasked.clear()
+
+    def _warn(self, error: UsageError) -> None:
+        """Say once why an agent cannot be used."""
+        text = ": ".join(filter(None, (error.what, error.why)))
+        if text not in self._refused:
+            self._refused.add(text)
+            self._messages.append(Notice("warning", text))
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
         """Return what the machines know of a snapshot, whose tree is in the remote; wait for all answers.
@@ -264,6 +273,6 @@ def connect(url: str, environment: Mapping[str, str] = os.environ) -> SocketFlee
         environment: has the token of agents over TCP in `$ORUN_AGENT_TOKEN`.
 
     Raises:
-        UsageError: if an agent does not answer, or runs another orun.
+        UsageError: if no agent can be used, because of the first that cannot.
     """
     return SocketFleet([Address.parse(part) for part in url.split(",")], environment.get(AGENT_TOKEN, ""))

@@ -22,6 +22,8 @@ from orun.fs.digests import digest_bytes
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 LIBRARIES = (*distributions.BUILDS, "onnx", "openvino", "tensorflow", "tensorrt", "torch")
 FOREIGN = ("RAY_",)  # beginnings of variables that no stage is to see
+RAY_WORKER = "RAY_RAYLET_PID"  # variable of processes that Ray has started
+THREADS = "OMP_NUM_THREADS"  # variable that Ray sets in its workers, mostly to 1
 
 
 def this_machine(name: str = "", labels: Mapping[str, str] | None = None, cores: int | None = None) -> Machine:
@@ -65,6 +67,8 @@ def become_plain() -> list[str]:
     Agents may be started by a service or a framework that runs its processes as the first to wait or to be killed.
     """
     problems: list[str] = []
+    if RAY_WORKER in os.environ and (threads := os.environ.pop(THREADS, "")):
+        problems.append(f"{THREADS}={threads} of Ray's worker is left out: stages would use so few threads")
     for name in [name for name in os.environ if name.startswith(FOREIGN)]:
         del os.environ[name]
     if nice := os.getpriority(os.PRIO_PROCESS, 0):

@@ -14,6 +14,7 @@ import pytest
 from orun.agent.address import Address
 from orun.agent.client import SocketFleet, connect
 from orun.core.component_kinds import ComponentKind
+from orun.core.events import Notice
 from orun.core.key_component import value_of
 from orun.core.machines import Built, Failed, Joined, Leaving, Lost, Refused
 from orun.core.reason import reason
@@ -275,6 +276,15 @@ def wait_for_leaving(driver: Driver) -> None:
     while not any(isinstance(message, Leaving) for message in messages):
         messages = driver.fleet.wait(PATIENCE)
         assert messages
+
+
+def test_an_agent_that_does_not_answer_at_first_is_left_out(agents: tuple[AgentProcess, AgentProcess]) -> None:
+    fleet = connect(f"unix:///nowhere/socket,{agents[0].url}")
+    assert [machine.id for machine in fleet.machines()] == ["a"]
+    assert fleet.wait(0.0) == [
+        Notice("warning", "no agent answers at unix:///nowhere/socket: No such file or directory")
+    ]
+    fleet.close()
 
 
 def test_an_agent_that_comes_back_joins(

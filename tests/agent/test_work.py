@@ -14,7 +14,7 @@ import pytest
 
 from orun.agent.client import LAST, SocketFleet
 from orun.agent.frames import Cancel, FactsFailed, FactsRequest, FrameError, FrameReader, Message
-from orun.agent.local_machine import this_machine
+from orun.agent.local_machine import become_plain, this_machine
 from orun.agent.orders import StageOrder
 from orun.agent.peer import Peer
 from orun.agent.work import Work
@@ -186,6 +186,15 @@ def test_an_agent_sheds_low_priority_and_the_variables_of_ray() -> None:
         assert done.stdout == "[] 0 False 0\n\n"
     else:
         assert "stages run at nice level 7: measurements are slower than they should be" in done.stdout
+
+
+def test_an_agent_of_a_ray_worker_sheds_its_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert become_plain() == []
+    assert os.environ["OMP_NUM_THREADS"] == "1", "its user set it"
+    monkeypatch.setenv("RAY_RAYLET_PID", "1")
+    assert become_plain() == ["OMP_NUM_THREADS=1 of Ray's worker is left out: stages would use so few threads"]
+    assert not {"OMP_NUM_THREADS", "RAY_RAYLET_PID"} & os.environ.keys()
 
 
 def test_nothing_runs_after_orun_was_changed(desk: Desk) -> None:

@@ -11,7 +11,11 @@ from tests.cluster.cluster import Cluster, wait_for_line
 from tests.git import commit, git
 
 CODE = """
+import json
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 from orun import Context, stage
 
@@ -32,6 +36,17 @@ def upper(context: Context, *, seconds: float = 0.0) -> None:
 @stage(inputs={"text": "files"}, output="metrics", metrics=["letters"])
 def count(context: Context) -> dict[str, float]:
     return {"letters": float(len((context.inputs["text"] / "text").read_text()))}
+
+
+@stage(inputs={}, output="files", stage_class="measurement")
+def look(context: Context) -> None:
+    seen = {
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "oom_score_adj": int(Path("/proc/self/oom_score_adj").read_text()),
+        "variables": [name for name in os.environ if name.startswith(("RAY_", "OMP_"))],
+        "folders": [folder for folder in sys.path if "/ray/" in folder],
+    }
+    (context.output / "text").write_text(json.dumps(seen))
 """
 PIPELINE = """
 stages:
@@ -39,6 +54,10 @@ stages:
   upper: {uses: "./code.py:upper", needs: make, runs_on: {role: bench}}
   count: {uses: "./code.py:count", needs: upper, gate: {letters: {min: 2}}}
   strict: {uses: "./code.py:count", needs: make, gate: {letters: {min: 4}}}
+"""
+LOOK = """
+stages:
+  look: {uses: "./code.py:look"}
 """
 SLOW = """
 stages:
@@ -50,7 +69,7 @@ stages:
 def make_project(folder: Path) -> Path:
     """Return the folder of a project in a repository of its own."""
     folder.mkdir(parents=True)
-    for name, text in {"code.py": CODE, "two.yaml": PIPELINE, "slow.yaml": SLOW}.items():
+    for name, text in {"code.py": CODE, "two.yaml": PIPELINE, "slow.yaml": SLOW, "look.yaml": LOOK}.items():
         (folder / name).write_text(text, encoding="utf-8")
     git(folder, "init", "-q")
     commit(folder, "first")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def test_a_pipeline_ends_as_a_local_run_does(cluster: Cluster, tmp_path: Path) -
     local = [sys.executable, "-m", "orun", str(project / "two.yaml"), "-k", "--reports", str(tmp_path / "here")]
     subprocess.run([*local, "--store", str(tmp_path / "store")], check=False, capture_output=True, timeout=120)
     assert result_of(tmp_path / "there" / "run.json") == result_of(tmp_path / "here" / "run.json")
+
+
+def test_a_measurement_beside_ray_has_a_clean_environment_and_says_so(cluster: Cluster, tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    with agent(cluster, "a", "builder"):
+        run = start_run(cluster, project, "look.yaml")
+        output = output_of(run)
+    assert run.returncode == 0, output
+    seen = json.loads((project / "artifacts" / "out" / "look" / "look" / "text").read_text(encoding="utf-8"))
+    assert seen == {"nice": 0, "oom_score_adj": 0, "variables": [], "folders": []}
+    (action,) = project.glob("artifacts/actions/*/*/*.json")
+    components = json.loads(action.read_text(encoding="utf-8"))["record"]["components"]
+    assert [item["value"] for item in components if item.get("subject") == "beside"] == [f"ray {version('ray')}"]
 
 
 @pytest.mark.parametrize("what", ["killed", "cut off"])

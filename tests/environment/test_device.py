@@ -12,6 +12,7 @@ from blake3 import blake3
 
 from orun.core.targets import Provider, Target
 from orun.environment import device, processor
+from orun.environment.call_cache import forget
 from orun.errors import DeviceUnknown
 
 PORTABLE = {
@@ -179,3 +180,13 @@ def test_an_engine_of_tensorrt_is_bound_to_its_version(
     monkeypatch.setattr(device, "_loader_knows", lambda _: [])
     with pytest.raises(DeviceUnknown, match="the version of TensorRT cannot be read"):
         device.fingerprint("device", target, {})
+
+
+def test_what_always_runs_beside_stages_is_in_measurements_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_BESIDE", "ray 2.60.0")
+    forget()
+    assert device.fingerprint("measurement", None)["beside"] == "ray 2.60.0"
+    assert "beside" not in device.fingerprint("device", None)
+    monkeypatch.delenv("ORUN_BESIDE")
+    forget()
+    assert "beside" not in device.fingerprint("measurement", None)

@@ -37,14 +37,12 @@ class Incident:
         text: what it is.
         codes: exit codes of the run that are right beside 0 and 3.
         spared: stages that the next run may build again.
-        damaged: an object that may stay damaged: those who read it refuse it.
         after: takes the fault away when the run has ended; the agents are started again where they have ended.
     """
 
     text: str
     codes: tuple[int, ...] = ()
     spared: tuple[str, ...] = (MEASUREMENT,)
-    damaged: str = ""
     after: Callable[[], None] = lambda: None
 
 
@@ -75,7 +73,7 @@ def kill_both_agents(site: Site, chance: Random, run: Run) -> Incident:
     machine = chance.choice(AGENTS)
     time.sleep(chance.uniform(0, 3))
     site.start_agent(machine)
-    return Incident(f"both agents killed, {machine} started again")
+    return Incident(f"both agents killed, {machine} started again", (2,))
 
 
 def kill_stage(site: Site, chance: Random, run: Run) -> Incident:
@@ -201,10 +199,8 @@ def damage_remote(site: Site, chance: Random, run: Run) -> Incident:
         data[chance.randrange(len(data))] ^= 1
         path.chmod(0o644)
         path.write_bytes(data)
-    return Incident(
-        f"an object {'removed from' if vanishes else 'damaged in'} the remote",
-        damaged=str(path.relative_to(site.folder)),
-    )
+        site.damaged.add(path)
+    return Incident(f"an object {'removed from' if vanishes else 'damaged in'} the remote")
 
 
 MOMENTS: Mapping[str, Fault] = {
@@ -254,7 +250,7 @@ def wrong_key(site: Site, chance: Random) -> Iterator[str]:
 @contextmanager
 def full_disk(site: Site, chance: Random) -> Iterator[str]:
     """An agent's disk is full but for a few blocks."""
-    machine, free = chance.choice(AGENTS), chance.randrange(100) * 4096
+    machine, free = chance.choice(AGENTS), chance.choice((0, 1, 2, 4, 8, 16, 32)) * 4096
     site.end_agent(machine)
     store = site.folder / machine / "store"
     shutil.rmtree(store, ignore_errors=True)
@@ -367,8 +363,8 @@ def _continue(site: Site, run: Run, incident: Incident, judgement: Judgement) ->
         return Judgement("lost", f"{judgement.why}; built again though it was stored: {', '.join(sorted(twice))}")
     if orphans := site.orphans():
         return Judgement("orphans", f"of the next run: {orphans}")
-    if broken := set(site.broken_objects()) - {incident.damaged}:
-        return Judgement("wrong", f"{judgement.why}; damaged: {', '.join(sorted(broken))}")
+    if broken := site.broken_objects():
+        return Judgement("wrong", f"{judgement.why}; damaged: {', '.join(broken)}")
     return judgement
 
 

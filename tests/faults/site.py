@@ -174,6 +174,7 @@ class Site:
         agents: processes of the agents by machine.
         head: process of Ray's head.
         keys: signing key by machine.
+        damaged: objects of the remote that were damaged on purpose, and that nobody may have read since.
     """
 
     folder: Path
@@ -182,6 +183,7 @@ class Site:
     agents: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     head: subprocess.Popen[str] | None = None
     keys: dict[str, str] = field(default_factory=dict)
+    damaged: set[Path] = field(default_factory=set)
     token: str = field(default_factory=lambda: secrets.token_hex(32))
 
     @classmethod
@@ -340,7 +342,9 @@ class Site:
         """Return the objects in stores and the remote whose content is another one than their names say."""
         folders = (self.store, *(self.folder / name / "store" for name in AGENTS), self.remote)
         paths = [path for folder in folders for path in folder.glob("objects/??/*")]
-        return [str(path.relative_to(self.folder)) for path in paths if not is_intact(path)]
+        return [
+            str(path.relative_to(self.folder)) for path in paths if path not in self.damaged and not is_intact(path)
+        ]
 
     def working(self) -> list[str]:
         """Return the processes of stages on all machines."""
