@@ -72,8 +72,8 @@ class SocketFleet:
         if problems and not self._links:
             self.close()
             raise problems[0]
-        for error in problems:
-            self._warn(error)
+        for problem in problems:
+            self._warn(problem)
 
     def add(self, connection: socket.socket, place: str) -> Machine:
         """Add the agent at the other end of a connected socket.

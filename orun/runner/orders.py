@@ -305,6 +305,9 @@ class Orders:
         if action is None or store.check(action.tree):
             problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
             if self._setbacks.may_repair(stage.id, problem):
+                able = [facts.machine for group in self.planner.candidates(stage).classes for facts in group]
+                if stage.id in self._unread and able != [step.machine]:  # it may be the machine, as with a wrong key
+                    self._assignment.remove(step.machine)
                 self._unread.add(stage.id)
                 return None
             hint = "see the notices above, and run again: the result is there"

@@ -187,6 +187,12 @@ def hand_back(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage
     return [Lost(order.stage, machine, "its agent stops", started=False)]
 
 
+def push_nothing(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
+    """The result does not arrive in the remote, or not with a good signature."""
+    del fleet, machine
+    return [Built(order.stage, order.key, "1" * 64, 0.0)]
+
+
 def fail(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     """The stage raises."""
     del fleet

@@ -15,7 +15,7 @@ from orun.core.run_record import Failure, RunResult
 from orun.errors import NoMachine, UsageError
 from orun.fs.digests import digest_bytes
 from tests.project import Project, built, outcomes
-from tests.runner.fleet import SNAPSHOT, FakeFleet, build, fail, hand_back, lose, refuse
+from tests.runner.fleet import SNAPSHOT, FakeFleet, build, fail, hand_back, lose, push_nothing, refuse
 
 WIDE = """
 name: text
@@ -288,12 +288,10 @@ def test_a_remote_is_needed(on: Fixture) -> None:
 
 
 def test_a_result_that_does_not_arrive_fails_the_stage(on: Fixture) -> None:
-    from orun.core.machines import Built
-
-    on.fleet.answers["make"] = [lambda _fleet, order, _machine: [Built(order.stage, order.key, "1" * 64, 0.0)]] * 3
+    on.fleet.answers["make"] = [push_nothing] * 3
     failure = on.run()["make"].failure
     assert failure is not None
-    assert failure.what == "make was built on builder, and its result did not arrive from the remote"
+    assert failure.what == "make was built on bench, and its result did not arrive from the remote"
 
 
 def damage_objects(remote: str) -> None:
@@ -315,6 +313,12 @@ def test_a_result_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> No
     refused, again = on.notices()
     assert refused.startswith("make: refused from the remote: objects/")
     assert again == "make was built on builder, and its result did not arrive from the remote; it is pushed again"
+
+
+def test_a_machine_whose_result_does_not_arrive_twice_is_replaced(on: Fixture) -> None:
+    on.fleet.answers["make"] = [push_nothing] * 2
+    assert on.run(only=["make"]).exit_code == 0
+    assert on.fleet.machine_of("make") == ["builder", "builder", "bench"]
 
 
 def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
