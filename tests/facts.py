@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from orun.core.earlier_records import components_of
+from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.report.gates import caveat, why
-from orun.text.wording.components import by_name
+from orun.text.wording.components import NAMES, by_name
 from orun.text.wording.reasons import sentences
 
 __all__ = ["caveat", "components", "named", "said", "sentences", "why"]
 
+OWNED = (ComponentKind.PACKAGE, ComponentKind.DEVICE)
+
 
 def components(named: Mapping[str, str]) -> Components:
-    """Key components from names as people read them: `parameter opset`."""
-    return components_of(named)
+    """Key components from names as people read them: `parameter opset`, `device cpu of reference_target`."""
+    return tuple(_component(name, value) for name, value in named.items())
+
+
+def _component(name: str, value: str) -> KeyComponent:
+    for kind, template in NAMES.items():
+        start, separator, _ = template.partition("{subject}")
+        if name == template:
+            return KeyComponent(ComponentKind(kind), value=value)
+        if start and separator and name.startswith(start):
+            subject, _, owner = name.removeprefix(start).partition(" of " if kind in OWNED else "\n")
+            return KeyComponent(ComponentKind(kind), subject, owner, value)
+    return KeyComponent(ComponentKind.TARGET, owner=name, value=value)  # a further target, by its parameter
 
 
 def named(found: Iterable[KeyComponent]) -> dict[str, str]:
@@ -27,4 +40,4 @@ def named(found: Iterable[KeyComponent]) -> dict[str, str]:
 
 def said(*texts: str) -> tuple[Reason, ...]:
     """Reasons with these sentences, for tests of what shows them."""
-    return tuple(reason(ReasonCode.RECORDED, text=text) for text in texts)
+    return tuple(reason(ReasonCode.NO_MACHINE, problem=text) for text in texts)

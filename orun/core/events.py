@@ -183,11 +183,7 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
     Raises:
         KeyError, ValueError: if it is no event that this version reads.
     """
-    if line["version"] not in (1, VERSION):
-        raise ValueError(f"the event log has version {line['version']}, and this orun reads versions 1 and {VERSION}")
-    if line["version"] == 1:
-        from orun.core.earlier_records import upgraded_event  # not needed by a run with nothing to do
-
-        line = upgraded_event(line)
+    if line["version"] != VERSION:
+        raise ValueError(f"the event log has version {line['version']}, and this orun reads version {VERSION}")
     kind = {name: kind for kind, name in NAMES.items()}[line["event"]]
     return decode(kind, {name: value for name, value in line.items() if name not in ("version", "event", "time")})

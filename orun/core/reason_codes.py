@@ -127,8 +127,5 @@ class ReasonCode(StrEnum):
     UNCHECKED_TARGET = "unchecked-target"
     CHANGED_SINCE_BASELINE = "changed-since-baseline"
 
-    # What an earlier version of orun said.
-    RECORDED = "recorded"
-
 
 CHANGED: Mapping[str, ReasonCode] = {kind: ReasonCode(f"{kind}-changed") for kind in ComponentKind}

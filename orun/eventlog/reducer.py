@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.core.run_record import RunResult, StageResult, Verdict
@@ -62,18 +61,9 @@ def read_result(path: Path) -> RunResult:
     """
     record = read_record(path)
     try:
-        return replace(_decoded(record), folder=path.parent)
+        return replace(decode(RunResult, record), folder=path.parent)
     except ValueError as error:
         raise unusable_record(path, "is not one that this version of orun can read", error) from error
-
-
-def _decoded(record: Any) -> RunResult:
-    try:
-        return decode(RunResult, record)
-    except ValueError:
-        from orun.core.earlier_records import upgraded_run  # not needed by a run with nothing to do
-
-        return decode(RunResult, upgraded_run(record))
 
 
 def read_log(path: Path) -> RunResult:

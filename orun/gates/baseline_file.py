@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orun.core.earlier_records import components_of
 from orun.core.key_component import Components
 from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
@@ -20,7 +19,7 @@ from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.fs.output_file import OutputFile
 
-VERSION = 2  # version 1 named the components of `setup` in words, and `inputs` was `beside`
+VERSION = 2  # raise it when a field goes, or changes its meaning
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}
 PIPELINE = re.compile(r"^(stages|extends)[ \t]*:", re.MULTILINE)  # by which a file of YAML is one
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
@@ -130,12 +129,12 @@ def _decoded(path: Path, text: str, data: object) -> Baseline:
     if not isinstance(data, dict):
         raise _broken(path, text, (1, 1), "the baseline is not a JSON object")
     version = data.pop("version", None)
-    if version not in (1, VERSION):
+    if version != VERSION:
         has = "no version" if version is None else f"version {version!r}"
-        message = f"the baseline has {has}, and this orun reads versions 1 and {VERSION}"
+        message = f"the baseline has {has}, and this orun reads version {VERSION}"
         raise _broken(path, text, _find(text, '"version"'), message, NEWER)
     try:
-        baseline = decode(Baseline, _with_components(data, version))
+        baseline = decode(Baseline, _with_components(data))
         for name, accepted in baseline.stages.items():
             _check(name, accepted)
     except ValueError as error:
@@ -152,24 +151,17 @@ def _grouped(setup: Components) -> dict[str, dict[str, str]]:
     return groups
 
 
-def _with_components(data: dict[str, Any], version: int) -> dict[str, Any]:
+def _with_components(data: dict[str, Any]) -> dict[str, Any]:
     """Return the data of a baseline with `setup` as a list of components."""
     stages = data.get("stages")
     if not isinstance(stages, dict):
         return data
-    return {**data, "stages": {name: _stage_with_components(stage, version) for name, stage in stages.items()}}
+    return {**data, "stages": {name: _stage_with_components(stage) for name, stage in stages.items()}}
 
 
-def _stage_with_components(stage: Any, version: int) -> Any:
-    if not isinstance(stage, dict):
+def _stage_with_components(stage: Any) -> Any:
+    if not isinstance(stage, dict) or not isinstance(setup := stage.get("setup"), dict):
         return stage
-    if version == 1 and "beside" in stage:
-        stage = {("inputs" if name == "beside" else name): value for name, value in stage.items()}
-    setup = stage.get("setup")
-    if not isinstance(setup, dict):
-        return stage
-    if version == 1:
-        return {**stage, "setup": encode(components_of(decode(dict[str, str], setup)))}
     groups = decode(dict[str, dict[str, str]], setup)
     pairs = [(kind, *item) for kind, group in groups.items() for item in group.items()]
     components = [{"kind": kind, "subject": subject, "value": value} for kind, subject, value in pairs]

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from orun.core.earlier_records import upgraded_run
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, encode
 from orun.errors import OrunError, PipelineError
@@ -39,7 +38,7 @@ def run_of(document: Any) -> RunResult:
         document = {name: value for name, value in document.items() if name not in ("outcome", "blame")}
         document["stages"] = [record_of_stage(stage) for stage in document.get("stages", ())]
         document["verdicts"] = [record_of_verdict(verdict) for verdict in document.get("verdicts", ())]
-    return decode(RunResult, upgraded_run(document))
+    return decode(RunResult, document)
 
 
 def error_document(error: OrunError, exit_code: int) -> dict[str, Any]:

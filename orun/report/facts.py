@@ -41,7 +41,7 @@ def stage_fields(reasons: tuple[Reason, ...], inputs: Components) -> dict[str, A
 
 def record_of_stage(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a stage from its part of a JSON document; the inverse of `stage_fields`."""
-    if FACTS_OF_STAGE.keys().isdisjoint(document):  # of an earlier version, or there are none
+    if FACTS_OF_STAGE.keys().isdisjoint(document):  # it is the record itself, or the stage has no facts
         return dict(document)
     record = {name: value for name, value in document.items() if name not in (*WORDS_OF_STAGE, *FACTS_OF_STAGE)}
     return record | {field: document[name] for name, field in FACTS_OF_STAGE.items() if name in document}
@@ -55,6 +55,4 @@ def verdict_fields(verdict: Verdict) -> dict[str, str]:
 
 def record_of_verdict(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a verdict from its part of a JSON document; the inverse of `verdict_fields`."""
-    if "finding" not in document:  # of an earlier version
-        return dict(document)
     return {name: value for name, value in document.items() if name not in WORDS_OF_VERDICT}

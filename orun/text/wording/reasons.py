@@ -152,5 +152,4 @@ RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.STAGE_BEFORE: _stage_before,
     ReasonCode.STOPPED: _text("another stage failed, and --keep-going is not set"),
     ReasonCode.NOT_SELECTED: _text("not up to date, and not asked for"),
-    ReasonCode.RECORDED: _text("{text}"),
 }

@@ -45,7 +45,7 @@ def lineage() -> dict[str, Any]:
                         "stage": "latency", "metric": "p50", "rule": "max", "threshold": "9ms", "outcome": "passed",
                         "fails": False, "measured": 0.008, "unit": "s",
                         "interval": encode(Estimate(0.008, 0.0079, 0.0082)),
-                        "finding": {"code": "recorded", "arguments": {"text": "8 ms is under 9ms"}},
+                        "finding": {"code": "no-machine", "arguments": {"problem": "8 ms is under 9ms"}},
                     }
                 ],
             },
