@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orun.core.run_record import StageResult
 from orun.report.html.onnx_outline import Outline, Value
 from orun.report.html.source import Source
-from orun.report.html.stored import StoredModel, model_makers, read_model
+from orun.report.html.stored import StoredModel, model_makers, read_models
 from orun.report.html.templating import code
 from orun.text.units import show
 
@@ -54,11 +54,9 @@ def models(source: Source) -> list[Model]:
     for stage in makers.values():
         if not makers.keys() & set(stage.needs):
             roles.setdefault(stage.stage, "original")
-    return [
-        _model(makers[name], role, stored)
-        for name, role in list(roles.items())[:MOST]
-        if (stored := read_model(source.store, makers[name]))
-    ]
+    chosen = list(roles)[:MOST]
+    stored = read_models(source.store, [makers[name] for name in chosen])
+    return [_model(makers[name], roles[name], stored[name]) for name in chosen if name in stored]
 
 
 def _model(stage: StageResult, role: str, stored: StoredModel) -> Model:

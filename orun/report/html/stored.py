@@ -6,7 +6,6 @@ import array
 import ast
 import hashlib
 import io
-import mmap
 import sys
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from orun.core.run_record import StageResult
 from orun.errors import OrunError
 from orun.fs.observed_state import RECORD_LIMIT
-from orun.report.html.onnx_outline import Outline, read_outline
+from orun.report.html.onnx_outline import Outline, read_outlines
 from orun.stages.contract import MODEL
 
 HASHED = 4 << 30  # bytes of a file, up to which its SHA-256 is in the report
@@ -47,29 +46,28 @@ class StoredModel:
     files: Mapping[str, tuple[int, str]]
 
 
-def read_model(store: Path, stage: StageResult) -> StoredModel | None:
-    """Return the model of a stage; None if its artifact is no model, or the store has lost it."""
+def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredModel]:
+    """Return the models of stages by the ids of the stages; those that the store has lost are left out."""
     from orun.store import Store
 
-    if not stage.tree:
-        return None
+    files: dict[str, dict[str, Path]] = {}
     try:
         with Store.open(store, read_only=True) as opened:
-            tree = opened.tree(stage.tree)
-            digests = {entry.path: entry.digest for entry in tree.entries} if tree else {}
             objects = opened.parts.objects
-            if MODEL not in digests or any(objects.problem(digest, quarantine=False) for digest in digests.values()):
-                return None
-            paths = {name: Path(objects.path(digest)) for name, digest in digests.items()}
-            with (
-                paths[MODEL].open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-                memoryview(data) as view,
-            ):
-                outline = read_outline(view)
-            return StoredModel(outline, {name: (path.stat().st_size, _sha256(path)) for name, path in paths.items()})
-    except (OrunError, OSError, ValueError):  # the store is damaged or gone: the report does without the model
-        return None
+            for stage in stages:
+                tree = opened.tree(stage.tree) if stage.tree else None
+                digests = {entry.path: entry.digest for entry in tree.entries} if tree else {}
+                is_intact = not any(objects.problem(digest, quarantine=False) for digest in digests.values())
+                if MODEL in digests and is_intact:
+                    files[stage.stage] = {name: Path(objects.path(digest)) for name, digest in digests.items()}
+        outlines = read_outlines([paths[MODEL] for paths in files.values()])
+        return {
+            stage: StoredModel(outline, {name: (path.stat().st_size, _sha256(path)) for name, path in paths.items()})
+            for (stage, paths), outline in zip(files.items(), outlines, strict=True)
+            if outline
+        }
+    except (OrunError, OSError):  # the store is damaged or gone: the report does without the models
+        return {}
 
 
 def model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult]:
