@@ -24,6 +24,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     Raises:
         UsageError: when it is no ONNX model, or its external data is not there.
     """
+    from orun.stages._graph.domains import standard_opset
     from orun.stages._graph.io import external_files, load_graph, tensors
     from orun.stages._graph.signature import inputs_of
 
@@ -56,6 +57,6 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         attention=scores + sum(types[kind] for kind in ATTENTION),
         parameters=sum(math.prod(tensor.dims) for tensor in tensors(model)),
         size=sum(file.stat().st_size for file in files),
-        opset=next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0),
+        opset=standard_opset(model),
     )
     return ModelFacts("onnx", name, graph=graph)

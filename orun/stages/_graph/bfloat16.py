@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
-from orun.stages._graph.io import store_freely
+from orun.stages._graph.domains import STANDARD, standard_opset
 from orun.stages._graph.names import make_unique
-from orun.stages._graph.order import list_reads
+from orun.stages._graph.nodes import list_reads
+from orun.stages._graph.plain import hoist
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 WIDE, NARROW = TensorProto.FLOAT, TensorProto.BFLOAT16
 NAMES: Mapping[int, str] = {WIDE: "float32", NARROW: "bfloat16"}
 LARGEST = 2.0**128 - 2.0**120  # finite number of bfloat16
-STANDARD = ("", "ai.onnx")
 
 Kinds: TypeAlias = list[int | None]  # element types; None for values that were not float32
 
@@ -37,8 +37,7 @@ def narrow(model: ModelProto, stays: Callable[[NodeProto], bool], *, keep_io_typ
     Returns:
         Number of weights that became bfloat16.
     """
-    store_freely(model)
-    _store_constants(model.graph)
+    hoist(model)
     narrowing = _Narrowing(model, stays, WIDE if keep_io_types else NARROW)
     for node in list(model.graph.node):
         narrowing.rewrite(node)
@@ -82,19 +81,6 @@ def _rounding(source: str, result: str) -> Sequence[NodeProto]:
     )
 
 
-def _store_constants(graph: GraphProto) -> None:
-    """Turn float32 constants into initializers, in place."""
-    kept = []
-    for node in graph.node:
-        held = next((item.t for item in node.attribute if item.name == "value"), None)
-        if node.op_type == "Constant" and held is not None and held.data_type == WIDE:
-            graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(held), node.output[0]))
-        else:
-            kept.append(node)
-    del graph.node[:]
-    graph.node.extend(kept)
-
-
 class _Narrowing:
     """Rewriter of the nodes of a graph, one after the other.
 
@@ -106,7 +92,7 @@ class _Narrowing:
 
     def __init__(self, model: ModelProto, stays: Callable[[NodeProto], bool], outside: int) -> None:
         self.graph, self.stays, self.outside = model.graph, stays, outside
-        self.opset = next((item.version for item in model.opset_import if item.domain in STANDARD), None)
+        self.opset = standard_opset(model)
         values = (*self.graph.input, *self.graph.value_info, *self.graph.output)
         self.values = {value.name: value for value in values}
         inputs = {value.name for value in self.graph.input}
@@ -199,7 +185,7 @@ class _Narrowing:
         names = [name for name in (*node.input, *node.output) if name and name not in self.weights]
         tensors = all(name in self.values and self.values[name].type.HasField("tensor_type") for name in names)
         graphs = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
-        if self.opset is None or node.domain not in STANDARD or not tensors or graphs or self.stays(node):
+        if not self.opset or node.domain not in STANDARD or not tensors or graphs or self.stays(node):
             return None
         if not defs.has(node.op_type, self.opset, ""):  # ONNX Runtime's fusions put operators of its own there
             return None

@@ -1,4 +1,4 @@
-"""Operator sets of a model: those that it uses, each once."""
+"""Operator sets of a model: the version of the standard one, and those that the model uses, each once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-STANDARD = ("", "ai.onnx")
+STANDARD = ("", "ai.onnx")  # both names of ONNX's own domain
+
+
+def standard_opset(model: ModelProto) -> int:
+    """Return the version of the standard operator set that a model uses; 0 if it uses none."""
+    return max((item.version for item in model.opset_import if item.domain in STANDARD), default=0)
 
 
 def tidy_domains(model: ModelProto) -> None:

@@ -9,7 +9,7 @@ from onnx import GraphProto, ModelProto
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from orun.stages._graph.io import graphs
-from orun.stages._graph.order import list_reads
+from orun.stages._graph.nodes import list_reads
 from orun.stages._graph.transposed_products import rewrite_products
 
 CAST_BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orun.stages._graph.nodes import attribute
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto
@@ -156,7 +158,7 @@ class _Editor:
     def _over_keys(self, node: NodeProto) -> bool:
         """Return whether a Softmax is over the last axis, which is the default from operator set 13."""
         default = -1 if self._version >= AXES_ARE_INPUTS else 1
-        return next((item.i for item in node.attribute if item.name == "axis"), default) in LAST
+        return attribute(node, "axis", default) in LAST
 
     def _blind(self, node: NodeProto, operator: Operator, result: str) -> str:
         """Name a boolean for each row of an operator's result, `[batch, queries, 1]`; empty if nothing is hidden."""
@@ -167,7 +169,7 @@ class _Editor:
             scores.append(self._mask(mask))
         if not scores:
             return ""
-        if operator.causal is None or any(item.name == operator.causal and item.i for item in node.attribute):
+        if operator.causal is None or attribute(node, operator.causal, 0):
             scores.append(self._later(scores[0], result, queries=2 if four else 1))
         least = self._node("Min", scores)
         if four:

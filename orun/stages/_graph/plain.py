@@ -42,7 +42,7 @@ def fold_transposes(model: ModelProto) -> None:
     """
     from onnx import numpy_helper
 
-    from orun.stages._graph.order import list_reads
+    from orun.stages._graph.nodes import attribute, list_reads
 
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     matrices = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
@@ -52,7 +52,7 @@ def fold_transposes(model: ModelProto) -> None:
         if node.op_type == "Transpose" and node.output[0] in matrices and node.input[0] in stored
     ]
     for node in transposes:
-        order = next((item.ints for item in node.attribute if item.name == "perm"), None)
+        order = attribute(node, "perm", None)
         values = numpy_helper.to_array(stored[node.input[0]]).transpose(order)
         model.graph.initializer.append(numpy_helper.from_array(values.copy(), node.output[0]))
         model.graph.node.remove(node)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 
-from orun.stages._graph.order import list_reads, sort_nodes
+from orun.stages._graph.domains import standard_opset
+from orun.stages._graph.nodes import attribute, list_reads, sort_nodes
 
 SAME_RANK = ("Cast", "Identity", "Transpose")  # operators that a stored weight goes through
 
@@ -100,7 +101,7 @@ def _is_fused(node: NodeProto) -> bool:
 def _order(node: NodeProto) -> list[int]:
     if node.op_type != "Transpose":
         return []
-    return next((list(item.ints) for item in node.attribute if item.name == "perm"), [])
+    return list(attribute(node, "perm", []))
 
 
 def _widen(model: ModelProto, product: Product) -> None:
@@ -119,8 +120,7 @@ def _widen(model: ModelProto, product: Product) -> None:
 def _reshape(model: ModelProto, kind: str, value: str, result: str, axes: list[int]) -> None:
     """Add a node that adds or removes axes of size 1, which are an attribute before operator set 13."""
     as_input = 13
-    version = next(item.version for item in model.opset_import if item.domain in ("", "ai.onnx"))
-    if version < as_input:
+    if standard_opset(model) < as_input:
         model.graph.node.append(helper.make_node(kind, [value], [result], axes=axes))
         return
     stored = numpy_helper.from_array(np.array(axes, dtype=np.int64), f"{result}/axes")

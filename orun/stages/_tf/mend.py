@@ -88,10 +88,10 @@ def _unknown(model: ModelProto) -> Iterator[str]:
     """Yield the types of operators that are not in the standard."""
     from onnx import defs
 
-    from orun.stages._graph.domains import STANDARD
+    from orun.stages._graph.domains import STANDARD, standard_opset
     from orun.stages._graph.io import nodes
 
-    version = max((item.version for item in model.opset_import if item.domain in STANDARD), default=1)
+    version = standard_opset(model)
     for node in nodes(model):
         if node.domain in STANDARD and not defs.has(node.op_type, version, ""):
             yield node.op_type

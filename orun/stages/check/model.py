@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import OrunError, StageFailed
-from orun.stages._graph.domains import STANDARD
+from orun.stages._graph.domains import STANDARD, standard_opset
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
 
@@ -82,15 +82,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
     (context.output / "model.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
     return {
-        "opset": Metric(_opset(model)),
+        "opset": Metric(standard_opset(model)),
         "ir_version": Metric(model.ir_version),
         "custom_nodes": Metric(sum(custom.values()), better="lower"),
         "unknown_shapes": Metric(len(unknown), better="lower"),
     }
-
-
-def _opset(model: ModelProto) -> int:
-    return max((item.version for item in model.opset_import if item.domain in STANDARD), default=0)
 
 
 def _custom(model: ModelProto) -> dict[str, int]:
@@ -108,7 +104,7 @@ def _custom(model: ModelProto) -> dict[str, int]:
 
 
 def _limits(model: ModelProto, params: Params) -> Iterator[str]:
-    opset = _opset(model)
+    opset = standard_opset(model)
     if params.max_opset is not None and opset > params.max_opset:
         yield f"operator set {opset} is newer than max_opset {params.max_opset}"
     if params.min_opset is not None and opset < params.min_opset:

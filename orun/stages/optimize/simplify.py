@@ -135,7 +135,7 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
 
 def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     from orun.stages._data.packages import need
-    from orun.stages._graph.domains import STANDARD
+    from orun.stages._graph.domains import standard_opset
     from orun.stages._graph.io import load, store_freely
 
     need("onnxslim", "`tool: onnxslim`")
@@ -145,7 +145,7 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     inputs = list(model.graph.input)
     stored = {tensor.name for tensor in model.graph.initializer}
     store_freely(model)
-    version = max((item.version for item in model.opset_import if item.domain in STANDARD), default=0)
+    version = standard_opset(model)
     if version < SLIM_FROM:
         raise StageFailed(
             context.stage,

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from orun.errors import StageFailed
+from orun.stages._graph.nodes import attribute
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _problems(
         if not (np.isfinite(scale).all() and (scale > 0).all()):
             yield f"its scale {node.input[1]} is not above zero everywhere"
         weight = weights.get(node.input[0])
-        axis = _axis(node)
+        axis = attribute(node, "axis", 1)
         if scale.ndim == 1 and scale.size > 1 and weight is not None and weight.dims[axis] != scale.size:
             yield f"{scale.size} scales for axis {axis} of {node.input[0]}, which has {weight.dims[axis]}"
     for reader in _ends(node.output[0], readers) if node.op_type == QUANTIZE else []:
@@ -101,13 +102,9 @@ def _ends(integers: str, readers: Mapping[str, list[NodeProto]]) -> Iterator[Nod
             yield reader
 
 
-def _axis(node: NodeProto) -> int:
-    return next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
-
-
 def _same(node: NodeProto, other: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
     """Return whether two nodes have the same scales, zero points and types; the axis counts for several scales."""
-    if node.input[1:] == other.input[1:] and _axis(node) == _axis(other):
+    if node.input[1:] == other.input[1:] and attribute(node, "axis", 1) == attribute(other, "axis", 1):
         return True
     quantization = _quantization(node, weights)
     return quantization is not None and quantization == _quantization(other, weights)
@@ -122,7 +119,7 @@ def _quantization(node: NodeProto, weights: Mapping[str, TensorProto]) -> tuple[
         zero = (tensor.data_type, numpy_helper.to_array(tensor).ravel().tolist())
     else:
         zero = (TensorProto.UINT8, [0] * scale.size)  # the standard's default
-    return scale.ravel().tolist(), zero, _axis(node) if scale.size > 1 else None
+    return scale.ravel().tolist(), zero, attribute(node, "axis", 1) if scale.size > 1 else None
 
 
 def steps_of(model: ModelProto) -> dict[str, float]:

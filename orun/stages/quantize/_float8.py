@@ -16,7 +16,9 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from orun.core.targets import Target
 from orun.errors import StageFailed
+from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import load_graph
+from orun.stages._graph.nodes import attribute
 from orun.stages._graph.plain import hoist
 from orun.stages.contract import Context
 from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
@@ -61,7 +63,7 @@ def require_float8(
     if wrong := [name for name, is_set in conflicts.items() if is_set]:
         why = f"it is for pairs around {', '.join(OPERATORS)}, with `minmax` or `percentile`"
         raise StageFailed(context.stage, f"`{wrong[0]}` cannot be combined with {NAME}", why=why)
-    version = max((item.version for item in load_graph(context.model()).opset_import if item.domain == ""), default=0)
+    version = standard_opset(load_graph(context.model()))
     if version < SINCE_OPSET:
         raise StageFailed(
             context.stage,
@@ -108,7 +110,7 @@ def convert_to_float8(model: ModelProto, before: ModelProto) -> None:
 def _store(stored: Mapping[str, TensorProto], node: NodeProto, weight: NDArray[Any]) -> None:
     """Round a weight to 8-bit floats, with one scale or one for each channel, as its integers had."""
     scale = stored[node.input[1]]
-    axis = next((item.i for item in node.attribute if item.name == "axis"), 1) if scale.dims else None
+    axis = attribute(node, "axis", 1) if scale.dims else None
     reduced = tuple(place for place in range(weight.ndim) if axis is None or place != axis % weight.ndim)
     largest = np.abs(weight).max(axis=reduced, keepdims=True)
     steps = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)

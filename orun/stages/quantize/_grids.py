@@ -11,6 +11,7 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from orun.stages._graph.names import make_unique
+from orun.stages._graph.nodes import attribute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ def _axes(model: ModelProto) -> Mapping[str, int]:
 
 def _axis(node: NodeProto) -> int | None:
     if node.op_type == "Gemm":
-        return next((0 for attribute in node.attribute if attribute.name == "transB" and attribute.i), 1)
+        return 0 if attribute(node, "transB", 0) else 1
     return AXES.get(node.op_type)
 
 

@@ -19,6 +19,7 @@ from orun.errors import StageFailed
 from orun.stages._graph.agreement import Trial, check_against_input
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.io import save
+from orun.stages._graph.nodes import attribute
 from orun.stages.contract import Context
 from orun.stages.quantize._calibration import rows_of
 
@@ -98,7 +99,7 @@ def smooth(model: ModelProto, alpha: float, dataset: Dataset, is_selected: Calla
         factors = _factors(largest[activation], np.max(rows, axis=0), alpha)
         for node in nodes:
             matrix = _matrix(node, weights) * factors[:, None]
-            _replace(model, node, 1, matrix.T if _attribute(node, "transB") else matrix, weights, uses)
+            _replace(model, node, 1, matrix.T if attribute(node, "transB", 0) else matrix, weights, uses)
         alone = uses.count(activation) == len(nodes)
         if not (alone and _scale_normalization(model, activation, weights, factors, uses)):
             _insert(model, activation, nodes, factors)
@@ -111,7 +112,7 @@ def _groups(
     """Return the products to be quantized whose right side is a constant matrix, by their left input."""
     groups: dict[str, list[NodeProto]] = defaultdict(list)
     for node in model.graph.node:
-        if node.op_type not in PRODUCTS or node.domain or not is_selected(node) or _attribute(node, "transA"):
+        if node.op_type not in PRODUCTS or node.domain or not is_selected(node) or attribute(node, "transA", 0):
             continue
         weight = weights.get(node.input[1])
         fits = weight is not None and len(weight.dims) == MATRIX and weight.data_type == TensorProto.FLOAT
@@ -120,14 +121,10 @@ def _groups(
     return groups
 
 
-def _attribute(node: NodeProto, name: str) -> int:
-    return next((attribute.i for attribute in node.attribute if attribute.name == name), 0)
-
-
 def _matrix(node: NodeProto, weights: Mapping[str, TensorProto]) -> Floats:
     """Return the weights of a product, `[input channels, output channels]`."""
     matrix: Floats = numpy_helper.to_array(weights[node.input[1]])
-    return matrix.T if _attribute(node, "transB") else matrix
+    return matrix.T if attribute(node, "transB", 0) else matrix
 
 
 def _largest(model: ModelProto, names: Sequence[str], dataset: Dataset) -> dict[str, Floats]:

@@ -147,7 +147,7 @@ def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     from orun.stages._graph.io import load
-    from orun.stages._graph.order import sort_nodes
+    from orun.stages._graph.nodes import sort_nodes
 
     result = source.with_name("quantized.onnx")
     quantize_dynamic(

@@ -19,6 +19,7 @@ from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._data.source import Examples
 from orun.stages._graph.agreement import Dims, Inputs
+from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.names import make_unique
 from orun.stages.common_parameters import Excluded
 from orun.stages.contract import Context, Port, Spec
@@ -149,7 +150,7 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
             raise StageFailed(context.stage, f"`{name}` needs `algorithm: gptq`, not {params.algorithm}")
     if params.algorithm != "rtn" and wrong:
         raise StageFailed(context.stage, f"{wrong[0]} needs `algorithm: rtn`, not {params.algorithm}")
-    version = max((item.version for item in model.opset_import if item.domain == ""), default=0)
+    version = standard_opset(model)
     if params.format == "qdq" and version < INT4_SINCE:
         raise StageFailed(
             context.stage,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto
 from onnx.external_data_helper import load_external_data_for_model
 
 from orun.errors import StageFailed
-from orun.stages._graph.domains import STANDARD, tidy_domains
+from orun.stages._graph.domains import STANDARD, standard_opset, tidy_domains
 from orun.stages._graph.io import load, load_graph, nodes, store_freely
 from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
 from orun.stages._graph.ties import find_tied, tie
@@ -93,10 +93,11 @@ def _reader(context: Context, settings: Settings) -> Callable[[], ModelProto]:
 
 def _apply(context: Context, settings: Settings, method: str, read: Callable[[], ModelProto]) -> FusedModel:
     model = read()
-    version = next((item.version for item in model.opset_import if item.domain in STANDARD), 0)
+    version = standard_opset(model)
     inputs = [type(value).FromString(value.SerializeToString()) for value in model.graph.input]
     fused, reasons = METHODS[method](context, model, settings)
-    if version < LAYER_NORMALIZATION and any(_is_standard(node, "LayerNormalization") for node in nodes(fused)):
+    norms = [node for node in nodes(fused) if node.op_type == "LayerNormalization" and node.domain in STANDARD]
+    if norms and version < LAYER_NORMALIZATION:
         context.log.info("operator set %d has no LayerNormalization: layer norms stay in pieces", version)
         without_norms = replace(settings, disable=[*settings.disable, "layer_norm"])
         fused, reasons = METHODS[method](context, read(), without_norms)
@@ -110,10 +111,6 @@ def _apply(context: Context, settings: Settings, method: str, read: Callable[[],
     unknown = "`disable` leaves attention out" if "attention" in settings.disable else UNKNOWN[method]
     with failing(context, "the fused model cannot be looked into"):
         return FusedModel(method, fused, {name: reasons.get(name, unknown) for name in find_unfused(fused)})
-
-
-def _is_standard(node: NodeProto, op_type: str) -> bool:
-    return node.op_type == op_type and node.domain in STANDARD
 
 
 def _optimizer(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:

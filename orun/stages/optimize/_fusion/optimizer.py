@@ -10,6 +10,7 @@ from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.errors import StageFailed
 from orun.stages._graph.compat import patch_quadratic_scan, patch_shape_inference
+from orun.stages._graph.nodes import attribute
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion import Settings
@@ -80,10 +81,9 @@ def _split_heads(model: ModelProto, producers: Mapping[str, NodeProto]) -> Itera
     """Yield the reshapes that split a projection into heads: a Transpose puts heads before positions."""
     for node in model.graph.node:
         producer = producers.get(node.input[0]) if node.input else None
-        order = next((list(item.ints) for item in node.attribute if item.name == "perm"), [])
         if (
             node.op_type == "Transpose"
-            and order == [0, 2, 1, 3]
+            and attribute(node, "perm", []) == [0, 2, 1, 3]
             and producer is not None
             and producer.op_type == "Reshape"
         ):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orun.stages.optimize._pruning.channels import Stored, attribute, stored, weights
+from orun.stages._graph.nodes import attribute
+from orun.stages.optimize._pruning.channels import Stored, stored, weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from orun.stages._graph.domains import STANDARD
+from orun.stages._graph.nodes import attribute
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,11 +118,6 @@ def stored(model: ModelProto) -> Stored:
     fixed = {value.name for value in (*model.graph.input, *model.graph.output)}
     fixed |= {name for graph in nested for node in graph.node for name in node.input}
     return Stored(Arrays(model.graph.initializer), uses, frozenset(fixed))
-
-
-def attribute(node: NodeProto, name: str, default: Any) -> Any:
-    """Return the value of a node's attribute."""
-    return next((helper.get_attribute_value(item) for item in node.attribute if item.name == name), default)
 
 
 def weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, int]]:

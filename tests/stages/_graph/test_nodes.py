@@ -3,7 +3,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from orun.stages._graph.order import sort_nodes
+from orun.stages._graph.nodes import sort_nodes
 
 BRANCHES = """
 <ir_version: 9, opset_import: ["" : 20]>

@@ -1,13 +1,20 @@
-"""Topological order of a graph's nodes, with the reads of graphs inside nodes."""
+"""Nodes of a graph: attributes, values that they read, topological order."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
+
+
+def attribute(node: NodeProto, name: str, default: Any) -> Any:
+    """Return the value of an attribute of a node; the default if the node lacks it."""
+    from onnx import helper
+
+    return next((helper.get_attribute_value(item) for item in node.attribute if item.name == name), default)
 
 
 def sort_nodes(graph: GraphProto) -> None:
