@@ -161,7 +161,7 @@ class Transfers:
         name = object_name(piece.digest)
         if (size := self.bucket.size(name)) != piece.size:
             self.damaged.add(piece.digest)
-            return f"{name} is missing" if size is None else f"{name}: it has {size} bytes in the place of {piece.size}"
+            return f"{name} is missing" if size is None else f"{name}: it has {size} bytes instead of {piece.size}"
 
         def fetch_part(start: int) -> bool:
             with self._machine_shared():

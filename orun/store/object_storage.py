@@ -78,7 +78,7 @@ class Bucket:
         if result is None:
             return None
         if result.meta["size"] > limit:
-            raise ValueError(f"it has {result.meta['size']} bytes, and {limit} are the most")
+            raise ValueError(f"it has {result.meta['size']} bytes, and at most {limit} are allowed")
         return _request(lambda: bytes(result.bytes()))
 
     def copy(self, name: str, descriptor: int, size: int) -> bool:
@@ -92,7 +92,7 @@ class Bucket:
         if result is None:
             return False
         if result.meta["size"] != size:
-            raise ValueError(f"it has {result.meta['size']} bytes in the place of {size}")
+            raise ValueError(f"it has {result.meta['size']} bytes instead of {size}")
         position = 0
         chunks = iter(result.stream(min_chunk_size=1 << 20))
         while (chunk := _request(lambda: next(chunks, None))) is not None:

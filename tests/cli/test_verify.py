@@ -53,7 +53,7 @@ def test_a_bundle_that_was_changed(orun: CommandLine, bundle: Path) -> None:
     assert (shown.code, shown.err) == (1, "")
     first, *problems = shown.out.splitlines()
     assert first == "release is not what was released:"
-    assert problems[-1] == "  readme.txt is there and not in the manifest"
+    assert problems[-1] == "  readme.txt is not in the manifest"
     document = json.loads(orun("verify", "release", "--json").out)
     assert [f"  {problem}" for problem in document["problems"]] == problems
     assert document["sha256"] == {}
@@ -80,7 +80,7 @@ def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
         1,
         (
             ". is not what was released:\n"
-            "  manifest.json cannot be read, so this is no bundle: No such file or directory\n"
+            "  manifest.json cannot be read, so this is not a bundle: No such file or directory\n"
         ),
     )
 
@@ -88,12 +88,12 @@ def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
 def test_names_reach_no_terminal_as_they_are(orun: CommandLine, bundle: Path) -> None:
     (bundle / os.fsdecode(b"\xff\n\x1b[31m\xc3\xa9")).touch()
     shown = orun("verify", "release")
-    assert shown.out == "release is not what was released:\n  \\udcff\\n\\x1b[31mé is there and not in the manifest\n"
+    assert shown.out == "release is not what was released:\n  \\udcff\\n\\x1b[31mé is not in the manifest\n"
 
 
 DEEP = b'{"format": 1, "files": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-NO_BUNDLE = "manifest.json cannot be read, so this is no bundle: "
-ONLY_FILES = "and a bundle holds files alone"
+NO_BUNDLE = "manifest.json cannot be read, so this is not a bundle: "
+ONLY_FILES = "but a bundle holds only files"
 
 
 def pipe(path: Path) -> None:

@@ -36,7 +36,7 @@ def test_damaged_objects_are_refused_built_and_mended(shared: tuple[Project, str
     assert other.text("upper") == "A B!"
     assert notices(other) == [
         f"make: refused from the remote: {flipped} was damaged",
-        f"upper: refused from the remote: {truncated}: it has 2 bytes in the place of 4",
+        f"upper: refused from the remote: {truncated}: it has 2 bytes instead of 4",
     ]
     assert (holding(remote, b"a b"), holding(remote, b"A B!")) == (flipped, truncated)
     assert built(machine(tmp_path, "third").run(remote=remote)) == []

@@ -155,12 +155,12 @@ def test_what_was_damaged_here_is_not_sent(tmp_path: Path, folder: str, pool: Th
 def test_nothing_is_read_that_is_larger_than_it_may_be(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     write(folder, record_name(KEY, 0), bytes(RECORD_LIMIT + 1))
-    problem = f"{record_name(KEY, 0)}: it has {RECORD_LIMIT + 1} bytes, and {RECORD_LIMIT} are the most"
+    problem = f"{record_name(KEY, 0)}: it has {RECORD_LIMIT + 1} bytes, and at most {RECORD_LIMIT} are allowed"
     assert transfers.records(KEY, 0, 1).refused == (problem,)
     digest = digest_bytes(b"small")
     write(folder, object_name(digest), b"small and more")
     answer = transfers.fetch([Piece(digest, 5, str(tmp_path / "file"))])
-    assert answer.problems == (f"{object_name(digest)}: it has 14 bytes in the place of 5",)
+    assert answer.problems == (f"{object_name(digest)}: it has 14 bytes instead of 5",)
     assert (tmp_path / "file").stat().st_size == 0
 
 

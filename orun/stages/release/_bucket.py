@@ -1,7 +1,7 @@
-"""A release in a folder or a bucket, where its files come to be one after the other.
+"""Publisher to a folder or bucket, which takes a release file by file.
 
-While that lasts a note lies beside them, `PUBLISHING`, and there is no manifest, so that what was interrupted does not
-pass for a release. The note says which files may be there, for the next one who publishes to remove what is not his.
+An unfinished release has no manifest, so that nobody takes it for a release. It has the note `PUBLISHING` instead,
+which lists the files that may be there. The next publisher removes those that do not belong to its own release.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from urllib.parse import unquote, urlsplit
 
 from orun.core.serialization import foreign_json
 from orun.errors import UsageError
-from orun.stages.release._destination import Publisher, digest_of, needing, refused
+from orun.stages.release._destination import Publisher, digest_of, report_refusal, require_package
 from orun.stages.release._folder import Folder
 from orun.stages.release._manifest import MANIFEST, PUBLISHING
 
 if TYPE_CHECKING:
     from orun.store.object_storage import Bucket as RemoteBucket
 
-LARGEST = 64 << 20  # bytes of a manifest, or of a note
+LARGEST = 64 << 20  # bytes of a manifest or note
 
 
 class Bucket(Publisher):
-    """A folder, or a bucket; files of the release before that the new one lacks are removed.
+    """Folder or bucket as a destination. Files of the replaced release that the new one lacks are removed.
 
     Args:
         url: of the folder (`file://`) or bucket.
@@ -43,33 +43,33 @@ class Bucket(Publisher):
             self._denied: type[Exception] = PermissionError
             self._bucket = Folder(Path(unquote(urlsplit(url).path)))
             return
-        with needing("obstore"):
+        with require_package("obstore"):
             from orun.store import object_storage
         self._errors = (object_storage.DeniedError, object_storage.UnreachableError, ValueError)
         self._denied = object_storage.DeniedError
-        with refused(url, *self._errors):
+        with report_refusal(url, *self._errors):
             self._bucket = object_storage.Bucket(url)
 
-    def manifest(self) -> str:
+    def manifest_digest(self) -> str:
         """See `Publisher`."""
-        with refused(self._url, *self._errors):
+        with report_refusal(self._url, *self._errors):
             return digest_of(self._bucket.read(MANIFEST, LARGEST))
 
-    def unfinished(self) -> str:
+    def unfinished_digest(self) -> str:
         """See `Publisher`."""
-        with refused(self._url, *self._errors):
+        with report_refusal(self._url, *self._errors):
             return digest_of(self._bucket.read(PUBLISHING, LARGEST))
 
-    def lacks(self, bundle: Path, names: Sequence[str]) -> list[str]:
-        """See `Publisher`; told by their sizes."""
-        with refused(self._url, *self._errors):
+    def missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
+        """See `Publisher`; sizes are compared, not contents."""
+        with report_refusal(self._url, *self._errors):
             return [name for name in names if self._bucket.size(name) != (bundle / name).stat().st_size]
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         """See `Publisher`."""
         *files, manifest = names
         digest = digest_of((bundle / MANIFEST).read_bytes())
-        with refused(self._url, *self._errors):
+        with report_refusal(self._url, *self._errors):
             before, begun = (self._bucket.read(name, LARGEST) for name in (MANIFEST, PUBLISHING))
             old = _listed(before) | _listed(begun)
             note = _note(digest, {*names, *old})
@@ -79,7 +79,7 @@ class Bucket(Publisher):
                 self._upload(bundle, name)
             for name in sorted(old - set(names)):
                 self._bucket.remove(name)
-            if begun is not None and digest_of(begun) != digest:  # whoever began may still have been writing
+            if begun is not None and digest_of(begun) != digest:  # the other publisher may still have been writing
                 self._require(all(self._holds(bundle, name) for name in files))
             self._require_mine(note)
             self._upload(bundle, manifest)
@@ -90,7 +90,7 @@ class Bucket(Publisher):
         return ""
 
     def _begin(self, note: bytes, begun: bytes | None) -> None:
-        """Leave the note in the place of the one that was found, and take the manifest away."""
+        """Write the note, in place of the one in `begun` if there is one, and remove the manifest."""
         if not self._bucket.put_if_absent(PUBLISHING, note):
             self._require(begun is not None)
             with tempfile.NamedTemporaryFile() as file:
@@ -108,18 +108,18 @@ class Bucket(Publisher):
             raise
         try:
             self._bucket.remove(PUBLISHING)
-        except self._denied:  # a bucket where nothing may be removed; beside a manifest the note says nothing
+        except self._denied:  # the bucket allows no removal; a note beside a manifest is ignored
             return
 
     def _holds(self, bundle: Path, name: str) -> bool:
-        """Return whether the destination still holds the file that was copied."""
+        """Return whether the destination still holds the file as this process uploaded it."""
         with (bundle / name).open("rb") as file, tempfile.TemporaryFile() as copy:
             try:
-                there = self._bucket.copy(name, copy.fileno(), os.fstat(file.fileno()).st_size)
-            except ValueError:  # of another size
+                exists = self._bucket.copy(name, copy.fileno(), os.fstat(file.fileno()).st_size)
+            except ValueError:  # it has another size
                 return False
-            wanted, actual = (hashlib.file_digest(stream, "sha256").digest() for stream in (file, copy))
-            return there and wanted == actual
+            expected, actual = (hashlib.file_digest(stream, "sha256").digest() for stream in (file, copy))
+            return exists and expected == actual
 
     def _upload(self, bundle: Path, name: str) -> None:
         path = bundle / name
@@ -131,14 +131,14 @@ class Bucket(Publisher):
     def _require(self, alone: bool) -> None:
         if not alone:
             raise UsageError(
-                f"somebody else publishes to {self._url} at the same time",
-                why="no manifest makes a release of what this one has copied",
-                hint="publish again when nobody else does",
+                f"another process publishes to {self._url} at the same time",
+                why="the files copied by this stage have no manifest, so they are no release",
+                hint="publish again when the other process has ended",
             )
 
 
 def _note(digest: str, names: Iterable[str]) -> bytes:
-    """Whose release is being published, and which files may be there because of it."""
+    """Return a note with the digest of the release, the files that may be there, and the publishing process."""
     note = {
         "digest": digest,
         "files": [{"path": name} for name in sorted({*names} - {MANIFEST})],
@@ -148,10 +148,10 @@ def _note(digest: str, names: Iterable[str]) -> bytes:
 
 
 def _listed(content: bytes | None) -> set[str]:
-    """Files that a manifest or a note found there names, but for what is outside: it may be anybody's."""
+    """Return the files that a manifest or note lists, without paths that lead out of the destination."""
     try:
         entries: list[dict[str, Any]] = foreign_json(content or b"{}").get("files", ())
         names = [PurePosixPath(entry["path"]) for entry in entries]
-    except (ValueError, AttributeError, KeyError, TypeError):  # none of ours: nothing of it is ours to remove
+    except (ValueError, AttributeError, KeyError, TypeError):  # not written by orun, so no file may be removed
         return set()
     return {str(name) for name in names if name.parts and not name.is_absolute() and ".." not in name.parts}

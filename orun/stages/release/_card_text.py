@@ -1,4 +1,4 @@
-"""The text of a model card, section by section."""
+"""Text of a model card, section by section."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from orun.stages._graph.feeds import Input
 
-OPERATOR_TYPES = 8  # that the card names
-MEMBER = "\u21b3 "  # before a gate of a group, below the group that must pass
+OPERATOR_TYPES = 8  # most frequent ones, which the card names
+MEMBER = "\u21b3 "  # before a gate of a group
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Texts:
         description, intended_use, limitations: sections in Markdown.
         license: identifier of the licence.
         language: codes of languages.
-        tags: of the model hub.
-        base_model: the model that it was made from, as its hub names it.
+        tags: tags for the model hub.
+        base_model: name, on its hub, of the model that this one was made from.
         appendix: Markdown at the end.
     """
 
@@ -61,8 +61,8 @@ def render_card(model: ModelProto, size: int, lineage: Mapping[str, Any], texts:
     Args:
         model: the model; its external data is not needed.
         size: bytes of its files.
-        lineage: the stages that led to it, as `lineage.json` has them.
-        texts: that the pipeline provides.
+        lineage: the stages that led to the model, in the form of `lineage.json`.
+        texts: texts that the pipeline provides.
     """
     stages: Sequence[Mapping[str, Any]] = lineage["stages"]
     name = " ".join(texts.title.split()) or lineage["pipeline"]
@@ -82,7 +82,7 @@ def render_card(model: ModelProto, size: int, lineage: Mapping[str, Any], texts:
 
 
 def _front_matter(stages: Sequence[Mapping[str, Any]], texts: Texts, name: str) -> str:
-    """Return metadata as model hubs read it, https://huggingface.co/docs/hub/model-cards."""
+    """Return the metadata for model hubs, see https://huggingface.co/docs/hub/model-cards."""
     results = [
         {"type": f"{entry['stage']}.{metric}", "value": value.value, "name": f"{entry['stage']} {metric}"}
         for entry in stages
@@ -130,24 +130,24 @@ def _model_section(model: ModelProto, size: int) -> Iterator[str]:
 
 
 def _domain(model: ModelProto) -> Iterator[str]:
-    """Yield the input domain: values of inputs and sizes of dynamic axes, where the model declares them."""
+    """Yield the declared input domain: values of inputs and sizes of dynamic axes."""
     declared = read_domain(model).inputs
     values = [(item.name, "values", _values(item)) for item in inputs_of(model) if item.name in declared]
     sizes = [(axis, "sizes tried", ", ".join(map(str, tried))) for axis, tried in sizes_of(model).items()]
     if values or sizes:
-        yield "The model is made for these inputs, and was checked with such:"
+        yield "The model is made for these inputs, and was checked with them:"
         yield table(("input or axis", "", "domain"), [*values, *sizes])
 
 
 def _values(item: Input) -> str:
     if item.mask:
-        return "0 and 1, the ones in front of the zeros" if item.padded else "0 and 1, at least one 1 in a row"
+        return "0 and 1, all ones before the zeros" if item.padded else "0 and 1, at least one 1 in each row"
     if item.low is None and item.high is None:
         return "any"
     low, high = ("" if bound is None else f"{bound:g}" for bound in (item.low, item.high))
     if low and high:
         return f"{low} to {high}"
-    return f"from {low} on" if low else f"up to {high}"
+    return f"at least {low}" if low else f"at most {high}"
 
 
 def _type(value: ValueInfoProto) -> tuple[str, str]:
@@ -201,7 +201,7 @@ def _caveats(verdict: Mapping[str, Any]) -> str:
 
 
 def _condition(verdict: Mapping[str, Any]) -> str:
-    """Return `max 12ms`; empty for a group, whose rule is its name."""
+    """Return the rule with its threshold, as `max 12ms`; empty for a group, whose name is its rule."""
     threshold = verdict.get("threshold", "")
     return f"{verdict.get('rule', '')} {threshold}{verdict.get('scope', '')}".strip() if threshold else ""
 

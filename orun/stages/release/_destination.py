@@ -15,65 +15,65 @@ from orun.errors import MissingPackages, UsageError
 
 T = TypeVar("T")
 
-QUICK, LONG = 20.0, 120.0  # seconds without an answer, and to a file that was sent; as of buckets
-PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds before each further try
-LATEST = 30.0  # seconds after the first try when the last one begins
+QUICK, LONG = 20.0, 120.0  # timeouts in seconds, of a request and of an upload, as for buckets
+PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds before each retry
+LATEST = 30.0  # seconds after the first try, for the last retry to begin
 
 
 class Publisher(Protocol):
     """Destination of a release. The defaults are for destinations that take a release all at once."""
 
-    def manifest(self) -> str:
-        """Return the digest of the manifest there; empty without one."""
+    def manifest_digest(self) -> str:
+        """Return the digest of the manifest at the destination; empty without a manifest."""
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         """Copy these files of a bundle in this order; replace what was there."""
 
     def reference(self) -> str:
-        """Return a fixed name of the published release: a commit or a digest; empty without one."""
+        """Return a fixed name of the published release, a commit or a digest; empty if it has none."""
 
-    def unfinished(self) -> str:
-        """Return the digest of a release whose publication began and did not end; empty without one."""
+    def unfinished_digest(self) -> str:
+        """Return the digest of a release whose publication has begun and not ended; empty if there is none."""
         return ""
 
-    def lacks(self, bundle: Path, names: Sequence[str]) -> list[str]:
-        """Return which of these files of a bundle are missing or differ in size."""
+    def missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
+        """Return the files of a bundle that the destination lacks or has in another size."""
         del bundle, names
         return []
 
 
 def digest_of(manifest: bytes | None) -> str:
-    """Return the digest in a manifest; empty without a manifest, a text of its own for an invalid one."""
+    """Return the digest in a manifest: empty without a manifest, a text that says so for an invalid manifest."""
     if manifest is None:
         return ""
     try:
         return str(foreign_json(manifest)["digest"])
     except (ValueError, KeyError, TypeError):
-        return "none: it is no manifest of a bundle"
+        return "unknown: it is not the manifest of a bundle"
 
 
 @contextmanager
-def needing(package: str) -> Iterator[None]:
+def require_package(package: str) -> Iterator[None]:
     """Turn an ImportError of the block into an error that says which package to install."""
     try:
         yield
     except ImportError as error:
-        raise MissingPackages("what publishing there needs is not installed", [package], why=str(error)) from error
+        raise MissingPackages("publishing there needs a package", [package], why=str(error)) from error
 
 
-def patiently(
+def retry(
     place: str, request: Callable[[], T], errors: tuple[type[Exception], ...], answers: tuple[type[Exception], ...] = ()
 ) -> T:
-    """Return the answer to a request; retry it after some errors, with growing pauses and for a bounded time.
+    """Return the answer to a request; retry it after temporary errors, with growing pauses and for a bounded time.
 
     Args:
         place: the host, for messages.
         request: sends the request.
-        errors: that may be temporary.
-        answers: subclasses of these with which the host answered; they are raised at once.
+        errors: errors that may be temporary.
+        answers: subclasses of `errors` that are the host's answer; they are raised at once.
 
     Raises:
-        ConnectionError: when the last try failed as well.
+        ConnectionError: if the last try failed as well.
     """
     began, pauses = time.monotonic(), iter(PAUSES)
     for tries in itertools.count(1):
@@ -91,7 +91,7 @@ def patiently(
 
 
 def _origin(error: BaseException) -> str:
-    """Return the message of the system behind an error of a library, or the error's own."""
+    """Return the operating system's message behind a library's error, or the error's own message."""
     message = getattr(error, "strerror", None)
     while not message and (below := error.__cause__ or _nested(error) or error.__context__) is not None:
         error, message = below, getattr(below, "strerror", None)
@@ -101,12 +101,12 @@ def _origin(error: BaseException) -> str:
 def _nested(error: BaseException) -> BaseException | None:
     """Return the error inside an error, as requests and urllib3 nest theirs."""
     candidates = (getattr(error, "reason", None), *error.args)
-    return next((error_argument for error_argument in candidates if isinstance(error_argument, BaseException)), None)
+    return next((candidate for candidate in candidates if isinstance(candidate, BaseException)), None)
 
 
 @contextmanager
-def refused(place: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn these errors of the block into a `UsageError` that names the place."""
+def report_refusal(place: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn these errors of the block into a `UsageError` that names the destination."""
     try:
         yield
     except errors as error:

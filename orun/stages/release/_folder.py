@@ -1,4 +1,4 @@
-"""A folder that takes a release, as `orun.store.object_storage` does a bucket."""
+"""Folder that takes a release, with the methods of `orun.store.object_storage.Bucket`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from orun.fs.durable import make_folder, new_file, sync_folders, write_all, writ
 from orun.fs.observed_state import is_special
 
 CHUNK = 1 << 20
-PART = ".orun-part"  # ends the name of a file that is not whole yet
+PART = ".orun-part"  # suffix of a file that is not complete yet
 
 
 class Folder:
-    """A folder; what lies in it is made by those who publish, and no input of theirs."""
+    """Folder of releases. Its files are no implicit dependencies of the stage that publishes there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -31,21 +31,21 @@ class Folder:
             return None
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """What has that name, or None when nothing has; ValueError when it is larger than `limit` bytes."""
+        """Return the content of a file, or None if it is missing; raise ValueError if it has over `limit` bytes."""
         size = self.size(name)
         if size is not None and size > limit:
-            raise ValueError(f"it has {size} bytes, and {limit} are the most")
+            raise ValueError(f"it has {size} bytes, and at most {limit} are allowed")
         return None if size is None else (self.path / name).read_bytes()
 
     def copy(self, name: str, descriptor: int, size: int) -> bool:
-        """Write what has that name to an empty file, which is left at its start; False when nothing has it.
+        """Write the content of a file to an empty one and seek to its start; return False if the file is missing.
 
         Raises:
-            ValueError: when it has another size.
+            ValueError: if it does not have `size` bytes.
         """
         actual = self.size(name)
         if actual is not None and actual != size:
-            raise ValueError(f"it has {actual} bytes in the place of {size}")
+            raise ValueError(f"it has {actual} bytes instead of {size}")
         if actual is not None:
             with (self.path / name).open("rb") as file:
                 _copy(file, descriptor)
@@ -53,24 +53,24 @@ class Folder:
         return actual is not None
 
     def upload(self, name: str, path: str, _size: int) -> None:
-        """Give a file's content that name, whatever had it before; all of it is there afterwards, or nothing."""
+        """Write a file, atomically, in place of a file of that name."""
         target = self._claimed(name)
         part = target.with_name(f".{target.name}{PART}")
         created = make_folder(str(target.parent))
-        part.unlink(missing_ok=True)  # of one who was killed
+        part.unlink(missing_ok=True)  # left by a killed process
         with Path(path).open("rb") as file, new_file(str(part), 0o644) as descriptor:
             _copy(file, descriptor)
         part.rename(target)
         sync_folders([str(target.parent), *created])
 
     def remove(self, name: str) -> None:
-        """Remove what has that name, and what was left of giving it that name."""
+        """Remove a file, if it exists, and the rest of its interrupted upload."""
         target = self._claimed(name)
         for path in (target, target.with_name(f".{target.name}{PART}")):
             path.unlink(missing_ok=True)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Give some bytes a name that nothing has; False when something has it, which stays."""
+        """Write a file unless the name is in use; return whether it was written."""
         make_folder(str(self.path))
         try:
             write_file(str(self._claimed(name)), data)
@@ -79,7 +79,7 @@ class Folder:
         return True
 
     def _claimed(self, name: str) -> Path:
-        """The path of a name, opened for writing before anything else: what a stage has written is no input of it."""
+        """Return the path of a file, opened for writing once: tracing takes files that a stage writes for no input."""
         path = self.path / name
         with suppress(OSError):
             os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK))

@@ -1,8 +1,7 @@
 """Manifest of a release bundle.
 
-`manifest.json` lists every other file of the folder with its size, BLAKE3 and SHA-256, and holds the digest of its own
-content, so that an edit of the manifest is found too. It finds damage and mistakes. To prove who made a bundle, sign
-the manifest.
+`manifest.json` lists every other file of the folder with its size, BLAKE3 and SHA-256. It also holds the digest of its
+own content. It reveals damage and mistakes; to prove who made a bundle, sign the manifest.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from orun.stages.contract import MODEL
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-PUBLISHING = ".orun-publishing.json"  # lies beside it while the bundle is published, and belongs to none
+PUBLISHING = ".orun-publishing.json"  # beside the files while a bundle is published; part of no bundle
 PROVENANCE = "provenance.json"
 MEASUREMENTS = "measurements.json"
 REQUIRED = (MODEL, PROVENANCE, MEASUREMENTS)
 FIELDS = {"path": str, "size": int, "blake3": str, "sha256": str}  # of a file in the manifest
 CHUNK = 1 << 20
-A_LINK = "is a link, and a bundle holds files alone"
+A_LINK = "is a link, but a bundle holds only files"
 
 
 def write_manifest(folder: Path, name: str, version: str) -> None:
     """Write `manifest.json` with all files of the folder.
 
     Args:
-        folder: the bundle, complete but for the manifest.
-        name: of what is released.
-        version: of the release; may be empty.
+        folder: the bundle, complete except for the manifest.
+        name: name of the release.
+        version: version of the release; may be empty.
     """
     files = [_entry(folder, path) for path in _files(folder)]
     content = {"format": FORMAT, "name": name, "version": version, "files": files}
@@ -64,8 +63,8 @@ def verify_bundle(folder: Path) -> list[str]:
         manifest = foreign_json(read_bounded(folder / MANIFEST, RECORD_LIMIT))
     except OSError as error:
         if (folder / PUBLISHING).exists():
-            return [f"{MANIFEST} is not there yet: this is being published, or that was interrupted"]
-        return [f"{MANIFEST} cannot be read, so this is no bundle: {error.strerror}"]
+            return [f"{MANIFEST} is missing: publishing is still running, or was interrupted"]
+        return [f"{MANIFEST} cannot be read, so this is not a bundle: {error.strerror}"]
     except ValueError as error:
         return [f"{MANIFEST} is damaged: {error}"]
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
@@ -74,15 +73,15 @@ def verify_bundle(folder: Path) -> list[str]:
         return [f"{MANIFEST} has format {manifest['format']}, and this orun knows {FORMAT}"]
     content = {key: value for key, value in manifest.items() if key != "digest"}
     if manifest.get("digest") != _digest(content):
-        return [f"{MANIFEST} was changed: its digest is not that of its content"]
+        return [f"{MANIFEST} was changed: its digest does not match its content"]
     listed = _listed(content.get("files"))
     if listed is None:
-        return [f"{MANIFEST} is damaged: it has no proper list of files"]
+        return [f"{MANIFEST} is damaged: its list of files is invalid"]
     return list(_differences(folder, listed))
 
 
 def release_of(manifest: bytes) -> tuple[str, str] | None:
-    """Name and version of a bundle by the content of its `manifest.json`; None when it has no version, or is none."""
+    """Return the name and version in a `manifest.json`; None if it has no version or is not a manifest."""
     try:
         content = foreign_json(manifest)
     except ValueError:
@@ -94,7 +93,7 @@ def release_of(manifest: bytes) -> tuple[str, str] | None:
 
 
 def _listed(files: object) -> dict[str, Mapping[str, Any]] | None:
-    """Return the entries by their paths; None when they are not what `write_manifest` writes."""
+    """Return the entries by their paths; None if `write_manifest` would not write such a list."""
     if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
         return None
     if any({name: type(value) for name, value in entry.items()} != FIELDS for entry in files):
@@ -110,39 +109,39 @@ def _differences(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> Itera
     present = _files(folder)
     for path in sorted({*listed, *present}):
         if path not in listed:
-            yield f"{path} is there and not in the manifest"
+            yield f"{path} is not in the manifest"
         elif path not in present:
-            yield f"{path} is in the manifest and not there"
+            yield f"{path} is in the manifest, but missing"
         else:
             yield from _changes(folder, path, listed[path])
 
 
 def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str]:
     try:
-        unlike = _unlike((folder / path).lstat(), listed["size"])
-        actual = {} if unlike else _entry(folder, path)
+        problem = _problem((folder / path).lstat(), listed["size"])
+        actual = {} if problem else _entry(folder, path)
     except OSError as error:
         yield f"{path} cannot be read: {error.strerror}"
         return
-    if unlike:
-        yield f"{path} {unlike}"
+    if problem:
+        yield f"{path} {problem}"
         return
     for name, shown in (("blake3", "BLAKE3"), ("sha256", "SHA-256")):
         if actual[name] != listed[name]:
             yield f"{path} was changed: its {shown} is {actual[name]} instead of {listed[name]}"
 
 
-def _unlike(status: os.stat_result, size: int) -> str:
-    """What tells a file from the listed one before a byte of it is read; empty where nothing does."""
+def _problem(status: os.stat_result, size: int) -> str:
+    """Return how a file differs from the listed one in kind or size, without reading it; empty if it does not."""
     if stat.S_ISLNK(status.st_mode):
         return A_LINK
     if not stat.S_ISREG(status.st_mode):
-        return "is a pipe, a socket or a device, and a bundle holds files alone"
+        return "is a pipe, a socket or a device, but a bundle holds only files"
     return "" if status.st_size == size else f"has {status.st_size} bytes instead of {size}"
 
 
 def _files(folder: Path) -> list[str]:
-    """Posix paths of everything below the folder that is no folder, without the manifest and a publisher's note."""
+    """Return the paths of everything below the folder except folders, the manifest and a publisher's note."""
     paths: list[str] = []
     for parent, folders, names in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]

@@ -14,7 +14,7 @@ from orun.environment.env_vars import variable
 from orun.errors import UsageError
 from orun.stages.release import _destination
 from orun.stages.release._bucket import Bucket
-from orun.stages.release._destination import Publisher, digest_of, needing, patiently, refused
+from orun.stages.release._destination import Publisher, digest_of, report_refusal, require_package, retry
 from orun.stages.release._manifest import MANIFEST
 
 CLIENTS = {"hf": "huggingface-hub", "mlflow": "mlflow-skinny|mlflow", "oci": "oras"}
@@ -22,7 +22,7 @@ BUCKETS = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 
 def package_of(to: str) -> str:
-    """Return the distribution that publishing there takes, alternatives joined by `|`; empty where it takes none."""
+    """Return the distribution that a destination needs, alternatives joined by `|`; empty if it needs none."""
     scheme, separator, _ = to.partition("://")
     if not separator or scheme == "file":
         return ""
@@ -33,11 +33,12 @@ def publisher_for(to: str, root: Path) -> Publisher:
     """Return the publisher for the parameter `to`.
 
     Args:
-        to: a folder or an URL.
-        root: what a folder is relative to.
+        to: a folder or a URL.
+        root: the folder that relative paths start from.
 
     Raises:
-        UsageError: when nothing is known of such an URL, it holds credentials, or what it needs is not installed.
+        UsageError: if the URL has an unknown scheme or holds credentials.
+        MissingPackages: if the destination needs a package that is not installed.
     """
     if not to.strip():
         raise UsageError("`to` is empty", why="the files of a release need a folder of their own")
@@ -52,7 +53,7 @@ def publisher_for(to: str, root: Path) -> Publisher:
     if scheme == "mlflow":
         return _MLflow(rest)
     if scheme == "oci":
-        with needing("oras"):
+        with require_package("oras"):
             from orun.stages.release._registry import Registry
         return Registry(rest)
     expected = "a folder, file://, s3://, gs://, az://, hf://, mlflow:// or oci://"
@@ -60,45 +61,45 @@ def publisher_for(to: str, root: Path) -> Publisher:
 
 
 def _require_no_secrets(to: str) -> None:
-    """Refuse a user's name, password or token in a URL, and do not show it: receipts and logs would hold it."""
+    """Refuse a user name, password or token in a URL without showing it: receipts and logs would hold it."""
     try:
         address = urlsplit(to)
     except ValueError as error:  # brackets that do not match
-        raise UsageError("`to` is no URL", why=str(error)) from error
+        raise UsageError("`to` is not a valid URL", why=str(error)) from error
     if address.username is not None or address.query:
         raise UsageError(
             f"`to` must not hold credentials or a query: {address.scheme}://...",
-            why="what the pipeline file says is stored with its results",
-            hint="credentials come from the environment, as each place has them; orun stages release/publish",
+            why="the parameters of a stage are stored with its result",
+            hint="set credentials in the environment; `orun stages release/publish` lists the variables",
         )
 
 
 class _Hub(Publisher):
-    """A model repository of a Hugging Face hub: one commit, which removes what the release does not hold."""
+    """Model repository of a Hugging Face hub. A release is one commit, which removes all other files."""
 
     def __init__(self, address: str) -> None:
-        with needing("huggingface-hub"):
+        with require_package("huggingface-hub"):
             from huggingface_hub import HfApi, errors
         name, _, revision = address.partition("@")
         self._name, self._revision = name, revision or "main"
-        network = vars(errors)["HTTPError"]  # of the HTTP library that its client uses, which changes with its version
+        network = vars(errors)["HTTPError"]  # of the HTTP library, which is another one in other versions of the hub's
         self._errors = (errors.HfHubHTTPError, network, OSError, ValueError)
         self._network, self._answers = (network,), (errors.HfHubHTTPError,)
         self._api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=os.environ.get("HF_TOKEN") or None)
         self._commit = ""
 
-    def manifest(self) -> str:
+    def manifest_digest(self) -> str:
         from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
-        with refused(f"hf://{self._name}", *self._errors):
+        with report_refusal(f"hf://{self._name}", *self._errors):
             try:
                 host = _host(self._api.endpoint)
-                return digest_of(patiently(host, self._read_manifest, self._network, self._answers))
+                return digest_of(retry(host, self._read_manifest, self._network, self._answers))
             except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError):
                 return ""
 
     def _read_manifest(self) -> bytes:
-        """Return the manifest on the hub, never one from the cache."""
+        """Return the manifest on the hub; its client would return one from its cache."""
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # which it imports when used
 
@@ -112,7 +113,7 @@ class _Hub(Publisher):
         return bytes(answer.content)
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
-        with refused(f"hf://{self._name}", *self._errors):
+        with report_refusal(f"hf://{self._name}", *self._errors):
             self._api.create_repo(self._name, exist_ok=True)
             done = self._api.upload_folder(
                 repo_id=self._name,
@@ -129,24 +130,24 @@ class _Hub(Publisher):
 
 
 class _MLflow(Publisher):
-    """The artifacts of a run in an experiment of MLflow, found again by the digest of the manifest."""
+    """Artifacts of a run in an experiment of MLflow. A tag with the digest of the manifest marks a complete release."""
 
     def __init__(self, experiment: str) -> None:
-        with needing("mlflow-skinny"):
+        with require_package("mlflow-skinny"):
             from mlflow import MlflowClient
             from mlflow.exceptions import MlflowException
         self._errors = (MlflowException, OSError)
-        with refused(f"mlflow://{experiment}", *self._errors):  # where runs were once kept in files, it takes none
+        with report_refusal(f"mlflow://{experiment}", *self._errors):  # MLflow refuses folders of its old file store
             self._client = MlflowClient()
         self._experiment = experiment
         self._run = ""
 
-    def manifest(self) -> str:
+    def manifest_digest(self) -> str:
         return ""  # every release is a run of its own
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         client = self._client
-        with refused(f"mlflow://{self._experiment}", *self._errors):
+        with report_refusal(f"mlflow://{self._experiment}", *self._errors):
             existing = self._find()
             experiment = existing.experiment_id if existing else client.create_experiment(self._experiment)
             digest = digest_of((bundle / MANIFEST).read_bytes())
@@ -155,7 +156,7 @@ class _MLflow(Publisher):
                 for name in names:
                     folder = PurePosixPath(name).parent
                     client.log_artifact(self._run, str(bundle / name), str(folder) if folder.name else None)
-                client.set_tag(self._run, "orun.manifest", digest)  # last: by it a whole release is found
+                client.set_tag(self._run, "orun.manifest", digest)  # last, as it marks a complete release
             except self._errors:
                 with suppress(*self._errors):
                     client.set_terminated(self._run, "FAILED")
@@ -166,17 +167,17 @@ class _MLflow(Publisher):
         """Return the experiment, if any; MLflow itself would wait minutes for a server that does not answer."""
         from mlflow.exceptions import MlflowException, RestException
 
-        first = {"MLFLOW_HTTP_REQUEST_TIMEOUT": f"{_destination.QUICK:.0f}", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+        limits = {"MLFLOW_HTTP_REQUEST_TIMEOUT": f"{_destination.QUICK:.0f}", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
         find = partial(self._client.get_experiment_by_name, self._experiment)
         with ExitStack() as stack:
-            for name, value in first.items():
+            for name, value in limits.items():
                 stack.enter_context(variable(name, os.environ.get(name, value)))
-            return patiently(_host(self._client.tracking_uri), find, (MlflowException,), (RestException,))
+            return retry(_host(self._client.tracking_uri), find, (MlflowException,), (RestException,))
 
     def reference(self) -> str:
         return self._run
 
 
 def _host(url: str) -> str:
-    """Host and port of an URL, without the credentials that it may hold; all of one that names no host."""
+    """Return the host and port of a URL, without credentials; the whole URL if it names no host."""
     return urlsplit(url).netloc.rpartition("@")[2] or url

@@ -1,10 +1,10 @@
-"""Program of `release/serve-check` for an environment with ONNX Runtime and without orun: it imports nothing of orun.
+"""Program of `release/serve-check` that runs with ONNX Runtime and without orun.
 
     python -I serving.py BUNDLE MODEL QUESTIONS.npz REPLIES.npz PROVIDER...
 
-Checks the bundle's files against its manifest, opens the model in the folder MODEL of it, answers what is asked
-(`<case>/<input>`) into `<case>/<output>`, and prints a line of JSON about itself. Any problem is an uncaught exception:
-its last line is told.
+It checks the bundle's files against its manifest, opens the model in its folder MODEL, and runs each case: from
+the arrays `<case>/<input>` to the arrays `<case>/<output>`. It prints a line of JSON about itself. A problem is an
+uncaught exception, whose last line the stage reports.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from pathlib import Path
 
 
 def main(bundle: Path, model: str, questions: Path, replies: Path, providers: list[str]) -> None:
-    """Serve the cases of a file."""
+    """Run the cases of a file."""
     import numpy as np
     import onnxruntime
 
     checked = check_files(bundle)
     session = onnxruntime.InferenceSession(str(bundle / model / "model.onnx"), providers=providers)
     if session.get_providers()[0] != providers[0]:
-        raise RuntimeError(f"{providers[0]} was asked for, and {session.get_providers()[0]} was given")
+        raise RuntimeError(f"{providers[0]} is not available: the session runs on {session.get_providers()[0]}")
     outputs = [output.name for output in session.get_outputs()]
     inputs = [item.name for item in session.get_inputs()]
     results = {}
@@ -30,9 +30,8 @@ def main(bundle: Path, model: str, questions: Path, replies: Path, providers: li
             feed = {name: cases[f"{number}/{name}"] for name in inputs}
             values = session.run(outputs, feed)
             for name, value in zip(outputs, values, strict=True):
-                results[f"{number}/{name}"] = (
-                    value.astype(np.str_) if value.dtype == object else value
-                )  # without pickle
+                # Objects are texts; as objects they would need pickle.
+                results[f"{number}/{name}"] = value.astype(np.str_) if value.dtype == object else value
     np.savez(replies, **results)
     report = {"onnxruntime": onnxruntime.__version__, "providers": session.get_providers(), "files": checked}
     sys.stdout.write(f"{json.dumps(report)}\n")
@@ -45,7 +44,7 @@ def check_files(bundle: Path) -> int:
         with (bundle / entry["path"]).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != entry["sha256"]:
-            raise ValueError(f"{entry['path']} is not the file that the manifest lists")
+            raise ValueError(f"{entry['path']} differs from its entry in the manifest")
     return len(manifest["files"])
 
 

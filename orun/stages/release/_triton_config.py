@@ -1,4 +1,4 @@
-"""`config.pbtxt` of Triton's ONNX Runtime back end for a model.
+"""Configuration of a model for Triton's ONNX Runtime back end: `config.pbtxt`.
 
 https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/model_configuration.html and
 https://github.com/triton-inference-server/onnxruntime_backend
@@ -57,8 +57,8 @@ class Settings:
     """Settings of the server for a model.
 
     Attributes:
-        name: of the model on the server.
-        max_batch_size: largest batch that the server forms; 0 for none.
+        name: name of the model on the server.
+        max_batch_size: largest batch that the server forms; 0 for no batching.
         preferred_batch_sizes: sizes that dynamic batching aims at.
         max_queue_delay: microseconds that a request may wait for a batch.
         instances: copies of the model.
@@ -79,11 +79,11 @@ def render_config(model: ModelProto, settings: Settings, target: Target | None) 
     """Return the text of the configuration.
 
     Raises:
-        UsageError: when the model or a setting does not suit Triton.
+        UsageError: if Triton does not support the model or a setting.
     """
     if not NAME.fullmatch(settings.name) or len(settings.name) > LONGEST:
-        why = f"letters, digits, `_`, `.` and `-` are, {LONGEST} at most"
-        raise UsageError(f"{settings.name!r:.80} is no name for a folder", why=why)
+        why = f"allowed are up to {LONGEST} letters, digits, `_`, `.` and `-`"
+        raise UsageError(f"{settings.name!r:.80} is not a valid name for a folder", why=why)
     if target:
         _require_supported(settings, target)
     names = set(input_names(model))
@@ -114,16 +114,16 @@ def _require_supported(settings: Settings, target: Target) -> None:
     if unknown := sorted(wanted - ACCELERATORS.keys() - {CPU}):
         raise UsageError(
             f"Triton's ONNX Runtime back end has no {', '.join(unknown)}, which target {target.name!r} names",
-            hint=f"name a target of {', '.join(ACCELERATORS)} or {CPU}",
+            hint=f"use a target with {', '.join(ACCELERATORS)} or {CPU}",
         )
     if settings.device == "gpu" and not wanted & GPU:
-        raise UsageError(f"`device: gpu`, and target {target.name!r} has no provider that computes on one")
+        raise UsageError(f"`device: gpu`, and target {target.name!r} has no GPU provider")
     if settings.device == "cpu" and wanted & GPU:
         raise UsageError(f"`device: cpu`, and target {target.name!r} names {', '.join(sorted(wanted & GPU))}")
     if target.session.get("custom_op_libraries"):
         raise UsageError(
-            f"target {target.name!r} names libraries of custom operators, whose place on the server is unknown",
-            hint="use a target without them, and add `model_operations` to config.pbtxt where the server has them",
+            f"target {target.name!r} names libraries of custom operators, whose path on the server is unknown",
+            hint="use a target without them, and add `model_operations` with their paths to config.pbtxt",
         )
 
 
@@ -138,8 +138,8 @@ def _check_batch(value: ValueInfoProto) -> None:
     axes = value.type.tensor_type.shape.dim
     if not axes or axes[0].HasField("dim_value"):
         raise UsageError(
-            f"`max_batch_size` needs a model whose first axis is the batch everywhere, and that of {value.name!r} is "
-            + (f"{axes[0].dim_value} always" if axes else "not there"),
+            "`max_batch_size` needs a model whose inputs and outputs all have the batch as first axis; "
+            + (f"that of {value.name!r} is always {axes[0].dim_value}" if axes else f"{value.name!r} has no axes"),
             hint="export it with a dynamic first axis, or set `max_batch_size: 0`",
         )
 
@@ -148,7 +148,7 @@ def _type(value: ValueInfoProto) -> str:
     code = value.type.tensor_type.elem_type
     if not value.type.HasField("tensor_type") or code not in TYPES:
         kind = TensorProto.DataType.Name(code).lower() if code else value.type.WhichOneof("value")
-        raise UsageError(f"{value.name!r} is of type {kind}, which Triton does not know")
+        raise UsageError(f"{value.name!r} is of type {kind}, which Triton does not support")
     return TYPES[code]
 
 
@@ -241,7 +241,7 @@ def _session(target: Target | None) -> Iterator[str]:
 
 def _warm_up(inputs: Sequence[ValueInfoProto], settings: Settings) -> Iterator[str]:
     if any(_type(value) == "TYPE_STRING" for value in inputs):
-        return  # models expect no empty texts
+        return  # models may fail on empty texts
     yield "model_warmup ["
     yield "  {"
     yield '    name: "zeros"'

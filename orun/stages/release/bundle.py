@@ -7,9 +7,9 @@
 - the files of the port `card`, if connected
 - `manifest.json`: size, BLAKE3 and SHA-256 of each of these files
 
-The stage waits for the gates on its models, and includes their figures and verdicts; list further stages that measure
-in `needs`, after the model. `orun verify FOLDER` checks a bundle anywhere. Equal models with equal histories yield
-bundles of equal bytes, as no timestamp is in them.
+The stage waits for the gates on its models and includes their figures and verdicts. List further stages that measure
+in `needs`, after the model. `orun verify FOLDER` checks a bundle anywhere. Equal models with equal provenance yield
+equal bytes: a bundle holds no timestamp.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from orun.stages.release._manifest import FORMAT, MANIFEST, MEASUREMENTS, PROVEN
 from orun.text.wording.caveats import caveat
 from orun.text.wording.findings import finding
 
-MEASURED = ("metrics", "verdicts", "host")  # of a stage's entry in the lineage; the others are its provenance
+MEASURED = ("metrics", "verdicts", "host")  # fields of a stage's entry that `measurements.json` holds
 
 SPEC = Spec(
     inputs={
@@ -57,7 +57,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if context.lineage is None:
         raise StageFailed(context.stage, "a bundle needs the lineage of its model, and none was given")
     lineage = json.loads(context.lineage.read_bytes())
-    for port in sorted(context.inputs, key=lambda port: port == "card"):  # whose files may lie beside the models
+    for port in sorted(context.inputs, key=lambda port: port == "card"):  # the card last: no model may replace it
         _copy(context, port)
     head = {"format": FORMAT, "name": lineage["pipeline"], "version": params.version}
     write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
@@ -79,7 +79,7 @@ def _copy(context: Context, port: str) -> None:
             target.mkdir(exist_ok=True)
         elif name in (MANIFEST, PROVENANCE, MEASUREMENTS) or target.exists():
             raise StageFailed(
-                context.stage, f"the input {port} has a file named {name}, which is the name of a part of the bundle"
+                context.stage, f"the input {port} has a file named {name}, a name that the bundle needs itself"
             )
         else:
             shutil.copyfile(path, target)

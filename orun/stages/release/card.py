@@ -1,9 +1,9 @@
 """Write a model card: inputs and outputs of the model, measurements, verdicts of gates, and the stages that made it.
 
-The artifact is `README.md` in Markdown, with the front matter that model hubs read. Every figure comes from the stages
-before this one. Like a release, the stage waits for the gates on its model and shows their figures and verdicts; list
-further stages that measure in `needs`, after the model. Connect it to the port `card` of `release/bundle` to release it
-with the model. Equal models with equal histories yield equal cards.
+The artifact is `README.md` in Markdown, with the front matter that model hubs read. All figures come from the stages
+before this one. Like a release, the stage waits for the gates on its model and shows their figures and verdicts. List
+further stages that measure in `needs`, after the model. To release the card with the model, connect it to the port
+`card` of `release/bundle`. Equal models with equal provenance yield equal cards.
 """
 
 from __future__ import annotations

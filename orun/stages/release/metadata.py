@@ -1,8 +1,8 @@
 """Write a description and the provenance into a model: doc string, version, properties.
 
-They are in the model file itself, in fields of ONNX, and stay with it: `doc_string`, `model_version`, `domain` and
-`metadata_props`. The property `orun.provenance` is JSON with every stage that led to the model: kind, parameters, tools
-and their versions, key and digest. Later stages keep these properties.
+They are stored in fields of the model file itself: `doc_string`, `model_version`, `domain` and `metadata_props`. The
+property `orun.provenance` is JSON with every stage that led to the model: kind, parameters, tools and their versions,
+key and digest. Later stages keep these fields.
 
 Weights and external data stay as they are.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 PROVENANCE = "orun.provenance"
-RECORDED = ("stage", "uses", "params", "tools", "key", "tree")  # of a stage's entry in the lineage
+RECORDED = ("stage", "uses", "params", "tools", "key", "tree")  # fields of a stage's entry in the lineage
 
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to describe.")},
@@ -56,7 +56,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _describe(model, params)
     properties = dict(params.properties)
     if PROVENANCE in properties:
-        raise StageFailed(context.stage, f"`{PROVENANCE}` is written by orun", hint="name the property otherwise")
+        raise StageFailed(
+            context.stage, f"`{PROVENANCE}` is written by orun", hint="choose another name for the property"
+        )
     if params.provenance:
         properties[PROVENANCE] = _provenance(context)
     _set_properties(model, properties)
@@ -83,9 +85,5 @@ def _provenance(context: Context) -> str:
     if context.lineage is None:
         raise StageFailed(context.stage, "the provenance needs the lineage of the model, and none was given")
     lineage = json.loads(context.lineage.read_bytes())
-    stages = [_recorded(entry) for entry in lineage["stages"]]
+    stages = [{name: entry[name] for name in RECORDED if name in entry} for entry in lineage["stages"]]
     return json.dumps({"pipeline": lineage["pipeline"], "stages": stages}, sort_keys=True, ensure_ascii=False)
-
-
-def _recorded(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: entry[name] for name in RECORDED if name in entry}

@@ -9,16 +9,16 @@
 - `mlflow://experiment`: the artifacts of a run of MLflow (`MLFLOW_TRACKING_URI`; needs the extra `mlflow`)
 - `oci://registry/repository:tag`: an OCI artifact (credentials as `docker login` stores them; needs the extra `oci`)
 
-Credentials come from the environment. A destination that does not answer is tried up to five times, for a minute at
-most. The stage waits for the gates on the bundle and its content, and for `release/serve-check`.
+Credentials come from the environment. If a destination does not answer, orun tries up to five times, for at most a
+minute. The stage waits for the gates on the bundle and its content, and for `release/serve-check`.
 
-A release exists once its manifest does: the manifest is written last, and that of a replaced release is removed first.
-In a folder or bucket the note `.orun-publishing.json` marks an unfinished publication. By it the next one removes what
-an interrupted one left, and of two at the same time one is refused. A release that is complete there already stays as
+A release is complete once its manifest is there. The manifest is written last, and the manifest of a replaced release
+is removed first. In a folder or bucket, the note `.orun-publishing.json` marks an unfinished release: the next stage
+that publishes there removes its files, and of two that publish at the same time one fails. A complete release stays as
 it is. Another release, or an unfinished one, is replaced only with `overwrite: true`.
 
-The artifact is `receipt.json`: what was published where. orun does not publish again while the receipt is stored, even
-if somebody removed the release; `--force` does.
+The artifact is `receipt.json`: what was published, and where. While the receipt is stored, orun does not publish again,
+even if somebody removed the release; `--force` publishes again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     bundle = context.inputs["bundle"]
     if problems := verify_bundle(bundle):
-        raise StageFailed(context.stage, "the bundle is not whole, so it is not published", why="\n".join(problems))
+        raise StageFailed(context.stage, "the bundle is damaged, so it is not published", why="\n".join(problems))
     manifest = json.loads((bundle / MANIFEST).read_bytes())
     names = [*(entry["path"] for entry in manifest["files"]), MANIFEST]  # the manifest last
     publisher = publisher_for(params.to, context.root)
@@ -84,24 +84,24 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _is_published(context: Context, params: Params, publisher: Publisher, digest: str, names: Sequence[str]) -> bool:
-    """Return whether the release is there already; refuse to replace another one without `overwrite`."""
-    there = publisher.manifest()
-    if there == digest:
-        if not (lacking := publisher.lacks(context.inputs["bundle"], names)):
-            context.log.info("%s holds this release already", params.to)
+    """Return whether the destination already holds the release; refuse to replace another one without `overwrite`."""
+    present = publisher.manifest_digest()
+    if present == digest:
+        if not (lacking := publisher.missing_files(context.inputs["bundle"], names)):
+            context.log.info("%s already holds this release", params.to)
             return True
         context.log.warning("%s holds this release without %s: published again", params.to, ", ".join(lacking))
-    elif there and not params.overwrite:
+    elif present and not params.overwrite:
         raise UsageError(
             f"{params.to} holds another release",
-            why=f"its manifest has the digest {there}\nthat of this release is {digest}",
-            hint="publish to another place, or say `overwrite: true`",
+            why=f"its manifest has the digest {present}\nthat of this release is {digest}",
+            hint="publish to another place, or set `overwrite: true`",
         )
-    elif not there and not params.overwrite and (begun := publisher.unfinished()) not in ("", digest):
+    elif not present and not params.overwrite and (begun := publisher.unfinished_digest()) not in ("", digest):
         raise UsageError(
-            f"another release is being published to {params.to}, or that was interrupted",
+            f"another release is being published to {params.to}, or its publishing was interrupted",
             why=f"its manifest has the digest {begun}\nthat of this release is {digest}",
-            hint="wait for it; or, where nothing publishes any more, publish to another place or say `overwrite: true`",
+            hint="wait until it is published; if it was interrupted, set `overwrite: true` or publish to another place",
         )
     return False
 

@@ -1,14 +1,15 @@
 """Run a released bundle as its users will, in a new process with ONNX Runtime alone.
 
-orun makes an isolated environment with the packages of `requirements`, once for the machine. A process there, which can
-import neither orun nor a framework, checks the SHA-256 of every file, opens `model.onnx` from the bundle, and runs
+orun makes an isolated environment with the packages of `requirements`, once for each machine. A process there, which
+can import neither orun nor a framework, checks the SHA-256 of every file, opens `model.onnx` from the bundle, and runs
 inputs of several shapes. Its answers must agree with those of the pipeline's runtime. Values that depend on attention
-rows that see nothing are not compared, and a note says how many they were.
+rows that see nothing are not compared; a note counts them.
 
-This finds releases that need an undeclared package, an unbundled file, or a newer runtime than that of the users: name
-theirs in `requirements`. In a bundle with several models each is checked, unless `model` names one.
+The check reveals releases that need an undeclared package, a file outside the bundle, or a newer runtime than the
+users have. Name the users' versions in `requirements`. In a bundle with several models each is checked, unless `model`
+names one.
 
-The artifact is `serve.json`: the installed packages, and the number of answers.
+The artifact is `serve.json`: the installed packages and the number of answers.
 """
 
 from __future__ import annotations
@@ -88,20 +89,20 @@ def _list_models(context: Context, params: Params) -> list[str]:
     bundle = context.inputs["bundle"]
     known = [".", *sorted(path.parent.name for path in bundle.glob(f"*/{MODEL}"))]
     if params.model and params.model not in known:
-        has = f"beside its first it has {', '.join(known[1:])}" if known[1:] else "it has one, which need not be named"
+        has = f"besides its first model it has {', '.join(known[1:])}" if known[1:] else "it has one model"
         raise StageFailed(context.stage, f"model: the bundle has no {params.model!r}", why=has)
     set_parameters = [name for name in ("dims", "inputs") if getattr(params, name)]
     if set_parameters and known[1:] and not params.model:
         raise StageFailed(
             context.stage,
-            f"{set_parameters[0]}: they are of one model, and the bundle has {len(known)}",
-            hint=f"say of which in `model`: {', '.join(known)}; a stage for each checks all",
+            f"{set_parameters[0]}: apply to one model, but the bundle has {len(known)}",
+            hint=f"choose it by `model` ({', '.join(known)}), in a stage for each",
         )
     return [params.model] if params.model else known
 
 
 def _check_model(context: Context, params: Params, name: str) -> tuple[int, Metric, dict[str, Any]]:
-    """Return the number of answers, their largest error, and the report of the users' process."""
+    """Return the number of answers, the largest error, and the report of the users' process."""
     import numpy as np
 
     from orun.stages._graph.agreement import Trial, check, load_cases, run_cases
@@ -115,16 +116,16 @@ def _check_model(context: Context, params: Params, name: str) -> tuple[int, Metr
     model = load_graph(folder / MODEL)
     _require_tensors(context, model)
     outputs = [output.name for output in model.graph.output]
-    tries = load_cases(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
-    here = run_cases(context, "the model", session(folder / MODEL, outputs), tries)
-    there, report = _serve(context, params, name, tries, outputs)
+    cases = load_cases(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
+    expected = run_cases(context, "the model", session(folder / MODEL, outputs), cases)
+    served, report = _serve(context, params, name, cases, outputs)
     agreement = Agreement(
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
     )
-    remaining = iter(there)
+    answers = iter(served)
     limits = limits_of(context, folder / MODEL, outputs, None)
-    worst = check(context, agreement, tries, here, lambda _: [np.asarray(value) for value in next(remaining)], limits)
-    return len(tries), worst, report
+    worst = check(context, agreement, cases, expected, lambda _: list(map(np.asarray, next(answers))), limits)
+    return len(cases), worst, report
 
 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
@@ -140,17 +141,17 @@ def _require_providers(context: Context, names: Sequence[str]) -> None:
 
 
 def _require_tensors(context: Context, model: ModelProto) -> None:
-    """Refuse outputs that are no tensors, which a file of arrays cannot hold."""
+    """Refuse outputs that are not tensors: a file of arrays cannot hold them."""
     if unfit := [value.name for value in model.graph.output if not value.type.HasField("tensor_type")]:
         raise StageFailed(
             context.stage,
-            f"what is served as {', '.join(unfit)} cannot be compared: it is no tensor",
-            hint="of a classifier from `convert/sklearn`: `zipmap: false`, which makes an array of its probabilities",
+            f"the output {', '.join(unfit)} cannot be compared: it is not a tensor",
+            hint="for a classifier of `convert/sklearn`, set `zipmap: false`: its probabilities are then an array",
         )
 
 
 def _serve(
-    context: Context, params: Params, model: str, tries: Sequence[Case], outputs: Sequence[str]
+    context: Context, params: Params, model: str, cases: Sequence[Case], outputs: Sequence[str]
 ) -> tuple[list[list[Any]], dict[str, Any]]:
     """Return the answers of the users' process, and its report."""
     import numpy as np
@@ -162,17 +163,17 @@ def _serve(
     environment = Environment("of the users of the release", tuple(params.requirements or _pipeline_packages()))
     venv_builder.make(environment, context.log.info)
     python = venvs.python(venvs.folder_of(environment))
-    questions, replies = Path("asked.npz"), Path("answered.npz")
-    fed = {
+    questions, replies = Path("questions.npz"), Path("replies.npz")
+    inputs = {
         f"{number}/{name}": value.astype(np.str_) if value.dtype == object else value  # texts, without pickle
-        for number, case in enumerate(tries)
+        for number, case in enumerate(cases)
         for name, value in case.feed.items()
     }
-    np.savez(questions, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
+    np.savez(questions, **inputs)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
     arguments = (Path(_serving.__file__), context.inputs["bundle"], model, questions, replies)
     report = _run(context, [str(python), "-I", *map(str, arguments), *params.providers])
     with np.load(replies) as archive:
-        values = [[_as_objects(archive[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]
+        values = [[_as_objects(archive[f"{number}/{name}"]) for name in outputs] for number in range(len(cases))]
     installed = venvs.packages(environment) or {}
     return values, {**report, "packages": dict(installed)}
 
@@ -202,7 +203,7 @@ def _run(context: Context, command: Sequence[str]) -> dict[str, Any]:
     last = [*reversed([*takewhile(lambda line: not line.startswith((" ", "Traceback")), reversed(lines))])]
     raise StageFailed(
         context.stage,
-        "the bundle does not work where only its users' packages are installed",
-        why="\n".join(last) or f"its process ended with {done.returncode} and said nothing",
-        hint="add what it needs to `requirements`, or make a release that does not need it",
+        "the bundle does not work with only its users' packages installed",
+        why="\n".join(last) or f"its process ended with {done.returncode} and without a message",
+        hint="add the packages that it needs to `requirements`, or make a release that does not need them",
     )

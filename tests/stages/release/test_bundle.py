@@ -20,7 +20,7 @@ from orun.errors import StageFailed
 from orun.stages.release._manifest import verify_bundle, write_manifest
 from tests.stages.support import StageRun, artifact, run_stage
 
-FINDING: Mapping[str, Any] = {"code": "recorded", "arguments": {"text": "cosine is .99, at or above the minimum"}}
+FINDING: Mapping[str, Any] = {"code": "no-machine", "arguments": {"problem": "cosine is .99, at or above the minimum"}}
 LINEAGE: Mapping[str, Any] = {
     "pipeline": "bert",
     "stages": [
@@ -97,7 +97,7 @@ def test_holds_the_model_and_where_it_comes_from(tmp_path: Path, source: Path) -
         "version": "1.10",
         "stages": [
             {name: LINEAGE["stages"][1][name] for name in ("stage", "uses", "metrics", "host")}
-            | {"verdicts": [LINEAGE["stages"][1]["verdicts"][0] | {"why": FINDING["arguments"]["text"]}]},
+            | {"verdicts": [LINEAGE["stages"][1]["verdicts"][0] | {"why": FINDING["arguments"]["problem"]}]},
         ],
     }
     files = [path for path in run.output.rglob("*") if path.is_file()]
@@ -145,9 +145,7 @@ def test_external_data_cannot_pose_as_a_part_of_the_bundle(tmp_path: Path, sourc
     (source / "provenance.json").write_bytes(b"weights")
     with pytest.raises(StageFailed) as error:
         make(tmp_path, source)
-    assert str(error.value) == (
-        "the input model has a file named provenance.json, which is the name of a part of the bundle"
-    )
+    assert str(error.value) == ("the input model has a file named provenance.json, a name that the bundle needs itself")
 
 
 def flip(path: Path) -> None:
@@ -212,15 +210,15 @@ def linked_folder(bundle: Path) -> None:
     ("damage", "problems"),
     [
         (truncate, ["weights/model.onnx.data has 1000 bytes instead of 2048"]),
-        (delete, ["provenance.json is in the manifest and not there"]),
-        (add, ["notes.txt is there and not in the manifest"]),
+        (delete, ["provenance.json is in the manifest, but missing"]),
+        (add, ["notes.txt is not in the manifest"]),
         (
             rename,
-            ["model.onnx is in the manifest and not there", "model_v2.onnx is there and not in the manifest"],
+            ["model.onnx is in the manifest, but missing", "model_v2.onnx is not in the manifest"],
         ),
-        (link, ["model.onnx is a link, and a bundle holds files alone"]),
-        (folder_for_file, ["model.onnx is in the manifest and not there"]),
-        (linked_folder, ["more is there and not in the manifest"]),
+        (link, ["model.onnx is a link, but a bundle holds only files"]),
+        (folder_for_file, ["model.onnx is in the manifest, but missing"]),
+        (linked_folder, ["more is not in the manifest"]),
     ],
 )
 def test_each_difference_is_named(bundle: Path, damage: Callable[[Path], None], problems: list[str]) -> None:
@@ -240,7 +238,7 @@ def rewrite(bundle: Path, change: Callable[[dict[str, Any]], None]) -> None:
 def test_an_edited_manifest_is_noticed(bundle: Path) -> None:
     text = (bundle / "manifest.json").read_text("utf-8")
     (bundle / "manifest.json").write_text(text.replace('"1.10"', '"1.11"'), "utf-8")
-    assert verify_bundle(bundle) == ["manifest.json was changed: its digest is not that of its content"]
+    assert verify_bundle(bundle) == ["manifest.json was changed: its digest does not match its content"]
 
 
 def test_a_reformatted_manifest_is_the_same_manifest(bundle: Path) -> None:
@@ -255,7 +253,7 @@ def test_a_reformatted_manifest_is_the_same_manifest(bundle: Path) -> None:
         (b"[]", "manifest.json is damaged: it has no format"),
         (b'{"format": "x"}', "manifest.json is damaged: it has no format"),
         (b'{"format": 2}', "manifest.json has format 2, and this orun knows 1"),
-        (b'{"format": 1}', "manifest.json was changed: its digest is not that of its content"),
+        (b'{"format": 1}', "manifest.json was changed: its digest does not match its content"),
     ],
 )
 def test_a_damaged_manifest(bundle: Path, content: bytes, problem: str) -> None:
@@ -266,14 +264,14 @@ def test_a_damaged_manifest(bundle: Path, content: bytes, problem: str) -> None:
 def test_a_forged_list_of_files(bundle: Path) -> None:
     for files in (None, [1], [{"path": "model.onnx"}], 2 * read(bundle / "manifest.json")["files"]):
         rewrite(bundle, lambda manifest, files=files: manifest.update(files=files))  # type: ignore[misc]
-        assert verify_bundle(bundle) == ["manifest.json is damaged: it has no proper list of files"]
+        assert verify_bundle(bundle) == ["manifest.json is damaged: its list of files is invalid"]
 
 
 def test_a_path_outside_is_not_followed(bundle: Path) -> None:
     (bundle.parent / "secret").write_bytes(b"x")
     entry = {"path": "../secret", "size": 1, "blake3": digest(bundle.parent / "secret"), "sha256": ""}
     rewrite(bundle, lambda manifest: manifest["files"].append(entry))
-    assert verify_bundle(bundle) == ["../secret is in the manifest and not there"]
+    assert verify_bundle(bundle) == ["../secret is in the manifest, but missing"]
 
 
 def test_parts_that_a_bundle_must_have(tmp_path: Path) -> None:
@@ -287,7 +285,9 @@ def test_parts_that_a_bundle_must_have(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_manifest(tmp_path: Path) -> None:
-    assert verify_bundle(tmp_path) == ["manifest.json cannot be read, so this is no bundle: No such file or directory"]
+    assert verify_bundle(tmp_path) == [
+        "manifest.json cannot be read, so this is not a bundle: No such file or directory"
+    ]
 
 
 def test_models_that_belong_together(tmp_path: Path, source: Path) -> None:
@@ -307,7 +307,7 @@ def test_models_that_belong_together(tmp_path: Path, source: Path) -> None:
     ]
     assert verify_bundle(made.output) == []
     (made.output / "encoder" / "model.onnx").unlink()
-    assert verify_bundle(made.output) == ["encoder/model.onnx is in the manifest and not there"]
+    assert verify_bundle(made.output) == ["encoder/model.onnx is in the manifest, but missing"]
 
 
 def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) -> None:
@@ -319,5 +319,5 @@ def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) ->
     with pytest.raises(StageFailed) as caught:
         run_stage("release/bundle", tmp_path, inputs={"model": source, "model.weights": other}, lineage=lineage)
     assert str(caught.value) == (
-        "the input model.weights has a file named model.onnx.data, which is the name of a part of the bundle"
+        "the input model.weights has a file named model.onnx.data, a name that the bundle needs itself"
     )

@@ -126,13 +126,13 @@ def test_the_input_domain(tmp_path: Path) -> None:
     )
     text = (run.output / "README.md").read_text("utf-8")
     assert text.partition("The model is made")[2].partition("```python")[0] == (
-        """ for these inputs, and was checked with such:
+        """ for these inputs, and was checked with them:
 
 | input or axis |  | domain |
 | --- | --- | --- |
 | ids | values | 0 to 3 |
-| mask | values | 0 and 1, the ones in front of the zeros |
-| extra | values | from -0.5 on |
+| mask | values | 0 and 1, all ones before the zeros |
+| extra | values | at least -0.5 |
 | length | sizes tried | 16, 32 |
 
 """

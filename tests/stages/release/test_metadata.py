@@ -112,4 +112,4 @@ def test_the_name_of_the_provenance_is_taken(tmp_path: Path) -> None:
             {"properties": {"orun.provenance": "mine"}},
             inputs={"model": artifact(tmp_path, parse(WORDY))},
         )
-    assert str(caught.value) == "`orun.provenance` is written by orun\n  hint: name the property otherwise"
+    assert str(caught.value) == "`orun.provenance` is written by orun\n  hint: choose another name for the property"

@@ -41,7 +41,7 @@ def test_a_folder(tmp_path: Path, bundle: Path) -> None:
     assert run.value("files") == 4
     again = publish(tmp_path, bundle, "released/tiny")
     assert receipt(again) == told
-    assert "holds this release already" in again.log
+    assert "already holds this release" in again.log
 
 
 @pytest.mark.parametrize("name", ["manifest.json", ".orun-publishing.json"])
@@ -74,7 +74,7 @@ def test_another_release_is_not_replaced_unless_the_file_says_so(tmp_path: Path,
         "released holds another release\n"
         f"  its manifest has the digest {old}\n"
         f"  that of this release is {new}\n"
-        "  hint: publish to another place, or say `overwrite: true`"
+        "  hint: publish to another place, or set `overwrite: true`"
     )
     assert verify_bundle(tmp_path / "released") == []
     publish(tmp_path, bundle, "released", overwrite=True)
@@ -132,7 +132,7 @@ def kill_while_publishing(bundle: Path, to: Path, files: int) -> None:
 def test_what_is_half_published_does_not_look_whole(tmp_path: Path, bundle: Path, files: int) -> None:
     target = tmp_path / "released"
     kill_while_publishing(bundle, target, files)
-    assert verify_bundle(target) == ["manifest.json is not there yet: this is being published, or that was interrupted"]
+    assert verify_bundle(target) == ["manifest.json is missing: publishing is still running, or was interrupted"]
     (target / ".model.onnx.orun-part").touch()  # of an upload that was killed before its file was renamed
     publish(tmp_path, bundle, "released")
     assert digest(target) == digest(bundle)
@@ -147,15 +147,15 @@ def test_a_release_that_was_half_replaced_is_none(tmp_path: Path, bundle: Path) 
     target = tmp_path / "released"
     publish(tmp_path, first, "released")
     kill_while_publishing(second, target, 1)
-    assert verify_bundle(target) == ["manifest.json is not there yet: this is being published, or that was interrupted"]
+    assert verify_bundle(target) == ["manifest.json is missing: publishing is still running, or was interrupted"]
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "released")
     begun, new = (json.loads((one / "manifest.json").read_text())["digest"] for one in (second, bundle))
     assert str(caught.value) == (
-        "another release is being published to released, or that was interrupted\n"
+        "another release is being published to released, or its publishing was interrupted\n"
         f"  its manifest has the digest {begun}\n"
         f"  that of this release is {new}\n"
-        "  hint: wait for it; or, where nothing publishes any more, publish to another place or say `overwrite: true`"
+        "  hint: wait until it is published; if it was interrupted, set `overwrite: true` or publish to another place"
     )
     publish(tmp_path, bundle, "released", overwrite=True)
     assert digest(target) == digest(bundle)
@@ -206,9 +206,9 @@ def test_of_two_that_publish_at_the_same_time_one_is_refused(
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "released")
     assert str(caught.value) == (
-        f"somebody else publishes to {(tmp_path / 'released').as_uri()} at the same time\n"
-        "  no manifest makes a release of what this one has copied\n"
-        "  hint: publish again when nobody else does"
+        f"another process publishes to {(tmp_path / 'released').as_uri()} at the same time\n"
+        "  the files copied by this stage have no manifest, so they are no release\n"
+        "  hint: publish again when the other process has ended"
     )
     assert digest(tmp_path / "released") == digest(other)
 
@@ -226,7 +226,7 @@ def test_a_file_that_another_one_still_wrote_is_noticed(
             (tmp_path / "released" / name).write_bytes(b"?" * size)
 
     monkeypatch.setattr(Folder, "upload", late)
-    with pytest.raises(UsageError, match="somebody else publishes"):
+    with pytest.raises(UsageError, match="another process publishes"):
         publish(tmp_path, bundle, "released", overwrite=True)
     assert not (tmp_path / "released/manifest.json").exists()
 
@@ -241,7 +241,7 @@ def test_a_damaged_bundle_is_not_published(tmp_path: Path, bundle: Path) -> None
     (bundle / "model.onnx").write_bytes(b"")
     with pytest.raises(StageFailed) as caught:
         publish(tmp_path, bundle, "released")
-    assert caught.value.what == "the bundle is not whole, so it is not published"
+    assert caught.value.what == "the bundle is damaged, so it is not published"
     assert not (tmp_path / "released").exists()
 
 
@@ -279,7 +279,7 @@ def test_a_bucket(tmp_path: Path, bundle: Path, bucket: str) -> None:
         for entry in client.list_objects_v2(Bucket="releases")["Contents"]
     }
     assert found == {path.name: path.read_bytes() for path in bundle.iterdir()}
-    assert "holds this release already" in publish(tmp_path, bundle, f"{bucket}/tiny/1.0").log
+    assert "already holds this release" in publish(tmp_path, bundle, f"{bucket}/tiny/1.0").log
 
 
 def test_an_unknown_place(tmp_path: Path, bundle: Path) -> None:
@@ -300,12 +300,12 @@ def test_secrets_in_an_url_are_refused_and_not_shown(tmp_path: Path, bundle: Pat
     scheme = to.partition(":")[0]
     assert str(caught.value) == (
         f"`to` must not hold credentials or a query: {scheme}://...\n"
-        "  what the pipeline file says is stored with its results\n"
-        "  hint: credentials come from the environment, as each place has them; orun stages release/publish"
+        "  the parameters of a stage are stored with its result\n"
+        "  hint: set credentials in the environment; `orun stages release/publish` lists the variables"
     )
 
 
 def test_brackets_that_do_not_match(tmp_path: Path, bundle: Path) -> None:
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "s3://[bucket/x")
-    assert str(caught.value) == "`to` is no URL\n  Invalid IPv6 URL"
+    assert str(caught.value) == "`to` is not a valid URL\n  Invalid IPv6 URL"

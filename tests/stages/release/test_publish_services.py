@@ -62,7 +62,7 @@ def test_an_oci_registry(tmp_path: Path, bundle: Path) -> None:
         }
         assert receipt(run)["reference"] == registry.digest("models/tiny", "1.0")
         assert (
-            "holds this release already" in publish(tmp_path, bundle, f"oci://{registry.address}/models/tiny:1.0").log
+            "already holds this release" in publish(tmp_path, bundle, f"oci://{registry.address}/models/tiny:1.0").log
         )
         other = make_bundle(tmp_path, "2.0", MATMUL).output
         with pytest.raises(UsageError, match="holds another release"):
@@ -87,12 +87,12 @@ def test_an_oci_registry_that_asks_for_credentials(
             publish(tmp_path, bundle, to)
         assert str(caught.value) == (
             f"{registry.address} did not take the release\n"
-            "  it asks for credentials, and takes none that are stored for it\n"
+            "  it requires credentials, and accepts none of those stored for it\n"
             f"  hint: docker login {registry.address}"
         )
         log_in(tmp_path, registry.address, "me:hunter2")
         assert receipt(publish(tmp_path, bundle, to))["reference"] == registry.digest("models/tiny", "1.0")
-        assert "holds this release already" in publish(tmp_path, bundle, to).log
+        assert "already holds this release" in publish(tmp_path, bundle, to).log
         pull, push = "repository:models/tiny:pull", "repository:models/tiny:pull,push"
         assert registry.granted == ([pull, push, pull] if tokens else [])
 

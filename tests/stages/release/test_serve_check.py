@@ -120,12 +120,11 @@ def test_one_of_several_models_that_its_users_cannot_open(tmp_path: Path) -> Non
 def test_what_is_of_one_of_several_models(tmp_path: Path, several: dict[str, Path]) -> None:
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, {"model": "encoder.onnx"}, inputs=several)
-    assert str(caught.value) == "model: the bundle has no 'encoder.onnx'\n  beside its first it has encoder"
+    assert str(caught.value) == "model: the bundle has no 'encoder.onnx'\n  besides its first model it has encoder"
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, {"dims": {"rows": [2]}}, inputs=several)
     assert str(caught.value) == (
-        "dims: they are of one model, and the bundle has 2\n"
-        "  hint: say of which in `model`: ., encoder; a stage for each checks all"
+        "dims: apply to one model, but the bundle has 2\n  hint: choose it by `model` (., encoder), in a stage for each"
     )
     run = run_stage("release/serve-check", tmp_path, {"dims": {"rows": [2]}, "model": "encoder"}, inputs=several)
     assert run.value("answers") == 3  # at one size: at random, lowest and highest
@@ -138,9 +137,9 @@ def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, inputs={"bundle": bundle})
     assert str(caught.value) == (
-        "the bundle does not work where only its users' packages are installed\n"
-        "  ValueError: provenance.json is not the file that the manifest lists\n"
-        "  hint: add what it needs to `requirements`, or make a release that does not need it"
+        "the bundle does not work with only its users' packages installed\n"
+        "  ValueError: provenance.json differs from its entry in the manifest\n"
+        "  hint: add the packages that it needs to `requirements`, or make a release that does not need them"
     )
 
 
@@ -185,8 +184,8 @@ def test_an_answer_that_is_no_tensor(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, inputs={"bundle": _classifier(tmp_path, zipmap=True)})
     assert str(caught.value) == (
-        "what is served as output_probability cannot be compared: it is no tensor\n"
-        "  hint: of a classifier from `convert/sklearn`: `zipmap: false`, which makes an array of its probabilities"
+        "the output output_probability cannot be compared: it is not a tensor\n"
+        "  hint: for a classifier of `convert/sklearn`, set `zipmap: false`: its probabilities are then an array"
     )
 
 

@@ -20,9 +20,9 @@ from tests.stages.support import StageRun, artifact, run_stage
 from .support import MATMUL
 
 CUDA = Target("gpu", (Provider("CUDAExecutionProvider"),))
-NO_NAME = "{} is no name for a folder\n  letters, digits, `_`, `.` and `-` are, 255 at most"
+NO_NAME = "{} is not a valid name for a folder\n  allowed are up to 255 letters, digits, `_`, `.` and `-`"
 NO_BATCH = (
-    "`max_batch_size` needs a model whose first axis is the batch everywhere, and that of {}\n"
+    "`max_batch_size` needs a model whose inputs and outputs all have the batch as first axis; {}\n"
     "  hint: export it with a dynamic first axis, or set `max_batch_size: 0`"
 )
 SCALAR = """
@@ -135,8 +135,8 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "params", "told"),
     [
-        (SCALAR, {"max_batch_size": 8}, NO_BATCH.format("'factor' is not there")),
-        (MATMUL.replace("batch", "3"), {"max_batch_size": 8}, NO_BATCH.format("'x' is 3 always")),
+        (SCALAR, {"max_batch_size": 8}, NO_BATCH.format("'factor' has no axes")),
+        (MATMUL.replace("batch", "3"), {"max_batch_size": 8}, NO_BATCH.format("that of 'x' is always 3")),
         (MATMUL, {"max_queue_delay": 8}, "`preferred_batch_sizes` and `max_queue_delay` need a `max_batch_size`"),
         (
             MATMUL,
@@ -151,7 +151,7 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
         (
             MATMUL,
             {"name": "../up"},
-            "'../up' is no name for a folder\n  letters, digits, `_`, `.` and `-` are, 255 at most",
+            "'../up' is not a valid name for a folder\n  allowed are up to 255 letters, digits, `_`, `.` and `-`",
         ),
         (MATMUL, {"name": 256 * "n"}, NO_NAME.format(f"'{79 * 'n'}")),
     ],
@@ -165,14 +165,14 @@ def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, 
 @pytest.mark.parametrize(
     ("params", "target", "told"),
     [
-        ({"device": "gpu"}, Target("cpu"), "`device: gpu`, and target 'cpu' has no provider that computes on one"),
+        ({"device": "gpu"}, Target("cpu"), "`device: gpu`, and target 'cpu' has no GPU provider"),
         ({"device": "cpu"}, CUDA, "`device: cpu`, and target 'gpu' names CUDAExecutionProvider"),
         (
             {},
             Target("phone", (Provider("QNNExecutionProvider"), Provider("CPUExecutionProvider"))),
             (
                 "Triton's ONNX Runtime back end has no QNNExecutionProvider, which target 'phone' names\n"
-                "  hint: name a target of TensorrtExecutionProvider, CUDAExecutionProvider, OpenVINOExecutionProvider "
+                "  hint: use a target with TensorrtExecutionProvider, CUDAExecutionProvider, OpenVINOExecutionProvider "
                 "or CPUExecutionProvider"
             ),
         ),
@@ -180,9 +180,8 @@ def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, 
             {},
             Target("own", session={"custom_op_libraries": ["own.so"]}),
             (
-                "target 'own' names libraries of custom operators, whose place on the server is unknown\n"
-                "  hint: use a target without them, and add `model_operations` to config.pbtxt where the server has "
-                "them"
+                "target 'own' names libraries of custom operators, whose path on the server is unknown\n"
+                "  hint: use a target without them, and add `model_operations` with their paths to config.pbtxt"
             ),
         ),
     ],
