@@ -78,7 +78,7 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
         (
             "measure/accuracy",
             {"metrics": []},
-            "`metrics` is empty\n  hint: name what to measure: orun stages measure/accuracy",
+            "`metrics` is empty\n  hint: name metrics: orun stages measure/accuracy",
         ),
         ("optimize/shapes", {"fix": {"n": -1}}, "fix: the axis 'n' cannot be -1"),
         (
@@ -164,7 +164,7 @@ def test_where_a_reference_runs_that_is_not_connected(tmp_path: Path) -> None:
     with pytest.raises(OrunError) as caught:
         run_stage("measure/accuracy", tmp_path, params, inputs={"model": artifact(tmp_path, parse(WORDY))})
     assert str(caught.value) == (
-        "`reference_target` says where references run, and none is connected\n"
+        "`reference_target` is set, but no reference is connected\n"
         "  hint: connect one: needs: {model: ..., reference: ...}; or leave `reference_target` out"
     )
 

@@ -1,49 +1,60 @@
 """Measure a model's accuracy on a dataset, against a reference model and the accepted baseline.
 
-The dataset is a function of yours that returns an `orun.Dataset`, or lies in files: arrays (.npz, .npy, .safetensors),
-a table (.csv, .parquet) whose columns become inputs and labels, texts that a tokenizer of `transformers` reads, or a
-folder of images. Arrays and columns go by their names: `labels` holds the labels, `candidates.x` the candidates' input
-`x`, and any other the input of its name, unless `inputs` says which. Where labels are names, `classes` lists them in
-the order of the model's scores; `fields` are columns to slice by. Without a dataset, seeded inputs are made up from the
-model's signature: indices within their tables, masks that end early; they have no labels.
+The dataset is a function of yours that returns an `orun.Dataset`, or files: arrays (.npz, .npy, .safetensors), a table
+(.csv, .parquet) whose columns become inputs and labels, texts for a tokenizer of `transformers`, or a folder of images.
+The array or column `labels` holds the labels, `candidates.x` the candidates' input `x`, and any other the input of its
+name, unless `inputs` says otherwise. If labels are names, `classes` lists them in the order of the model's scores.
+`fields` are columns to slice by. Without a dataset, seeded inputs without labels are made up from the model's
+signature: indices within their tables, masks that end early.
 
-Metrics against the reference's outputs, on examples and candidates, are exact: `cosine` (with `cosine.mean`, which is
-the same, and `cosine.min`), `max_abs`, `relative` to the reference's largest value, `sqnr` in dB, `agreement` of the
-top class, `agreement_at_5` of the five top classes, and `kl` (with `kl.max`), the Kullback-Leibler divergence of the
-distribution over the classes in nats; these stand along the last axis, or `class_axis`. Of several outputs the worst
-counts; those named in `outputs` are also shown one by one, as `cosine.min[logits]`.
+Metrics against the outputs of the reference, on examples and candidates. They are exact.
 
-Metrics against the dataset's labels are `accuracy`, `accuracy_at_5`, `f1` (macro), `iou` (mean over classes, of
-segmentation), `auc` and `average_precision` (of several classes, the mean of one against the rest, which is the mAP of
-classification), `ndcg` and `ndcg_at_10` (labels are the relevance of each item, `[n, items]`) and, with candidates,
-`recall_at_1`, `recall_at_5`, `recall_at_10` and `mrr` by cosine similarity; they judge the first output, or the first
-of `outputs`. Where an example may be of several classes, `auc` and `average_precision` take labels `[n, classes]` of 0
-and 1. The mAP of boxes, which COCO and others each define, is for a metric of your own. With a reference or a baseline
-metrics are compared on the same examples, with a 95 % interval of the difference. `f1`, `iou`, `auc` and
-`average_precision` are no means over examples: their intervals are of resampled examples, and take six of each class.
+| metric | meaning |
+|---|---|
+| `cosine`, `cosine.mean`, `cosine.min` | cosine similarity; `cosine` is the mean |
+| `max_abs`, `relative` | largest difference, absolute and relative to the reference's largest value |
+| `sqnr` | signal-to-quantization-noise ratio in dB |
+| `agreement`, `agreement_at_5` | share of equal top classes, and of the five top classes |
+| `kl`, `kl.max` | Kullback-Leibler divergence of the distribution over the classes, in nats |
 
-A metric of your own is `file.py:function` and goes by the function's name. It is called with (outputs, dataset):
-`outputs` maps the name of each output to an array `[n, ...]`, or to n arrays where shapes differ; those of candidates
-are there as `candidates.<name>`. One that asks for `dataset.labels` where there are none fails the stage: it would
-count everything as wrong. It returns one number for each example, which is best: the interval costs nothing then. Or it
-returns one for all, such as a BLEU score, which has no interval unless `resamples: 1000` has it called so often on
-examples drawn anew, for each model; it may return a number that is not finite for those that it has none for.
+Classes lie along the last axis, or `class_axis`. With several outputs the worst one counts. Outputs named in `outputs`
+are also shown one by one, as `cosine.min[logits]`.
 
-With `slices: [label]` everything is measured for the examples of each label by themselves, too, as in
-`accuracy[label=3]`, and a gate may ask of each of them: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `auc` and
-`average_precision` by label are those of that class against the rest, of which `f1` is the mean. A slice of another
-field has none of the three where its examples are all of one class, and one number of your own needs `resamples` for
-slices.
+Metrics against the labels of the dataset. They judge the first output, or the first of `outputs`.
 
-Further references are inputs `reference.NAME`: task metrics are compared with each, and a gate says `against: NAME`.
+| metric | meaning |
+|---|---|
+| `accuracy`, `accuracy_at_5` | share of right top classes, and of labels among the five top classes |
+| `f1`, `iou` | macro F1, and mean IoU of a segmentation over classes |
+| `auc`, `average_precision` | mean over classes, each against the rest: the latter is the mAP of classification |
+| `ndcg`, `ndcg_at_10` | quality of a ranking; labels are the relevance of each item, `[n, items]` |
+| `recall_at_1`, `recall_at_5`, `recall_at_10`, `mrr` | retrieval among `candidates` by cosine similarity |
 
-An output that is not finite fails the stage, and so does one whose shape or type is not the reference's.
-Texts of different lengths are batched with those of their own length and never padded, so that what a model answers
-for an example does not hang on its neighbours, unless the model itself mixes the examples of a batch, as dynamic
-quantization does: `batch: 1` is without that too.
+If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. For
+the mAP of boxes, which has several definitions, use a metric of your own. With a reference or a baseline, metrics are
+compared on the same examples, with a 95 % interval of the difference. `f1`, `iou`, `auc` and `average_precision` are no
+means over examples. Their intervals come from resampled examples and need six examples of each class.
 
-The figures depend on the kernels that the processor has (VNNI, AVX-512, bf16) and not on its clock: the result is
-bound to the device. The artifact holds `metrics.json` and `examples.npz`, the value of each example for every model.
+A metric of your own is `file.py:function`; its name is that of the function. It is called with (outputs, dataset):
+`outputs` maps the name of each output to an array `[n, ...]`, or to n arrays if shapes differ; outputs for candidates
+are named `candidates.<name>`. It should return one number for each example. It may instead return one number for all
+examples, such as a BLEU score. That has no interval unless `resamples: 1000` lets orun call it so often on resampled
+examples; it may return NaN for examples for which it is not defined. A function that reads `dataset.labels` of a
+dataset without labels fails the stage.
+
+With `slices: [label]` everything is also measured for the examples of each label, as in `accuracy[label=3]`. A gate can
+apply to each slice: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `auc` and `average_precision` by label are those
+of that class against the rest. In a slice of another field they need examples of several classes. One number of your
+own needs `resamples` for slices.
+
+Further references are inputs `reference.NAME`. Task metrics are compared with each; a gate names it by `against: NAME`.
+
+An output that is not finite fails the stage, and so does an output whose shape or type differs from the reference's.
+Texts are batched by length and never padded, so that a result does not depend on the other examples of a batch. If the
+model itself mixes the examples of a batch, as dynamic quantization does, `batch: 1` prevents that.
+
+The figures depend on the kernels of the processor (VNNI, AVX-512, bf16), not on its clock, so the result is bound to
+the device. The artifact holds `metrics.json`, and `examples.npz` with the value of each example for every model.
 """
 
 from __future__ import annotations
@@ -79,13 +90,13 @@ Known = Literal[
     "accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision", "ndcg", "ndcg_at_10",
     "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
 ]  # fmt: skip
-MADE_UP = 64  # examples, unless `samples` says how many
+MADE_UP = 64  # made-up examples, unless `samples` is set
 SPEC = Spec(
     inputs={
-        "model": Port(("onnx", "engine"), "The model to judge."),
+        "model": Port(("onnx", "engine"), "The model to measure."),
         "reference": Port(
             ("onnx", "engine"),
-            "The model that it is compared with.",
+            "The model to compare with.",
             optional=True,
             many=True,
             needed_for={"metrics": tuple(FIDELITY)},
@@ -109,35 +120,36 @@ class Params:
 
     dataset: Annotated[
         Examples | None,
-        Doc("The examples: a function that returns an `orun.Dataset`, or files; made up when left out."),
+        Doc("Examples: a function that returns an `orun.Dataset`, or files; made up when left out."),
     ] = None
-    metrics: Annotated[list[Known | Code], Doc("What to measure: names, and functions of your own.")]
+    metrics: Annotated[list[Known | Code], Doc("Metrics to measure: names, and functions of your own.")]
     dims: MadeUpDims = field(default_factory=dict)
     target: ModelTarget = None
     reference_target: ReferenceTarget = None
     samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
-    batch: Annotated[int, Doc("Examples of equal shape that are fed together at most."), Range(low=1)] = 1
-    outputs: Annotated[list[str], Doc("Outputs of the model to look at; all when left out.")] = field(
+    batch: Annotated[int, Doc("Largest number of examples of equal shape to feed together."), Range(low=1)] = 1
+    outputs: Annotated[list[str], Doc("Outputs of the model to measure; all when left out.")] = field(
         default_factory=list
     )
     class_axis: Annotated[
         int | None,
         Doc(
-            "Axis of an output along which the scores of the classes stand: 1 of a segmentation's "
+            "Axis of an output along which the scores of the classes lie: 1 for a segmentation, "
             "`[n, classes, height, width]`; the last when left out."
         ),
         Range(low=1),
     ] = None
     better: Annotated[
-        dict[str, Literal["higher", "lower"]], Doc("Which way metrics of your own improve; `higher` when left out.")
+        dict[str, Literal["higher", "lower"]],
+        Doc("Direction in which metrics of your own improve; `higher` when left out."),
     ] = field(default_factory=dict)
     slices: Annotated[
         list[str],
-        Doc("Fields of the dataset by whose values everything is measured, too: `label`, and those in its `fields`."),
+        Doc("Fields of the dataset to slice by, `label` for the labels: everything is also measured for each value."),
     ] = field(default_factory=list)
     resamples: Annotated[
         int | None,
-        Doc("How often a metric of your own that is one number of all examples is called on examples drawn anew."),
+        Doc("How often to call a metric of your own that returns one number for all examples, on resampled examples."),
         Range(low=200),
     ] = None
 
@@ -154,12 +166,12 @@ def metrics(params: Params) -> Collection[str]:
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Run the models over the dataset, and leave the metrics and the value of each example."""
+    """Run the models over the dataset; write the metrics and the value of each example."""
     request = _request(context, params)
     if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
         raise StageFailed(
             context.stage,
-            "`reference_target` says where references run, and none is connected",
+            "`reference_target` is set, but no reference is connected",
             hint="connect one: needs: {model: ..., reference: ...}; or leave `reference_target` out",
         )
     dataset = _dataset(context, params)
@@ -189,7 +201,7 @@ def _note_warnings(
     from orun.measure.dataset_warnings import warn_of_duplicates, warn_of_unused_inputs
 
     input_names = {role: [value.name for value in session.get_inputs()] for role, session in sessions.items()}
-    if not request.functions:  # which may read what no model takes
+    if not request.functions:  # they may read inputs that no model has
         for note in warn_of_unused_inputs(input_names, dataset):
             context.note(note)
     if (request.task or request.functions) and (note := warn_of_duplicates(dataset)):
@@ -210,7 +222,7 @@ def _dataset(context: Context, params: Params) -> Dataset:
 
 
 def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession | RemoteSession]:
-    """Return the model of each role where it is to run: in this process, or in one of another environment."""
+    """Return a session of each role's model, in this process or in one of another environment."""
     from orun.measure.foreign_process import RemoteSession
     from orun.measure.session import open_session
 
@@ -225,7 +237,7 @@ def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession 
 
 
 def _target(context: Context, role: str) -> Target:
-    """The target of a role, but with threads that sleep while another model runs, unless it says how they wait."""
+    """Return the target of a role. Unless it says otherwise, its threads sleep while another model runs."""
     target = context.target or Target("cpu")
     if role.startswith("reference"):
         target = context.extra_targets.get("reference_target", target)
@@ -240,14 +252,12 @@ def _request(context: Context, params: Params) -> Request:
     from orun.measure.accuracy.measurement import Request
 
     if not params.metrics:
-        raise StageFailed(
-            context.stage, "`metrics` is empty", hint="name what to measure: orun stages measure/accuracy"
-        )
+        raise StageFailed(context.stage, "`metrics` is empty", hint="name metrics: orun stages measure/accuracy")
     names = [_metric_name(metric) for metric in params.metrics]
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise StageFailed(
-            context.stage, f"metrics: {', '.join(twice)} is there twice", hint="rename the function, or drop one"
+            context.stage, f"metrics: {', '.join(twice)} is named twice", hint="rename the function, or drop one"
         )
     built_in = tuple(name for name in params.metrics if name in FIDELITY or name in TASK)
     functions = {
@@ -257,7 +267,7 @@ def _request(context: Context, params: Params) -> Request:
     }
     unknown = [name for name in params.better if name not in functions]
     if unknown:
-        raise StageFailed(context.stage, f"better: {', '.join(unknown)} is no metric of your own")
+        raise StageFailed(context.stage, f"better: {', '.join(unknown)} is not a metric of your own")
     return Request(
         stage=context.stage,
         metrics=built_in,

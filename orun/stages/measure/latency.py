@@ -1,30 +1,33 @@
 """Measure a model's latency alone, and against a reference and the accepted baseline side by side.
 
-Wall times are those of inferences one after another, as a user feels them: `p50`, `p90`, `p95`, `p99`, `mean`, `min`,
-`max`, `throughput` in examples a second, `load` of the session and its `first` inference. `cpu` is the time of an
-inference without waiting for a core, and `speedup` is how many times faster the model is than the reference. With
-`device_time: true`, on CUDA and TensorRT, `device` is the time of an inference on the device's stream by its events,
-and `host` the CPU time for submitting it: of inferences that follow one another without waiting for the host.
+| metric | meaning |
+|---|---|
+| `p50`, `p90`, `p95`, `p99`, `mean`, `min`, `max` | wall time of an inference, one after another, as a user sees it |
+| `throughput` | examples per second |
+| `load`, `first` | time to make the session, and time of its first inference |
+| `cpu` | time of an inference without the time spent waiting for a core |
+| `speedup` | how many times as fast as the reference the model is |
+| `device`, `host` | with `device_time: true`: time on the device's stream, and CPU time to submit the inference |
 
-Whether one model is slower than another is measured on time on the CPU, that of the calling thread where several work
-and the other model rests meanwhile, in blocks of a few inferences that alternate at random between the two, in
-processes that are started anew for each launch. Launches go on until they tell a slow-down of `resolution` from none,
-or `time` is used up. On several threads, launches in which threads waited for a core do not count. Against a reference
-on one thread, blocks on a core that something else uses do not count. Gates are undecided if too few are left. They are
-judged from the stored launches: changing a threshold measures nothing again. One that is far from `resolution` may stay
-undecided by them; the verdict says what to set. A session is warmed up for `warmup`, and in the first launch for up to
-twenty times as long where its inferences still get faster; all later ones then for as long as that took.
+Models are compared by CPU time, in blocks of a few inferences that alternate at random between the two, in new
+processes for each launch. Launches go on until they tell a slow-down of `resolution` from none, or `time` is used up.
+On several threads, launches in which threads waited for a core do not count. Against a reference on one thread, blocks
+on a core that something else uses do not count. With too few left, gates are undecided.
 
-The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `latency.json`, the
-launches, and `samples.npz`, the time of each inference.
+Gates are judged from the stored launches, so a new threshold measures nothing again. If a threshold is far from
+`resolution`, the gate may be undecided; its verdict then says what to set. A session is warmed up for `warmup`. If its
+inferences still get faster, the first launch warms up for up to twenty times as long, and later launches for as long as
+the first needed.
+
+The stage has the machine to itself. The result is bound to the host. The artifact holds `latency.json` with the
+launches, and `samples.npz` with the time of each inference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
@@ -35,20 +38,17 @@ from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from orun.core.targets import Target
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.measure.latency.measurement import Budget
 
-FEW_SAMPLES = 36  # which bound p90 with 95 %
-ALONE_SHARE = 0.2  # of the time, for samples that nobody asked for
-# MLPerf's LoadGen asks for z^2 p (1 - p) / margin^2 queries to know a quantile p; with a margin of half of the tail at
-# 95 %, where it takes a twentieth at 99 % (Reddi et al. 2020, "MLPerf Inference Benchmark").
+FEW_SAMPLES = 36  # enough to bound p90 with 95 % confidence
+ALONE_SHARE = 0.2  # of the time, for the default number of samples
+# MLPerf's LoadGen requires z^2 p (1 - p) / margin^2 queries for a quantile p (Reddi et al. 2020, "MLPerf Inference
+# Benchmark"), with a margin of a twentieth of the tail at 99 %. These numbers are for half of the tail at 95 %.
 SAMPLES = {"p90": 139, "p95": 292, "p99": 1522}
 ENOUGH_SECONDS = 20.0  # for a resolution of 5 % or coarser
 ENOUGH_RESOLUTION = 0.05
-ENOUGH_LAUNCHES = 8  # of a slow model, a launch of which takes as long as all of a fast one
+ENOUGH_LAUNCHES = 8  # of a slow model, whose time may be used up by the first launch
 METRICS = ("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup")
 STREAMED = ("device", "host")  # with `device_time`
 SPEC = Spec(
@@ -87,39 +87,39 @@ class Params:
     device_time: Annotated[
         bool,
         Doc(
-            "Tell the time on the device by its events as well, as `device`, and `host` apart: each launch opens the"
-            " models once more; needs `io_binding: true` and CUDA or TensorRT."
+            "Measure `device` and `host` as well, in one more session of each model in each launch; needs"
+            " `io_binding: true` and CUDA or TensorRT."
         ),
     ] = False
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
     warmup: Annotated[
-        Duration, Doc("Inference time before the first sample of each session, at least."), Range(low=0), WithUnit()
+        Duration, Doc("Least inference time before the first sample of each session."), Range(low=0), WithUnit()
     ] = Duration(0.05)
     time: Annotated[
         Duration | None,
         Doc(
-            "After this time no further launch begins; waiting for a core does not count, up to three times as long"
-            " in all. When left out 20 s, more for a `resolution` below 5 %, and eight launches where fewer decide"
-            " nothing, up to sixteen where these promise to."
+            "Time after which no further launch begins. Waiting for a core does not count, up to three times as long in"
+            " all. By default 20 s, more for a `resolution` below 5 %, and at least eight launches while the answer is"
+            " open (sixteen if these are likely to decide it)."
         ),
         Range(low=0),
     ] = None
     resolution: Annotated[
         Ratio,
-        Doc("The slow-down that is to be told from none: that of `max_regression`, best; smaller takes longer."),
+        Doc("Slow-down to tell from none, best that of `max_regression`; a smaller one takes longer."),
         Range(low=FINEST),
     ] = Ratio(0.05)
     samples: Annotated[
         int | None,
         Doc(
-            "Wall times of the model alone, which may take `time` once more; what the gates on quantiles need when left"
-            " out: 139 for p90, 292 for p95, 1522 for p99, and 36 without such."
+            "Wall times of the model alone, which may take `time` once more. By default as many as gates on quantiles"
+            " need: 139 for p90, 292 for p95, 1522 for p99; 36 without such a gate."
         ),
         Range(low=6),
     ] = None
-    min_launches: Annotated[int, Doc("Launches at least."), Range(low=3)] = 3
-    max_launches: Annotated[int, Doc("Launches at most."), Range(low=3)] = 30
+    min_launches: Annotated[int, Doc("Least number of launches."), Range(low=3)] = 3
+    max_launches: Annotated[int, Doc("Largest number of launches."), Range(low=3)] = 30
 
 
 def metrics(params: Params) -> tuple[str, ...]:
@@ -137,13 +137,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         raise StageFailed(
             context.stage,
             f"min_launches is {params.min_launches}, and max_launches is {params.max_launches}",
-            hint="allow at least as many launches as there must be",
+            hint="set `max_launches` to at least `min_launches`",
         )
     if params.device_time:
         _require_stream(context, params)
-    subjects = _subjects(context, params)
-    measurement = measure(subjects, budget_for(params), context.seed, context.progress)
-    write(context.output, measurement, subjects)
+    cases = _cases(context, params)
+    measurement = measure(cases, budget_for(params), context.seed, context.progress)
+    write(context.output, measurement, cases)
     for line in summarize(measurement):
         context.log.info("%s", line)
     return metrics_of(measurement, params.batch)
@@ -159,15 +159,15 @@ def _require_stream(context: Context, params: Params) -> None:
         why = f"target '{target.name}' runs on {target.providers[0].name}"
         raise StageFailed(
             context.stage,
-            "`device_time` is told by events of CUDA",
+            "`device_time` needs a device with CUDA",
             why=why,
             hint="leave it out, or name a target of CUDA or TensorRT",
         )
     if not params.io_binding:
         raise StageFailed(
             context.stage,
-            "`device_time` is told of inputs and outputs that stay on the device",
-            why="where they are copied, the device waits for the host",
+            "`device_time` needs inputs and outputs that stay on the device",
+            why="while they are copied, the device waits for the host",
             hint="set `io_binding: true`",
         )
 
@@ -190,23 +190,25 @@ def budget_for(params: Params) -> Budget:
     )
 
 
-def _subjects(context: Context, params: Params) -> dict[str, BenchmarkCase]:
+def _cases(context: Context, params: Params) -> dict[str, BenchmarkCase]:
+    """Return the benchmark case of each connected model, timed on a stream if `device_time` is set and there is one."""
     from orun.core.targets import Target
+    from orun.measure.benchmark_case import BenchmarkCase
+    from orun.measure.latency.cuda_streams import has_stream
     from orun.stages.timing import Sizes, make_timed_feeds
 
     target = context.target or Target("cpu")
     models = {name: context.model(name) for name in context.inputs}
-    fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
+    feeds = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     other = context.extra_targets.get("reference_target", target)
+    targets = {name: other if name.startswith("reference") else target for name in models}
     return {
-        name: _subject(path, other if name.startswith("reference") else target, fed[name], params)
+        name: BenchmarkCase(
+            path,
+            targets[name],
+            feeds[name],
+            params.io_binding,
+            streamed=params.device_time and has_stream(targets[name]),
+        )
         for name, path in models.items()
     }
-
-
-def _subject(path: Path, target: Target, fed: Mapping[str, NDArray[Any]], params: Params) -> BenchmarkCase:
-    """Return a benchmark case, timed on a stream where `device_time` asks for it and the target has one."""
-    from orun.measure.benchmark_case import BenchmarkCase
-    from orun.measure.latency.cuda_streams import has_stream
-
-    return BenchmarkCase(path, target, fed, params.io_binding, streamed=params.device_time and has_stream(target))

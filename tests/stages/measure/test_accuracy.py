@@ -464,11 +464,11 @@ def test_outputs_go_by_name(folder: Path) -> None:
         ),
         (
             {"dataset": "data.py:plain", "metrics": ["data.py:first_score", "other.py:first_score"]},
-            "metrics: first_score is there twice\n  hint: rename the function, or drop one",
+            "metrics: first_score is named twice\n  hint: rename the function, or drop one",
         ),
         (
             {"dataset": "data.py:plain", "metrics": ["data.py:first_score"], "better": {"first": "lower"}},
-            "better: first is no metric of your own",
+            "better: first is not a metric of your own",
         ),
         (
             {"dataset": "data.py:plain", "metrics": ["data.py:first_score"], "outputs": ["z"]},

@@ -17,7 +17,7 @@ from orun.errors import OrunError, StageFailed, UsageError
 from orun.measure.latency.metrics import NAMES
 from orun.measure.latency.quantiles import ranks
 from orun.stages.contract import MODEL, Context
-from orun.stages.measure.latency import SPEC, Params, _subjects, budget_for, metrics
+from orun.stages.measure.latency import SPEC, Params, _cases, budget_for, metrics
 from orun.stages.params import Duration, Ratio, params_of
 from tests.measure.support import ONE_THREAD, save_model
 from tests.stages.support import StageRun, run_stage
@@ -60,9 +60,9 @@ def test_references_may_have_a_target_of_their_own(tmp_path: Path) -> None:
         "latency", inputs, tmp_path, tmp_path, ONE_THREAD, 0, None, None, lambda: logger, lambda *_: None,
         extra_targets={"reference_target": other},
     )  # fmt: skip
-    places = {name: one.target for name, one in _subjects(context, Params()).items()}
+    places = {name: one.target for name, one in _cases(context, Params()).items()}
     assert places == {"model": ONE_THREAD, "reference": other, "reference.same": other, "baseline": ONE_THREAD}
-    alike = _subjects(replace(context, extra_targets={}), Params())
+    alike = _cases(replace(context, extra_targets={}), Params())
     assert all(one.target == ONE_THREAD for one in alike.values())
 
 
@@ -188,7 +188,7 @@ def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
         (
             ONE_THREAD,
             (
-                "`device_time` is told by events of CUDA\n"
+                "`device_time` needs a device with CUDA\n"
                 "  target 'cpu' runs on CPUExecutionProvider\n"
                 "  hint: leave it out, or name a target of CUDA or TensorRT"
             ),
@@ -196,8 +196,8 @@ def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
         (
             Target("gpu", (Provider("CUDAExecutionProvider"),)),
             (
-                "`device_time` is told of inputs and outputs that stay on the device\n"
-                "  where they are copied, the device waits for the host\n"
+                "`device_time` needs inputs and outputs that stay on the device\n"
+                "  while they are copied, the device waits for the host\n"
                 "  hint: set `io_binding: true`"
             ),
         ),
