@@ -13,31 +13,23 @@ import click
 
 import orun
 from orun.cli import options
+from orun.cli.accepted_run import failing_gates, last_run, push_models, require_up_to_date, store_root
 from orun.cli.verb import HELP_NAMES, Verb
-from orun.core.reason import reason
-from orun.core.reason_codes import ReasonCode
-from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
-from orun.remote.options import Remote
 from orun.report.figures import quoted
 from orun.report.gates import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
-from orun.store.layout import RECORD_FILE
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import near
 from orun.text.units import changed, show
-from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
-    from orun.core.run_record import RunResult, StageResult, Verdict
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
-    from orun.planning.plan import Step
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
-LOOKED = 100  # newest runs that are looked at for one of this file, where there is one of its name
 SHORT = 12  # characters of a digest that tell two apart for people
 ACCEPTED = (
     Column("stage"),
@@ -94,15 +86,15 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     with _open(store, pipeline) as opened:
-        result = _last_run(pipeline, opened)
-        steps = _up_to_date(pipeline, opened, result)
+        result = last_run(pipeline, opened)
+        steps = require_up_to_date(pipeline, opened, result)
         path = baselines.accept(pipeline, result, {step.stage.id: step.hit for step in steps if step.hit})
         baseline = _required(pipeline)
         pinned = pin_models(opened, pipeline.name, baseline.stages)
         models = {accepted.model for accepted in baseline.stages.values()}
         making = [step for step in steps if step.hit and step.hit.tree in models]
-        notices = _push_results(pipeline, opened, making, options.remote_of(choices))
-        failing = _failing(pipeline, opened, baseline, steps)
+        notices = push_models(pipeline, opened, making, options.remote_of(choices))
+        failing = failing_gates(pipeline, opened, baseline, steps)
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     notices += tuple(_left_out(baselines.left_out(pipeline, accepted), baseline))
     if as_json:
@@ -161,7 +153,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     pipeline = orun.load(file, options.parse_overrides(overrides))
     path = baselines.path_for(pipeline)
     dropped = baselines.drop(pipeline)
-    if seen_at(_root(store, pipeline)):
+    if seen_at(store_root(store, pipeline)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)
     if as_json:
@@ -171,16 +163,10 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     return 0
 
 
-def _root(store: Path | None, pipeline: Pipeline) -> Path:
-    from orun.api import default_store
-
-    return Path(store or default_store(pipeline.root))
-
-
 def _open(store: Path | None, pipeline: Pipeline) -> Store:
     from orun.store import Store
 
-    return Store.open(_root(store, pipeline))
+    return Store.open(store_root(store, pipeline))
 
 
 def _required(pipeline: Pipeline) -> Baseline:
@@ -193,95 +179,12 @@ def _required(pipeline: Pipeline) -> Baseline:
     return baseline
 
 
-def _push_results(pipeline: Pipeline, store: Store, steps: Sequence[Step], requested: Remote | None) -> tuple[str, ...]:
-    """What became of the results of these stages on their way to the remote, if there is one."""
-    from orun.remote.settings import resolve
-
-    remote = resolve(requested or Remote(), pipeline.project)
-    if remote is None:
-        return ()
-    from orun.planning.planner import Planner
-    from orun.remote.push_results import push_results
-
-    return push_results(remote, Planner(pipeline, store), steps)
-
-
-def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:
-    """Return the gates that still fail a run, or block its releases, beside this baseline."""
-    from orun.planning.planner import Planner
-
-    planner = Planner(pipeline, store, baseline)
-    return tuple(
-        verdict for step in steps if step.hit for verdict in planner.judge(step.stage, step.hit) if verdict.blocks
-    )
-
-
 def _left_out(names: Sequence[str], baseline: Baseline) -> list[str]:
     """What is so of stages with a gate against the baseline that the run did not measure."""
     old = [name for name in names if name in baseline.stages]
     new = [name for name in names if name not in baseline.stages]
     warnings = [f"warning: {', '.join(old)}: not measured by that run; what was accepted before stays"] if old else []
     return warnings + ([f"warning: {', '.join(new)}: not measured by that run; nothing is accepted"] if new else [])
-
-
-def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
-    """The newest finished run of the pipeline, without the stages that a failed gate kept from running.
-
-    That of this very file, if there is one among the last: in a shared store another may have its name.
-    """
-    from orun.eventlog import read_result
-
-    newest: RunResult | None = None
-    for number, folder in enumerate(store.ended_runs()):
-        if newest and number >= LOOKED:
-            break
-        result = read_result(folder / RECORD_FILE)
-        if result.pipeline == pipeline.name:
-            if Path(result.file) == pipeline.file:
-                newest = result
-                break
-            newest = newest or result
-    if newest is None:
-        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=_run_again(pipeline, store))
-    known = {stage.id for stage in pipeline.stages}
-    kept = [stage for stage in newest.stages if stage.outcome != "blocked"]
-    return replace(newest, stages=tuple(stage for stage in kept if stage.stage in known))
-
-
-def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[Step, ...]:
-    """The stages of a run with what is stored of them, which must be what a run would use now."""
-    names = [stage.stage for stage in result.stages]
-    steps = orun.plan(pipeline, only=names, store=store.root).steps if names else ()
-    for step in steps:
-        ran = result[step.stage.id]
-        if ran.outcome == "skipped":  # it has nothing to accept
-            continue
-        if stale := _stale(step, ran, store):
-            raise UsageError(
-                f"what the last run has for {step.stage.id} is not up to date, so it cannot be accepted",
-                why="\n".join(stale),
-                hint=_run_again(pipeline, store),
-            )
-    return tuple(steps)
-
-
-def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
-    """What differs between a stage as it ran and as it would run now; nothing when its result is the same."""
-    from orun.planning.key_diff import key_changes
-
-    if step.hit is None:
-        return sentences(step.reasons)
-    if step.hit.tree == ran.tree:
-        return ()
-    then = next((action.components for action in store.actions(ran.key)), step.components)
-    return sentences(key_changes(step.stage, then, step.components) or [reason(ReasonCode.OTHER_RESULT)])
-
-
-def _run_again(pipeline: Pipeline, store: Store) -> str:
-    """The command that brings a pipeline up to date, as it was asked for here."""
-    is_other_store = store.root != _root(None, pipeline).absolute()
-    store_option = f" --store {quoted(near(str(store.root)))}" if is_other_store else ""
-    return f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}{store_option}"
 
 
 def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.pipeline.matrix import MAX_STAGES
+from orun.pipeline.declarations import MAX_STAGES
 from orun.pipeline.model import Pipeline
 from tests.pipeline.support import EXPORT, complaint, loaded
 

@@ -13,14 +13,14 @@ import orun
 from orun.core.component_kinds import ComponentKind
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import CHANGED, ReasonCode
-from orun.text.wording import advice, caveats, findings, reasons
+from orun.text.wording import advice, baseline_comparisons, caveats, findings, reasons
 from orun.text.wording.components import NAMES, component_name
 
 PACKAGE = Path(orun.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "reference" / "reasons.md"
 ROOMS = ("planning", "gates", "noop", "history", "blame", "report", "runner", "cli")
 SPEAKING = {"cli", "scaffold", "report", "blame"}  # rooms that make sentences; a card and a bundle are reports, too
-RENDERERS = (reasons.RENDERERS, findings.RENDERERS, findings.METHODS, advice.RENDERERS, caveats.RENDERERS)
+RENDERERS = (reasons.RENDERERS, findings.RENDERERS, baseline_comparisons.METHODS, advice.RENDERERS, caveats.RENDERERS)
 CUTS = {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "split", "replace"}
 
 

@@ -18,7 +18,8 @@ from orun.measure.accuracy.slices import Slice, slices
 from orun.measure.dataset import Array, Dataset, Values
 from orun.measure.metrics import paired
 from orun.measure.metrics.bootstrap import resample
-from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part, iou, iou_of_part
+from orun.measure.metrics.curves import auc, average_precision
+from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou, iou_of_part
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
 Scores = Mapping[str, Floats | Pooled]

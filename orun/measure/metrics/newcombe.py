@@ -13,14 +13,13 @@ import math
 from orun.measure.metrics.paired import Z, turning_point
 
 
-def newcombe_interval(area: float, positive: int, negative: int, z: float = Z) -> tuple[float, float]:
-    """Return the bounds of an area.
+def newcombe_interval(area: float, positive: int, negative: int) -> tuple[float, float]:
+    """Return the 95 % bounds of an area.
 
     Args:
         area: the measured area, between 0 and 1.
         positive: examples of the class.
         negative: all other examples.
-        z: normal quantile of the confidence level; 95 % when left out.
     """
 
     def error(truth: float) -> float:
@@ -29,6 +28,6 @@ def newcombe_interval(area: float, positive: int, negative: int, z: float = Z) -
         pairs = 1 + size * ((1 - truth) / (2 - truth) + truth / (1 + truth))
         return math.sqrt(truth * (1 - truth) * pairs / (positive * negative))
 
-    low = turning_point(lambda truth: area - truth > z * error(truth), 0.0, area)
-    high = turning_point(lambda truth: truth - area <= z * error(truth), area, 1.0)
+    low = turning_point(lambda truth: area - truth > Z * error(truth), 0.0, area)
+    high = turning_point(lambda truth: truth - area <= Z * error(truth), area, 1.0)
     return low, high

@@ -36,6 +36,8 @@ Floats = NDArray[np.float64]
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 5000
 FEWEST = 6  # examples for an interval
+MCNEMAR = "McNemar's score interval over {examples} examples, {better} better and {worse} worse"
+EQUAL = "paired over {examples} examples, none of which tells the two apart"
 MANY = 1000  # examples from which Student's t is as good as normal
 CHUNK = 1 << 22  # resampled scores held at a time
 
@@ -56,19 +58,19 @@ def compare(scores: Floats, other_scores: Floats, seed: int) -> Comparison:
     Uses McNemar's score interval (Tango 1998) if all scores are 0 or 1, else the paired bootstrap.
 
     Args:
-        scores: of each example, `[n]`.
-        other_scores: the other model's, `[n]`.
-        seed: of the bootstrap.
+        scores: score of each example, `[n]`.
+        other_scores: the other model's scores, `[n]`.
+        seed: seed of the bootstrap.
     """
     if _right_or_wrong(scores) and _right_or_wrong(other_scores):
-        return _compare_right_or_wrong(scores, other_scores)
+        return _compare_changes(scores, other_scores, MCNEMAR)
     value, other = float(scores.mean()), float(other_scores.mean())
     if len(scores) < FEWEST:
         few = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
         change = unknown(ratio(value, other)), unknown(value - other)
         return Comparison(other, *change, f"{few}, too few for an interval, which takes {FEWEST}", len(scores))
-    if np.array_equal(scores, other_scores) and _shares(scores):
-        return _compare_equal(scores, other_scores)
+    if np.array_equal(scores, other_scores) and _shares(scores):  # the bootstrap's interval would have no width
+        return _compare_changes(scores, other_scores, EQUAL)
     means, other_means = _resample(seed, scores, other_scores)
     ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
     return Comparison(
@@ -120,22 +122,14 @@ def _shares(scores: Floats) -> bool:
     return bool(((scores >= 0) & (scores <= 1)).all())
 
 
-def _compare_equal(scores: Floats, other_scores: Floats) -> Comparison:
-    """Compare equal shares, for which the bootstrap would give an interval without width."""
-    examples = len(scores)
-    value, other = float(scores.mean()), float(other_scores.mean())
-    low, high = (min(max(value - other + bound, -1.0), 1.0) for bound in tango_interval(0, 0, examples))
-    return Comparison(
-        value=other,
-        ratio=Estimate(*(ratio(other + change, other) for change in (value - other, low, high))),
-        difference=Estimate(value - other, low, high),
-        method=f"paired over {examples} examples, none of which tells the two apart",
-        count=examples,
-        changed=0,
-    )
+def _compare_changes(scores: Floats, other_scores: Floats, method: str) -> Comparison:
+    """Compare by the examples that one of the models scores better, with Tango's interval.
 
-
-def _compare_right_or_wrong(scores: Floats, other_scores: Floats) -> Comparison:
+    Args:
+        scores: score of each example, `[n]`.
+        other_scores: the other model's scores, `[n]`.
+        method: for people, with `{examples}`, `{better}` and `{worse}`.
+    """
     examples = len(scores)
     better, worse = int((scores > other_scores).sum()), int((scores < other_scores).sum())
     value, other = float(scores.mean()), float(other_scores.mean())
@@ -145,7 +139,7 @@ def _compare_right_or_wrong(scores: Floats, other_scores: Floats) -> Comparison:
         # The other's value counts as known: its sampling error has a second-order effect on a small change.
         ratio=Estimate(*(ratio(other + change, other) for change in (value - other, low, high))),
         difference=Estimate(value - other, low, high),
-        method=f"McNemar's score interval over {examples} examples, {better} better and {worse} worse",
+        method=method.format(examples=examples, better=better, worse=worse),
         count=examples,
         changed=better + worse,
     )
@@ -213,7 +207,7 @@ def quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0)
     """Return a value with the percentiles of its resamples, expanded as for Student's t with so many examples.
 
     Args:
-        value: of the sample.
+        value: value of the sample.
         resampled: value of each resample.
         examples: size of the sample.
         bias: normal quantile of the share of resamples below the value.

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from orun.core.metrics import Comparison, Estimate
 from orun.measure.metrics import bootstrap
 from orun.measure.metrics.bootstrap import resample
+from orun.measure.metrics.curves import auc, average_precision
 from orun.measure.metrics.newcombe import newcombe_interval
 from orun.measure.metrics.paired import Z, quantiles, tango_interval
-from orun.measure.metrics.pooled import Pooled, Weighted, auc, average_precision, f1
+from orun.measure.metrics.pooled import Pooled, Weighted, f1
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -8,9 +8,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from orun.measure.metrics.curves import auc
 from orun.measure.metrics.newcombe import newcombe_interval
 from orun.measure.metrics.paired import Z
-from orun.measure.metrics.pooled import auc
 
 
 @pytest.mark.parametrize(("area", "positive", "negative"), [(0.5, 10, 10), (0.9, 10, 90), (0.99, 30, 970), (1.0, 6, 6)])

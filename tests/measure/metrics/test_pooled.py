@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, f1_score, jaccard_score, roc_auc_score
 
 from orun.errors import UsageError
-from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part, iou
+from orun.measure.metrics.curves import auc, average_precision
+from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou
 
 Floats = NDArray[np.float64]
 Metric = Callable[..., Pooled | None]

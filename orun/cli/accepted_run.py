@@ -1,0 +1,117 @@
+"""Results that `orun baseline accept` accepts: those of the last run, if they are still up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orun
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
+from orun.core.serialization import replace
+from orun.errors import UsageError
+from orun.remote.options import Remote
+from orun.report.figures import quoted
+from orun.store.layout import RECORD_FILE
+from orun.text.suggestions import near, settings
+from orun.text.wording.reasons import sentences
+
+if TYPE_CHECKING:
+    from orun.core.run_record import RunResult, StageResult, Verdict
+    from orun.gates.baselines import Baseline
+    from orun.pipeline.model import Pipeline
+    from orun.planning.plan import Step
+    from orun.store import Store
+
+SEARCHED = 100  # newest runs to search for one of this very file, if another file has the pipeline's name
+
+
+def store_root(store: Path | None, pipeline: Pipeline) -> Path:
+    """Return the folder of the store: that of the command line, or the default of the pipeline."""
+    from orun.api import default_store
+
+    return Path(store or default_store(pipeline.root))
+
+
+def push_models(pipeline: Pipeline, store: Store, steps: Sequence[Step], requested: Remote | None) -> tuple[str, ...]:
+    """Push the results of these stages to the remote, if there is one; return notices."""
+    from orun.remote.settings import resolve
+
+    remote = resolve(requested or Remote(), pipeline.project)
+    if remote is None:
+        return ()
+    from orun.planning.planner import Planner
+    from orun.remote.push_results import push_results
+
+    return push_results(remote, Planner(pipeline, store), steps)
+
+
+def failing_gates(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:
+    """Return the gates that still fail a run, or block its releases, beside this baseline."""
+    from orun.planning.planner import Planner
+
+    planner = Planner(pipeline, store, baseline)
+    return tuple(
+        verdict for step in steps if step.hit for verdict in planner.judge(step.stage, step.hit) if verdict.blocks
+    )
+
+
+def last_run(pipeline: Pipeline, store: Store) -> RunResult:
+    """Return the newest finished run of the pipeline, without its blocked stages.
+
+    A run of this very file goes first: in a shared store, another file may have the same pipeline name.
+    """
+    from orun.eventlog import read_result
+
+    newest: RunResult | None = None
+    for number, folder in enumerate(store.ended_runs()):
+        if newest and number >= SEARCHED:
+            break
+        result = read_result(folder / RECORD_FILE)
+        if result.pipeline == pipeline.name:
+            if Path(result.file) == pipeline.file:
+                newest = result
+                break
+            newest = newest or result
+    if newest is None:
+        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=_run_again(pipeline, store))
+    known = {stage.id for stage in pipeline.stages}
+    kept = [stage for stage in newest.stages if stage.outcome != "blocked"]
+    return replace(newest, stages=tuple(stage for stage in kept if stage.stage in known))
+
+
+def require_up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[Step, ...]:
+    """Return the stages of a run with their stored results; refuse a result that a run would not use now."""
+    names = [stage.stage for stage in result.stages]
+    steps = orun.plan(pipeline, only=names, store=store.root).steps if names else ()
+    for step in steps:
+        ran = result[step.stage.id]
+        if ran.outcome == "skipped":  # it has nothing to accept
+            continue
+        if stale := _stale(step, ran, store):
+            raise UsageError(
+                f"what the last run has for {step.stage.id} is not up to date, so it cannot be accepted",
+                why="\n".join(stale),
+                hint=_run_again(pipeline, store),
+            )
+    return tuple(steps)
+
+
+def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
+    """Return what differs between a stage as it ran and as it would run now; nothing if its result is the same."""
+    from orun.planning.key_diff import key_changes
+
+    if step.hit is None:
+        return sentences(step.reasons)
+    if step.hit.tree == ran.tree:
+        return ()
+    then = next((action.components for action in store.actions(ran.key)), step.components)
+    return sentences(key_changes(step.stage, then, step.components) or [reason(ReasonCode.OTHER_RESULT)])
+
+
+def _run_again(pipeline: Pipeline, store: Store) -> str:
+    """Return the command that brings a pipeline up to date, with the options of this command."""
+    is_other_store = store.root != store_root(None, pipeline).absolute()
+    store_option = f" --store {quoted(near(str(store.root)))}" if is_other_store else ""
+    return f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}{store_option}"

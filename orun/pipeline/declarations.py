@@ -1,0 +1,163 @@
+"""Stages of the file with the combinations of their matrices and what each needs, before their expansion."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from orun.core.serialization import Record, replace
+from orun.pipeline.expressions import MATRIX, Expressions, used_axes
+from orun.pipeline.graph import ordered
+from orun.pipeline.instances import Axes, Link, links
+from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, Span, repeated, scalars
+from orun.pipeline.problems import Problems, place
+from orun.text.suggestions import closest, one_of
+
+AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
+MAX_STAGES = 1000  # stages that a stage of the file may expand to
+LOOP = 8  # stages of a loop that a message names
+FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
+A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
+
+
+class DeclaredStage(Record, frozen=True):
+    """A stage of the file.
+
+    Attributes:
+        name: its name in the file.
+        key: position of its name.
+        node: its mapping.
+        used: axes that its expressions name.
+        combinations: combinations of the values of its axes, each with the entries of its `needs`.
+    """
+
+    name: str
+    key: Span
+    node: Map
+    used: frozenset[str]
+    combinations: Sequence[tuple[Axes, Sequence[Link]]]
+
+    def edges(self) -> list[Link]:
+        """Return the entries of `needs` of all combinations."""
+        return [link for _, needed in self.combinations for link in needed]
+
+
+class Declarations:
+    """Reader of the file's stages.
+
+    Args:
+        stages: the `stages` of the file.
+        expressions: replaces `${...}`.
+        problems: collects the mistakes.
+    """
+
+    def __init__(self, stages: Map, expressions: Expressions, problems: Problems) -> None:
+        self.names = stages.entries
+        self.expressions = expressions
+        self.problems = problems
+
+    def in_order(self) -> list[DeclaredStage]:
+        """Return the stages in topological order; loops are reported and cut."""
+        declared = {
+            name: self._declare(name, entry.key, entry.value)
+            for name, entry in self.names.items()
+            if isinstance(entry.value, Map)
+        }
+        edges: dict[tuple[str, str], Span] = {}
+        for stage in declared.values():
+            for link in stage.edges():
+                base = link.stage if link.stage in self.names else link.stage.partition("[")[0]
+                if base in declared:
+                    edges.setdefault((base, stage.name), link.span)
+        order, loops = ordered(tuple(declared), tuple(edges))
+        for loop in loops:
+            self._report_loop(loop, edges)
+        return [declared[name] for name in order]
+
+    def _declare(self, name: str, key: Span, node: Map) -> DeclaredStage:
+        axes = self._axes(node)
+        combinations = []
+        for values in itertools.product(*axes.values()):
+            combination = dict(zip(axes, values, strict=True))
+            needs = node.get("needs")
+            resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
+            self._report_repeated(resolved)
+            combinations.append((combination, [self._known(link) for link in links(resolved)]))
+        return DeclaredStage(name, key, node, frozenset(used_axes(scalars(node)) if axes else ()), combinations)
+
+    def _report_repeated(self, needs: Node | None) -> None:
+        """Note stages that a list names twice, except when matrix values coincide."""
+        items = needs.items if isinstance(needs, List) else ()
+        for twice in repeated(item for item in items if not (isinstance(item, Scalar) and MATRIX in item.via)):
+            self.problems.add(
+                twice.span,
+                f"{twice.text!r} is named twice",
+                expected="each stage once",
+                hint=f"to feed two inputs with it, name them: `needs: {{model: {twice.text}, ...}}`",
+            )
+
+    def _axes(self, node: Map) -> dict[str, tuple[Scalar, ...]]:
+        """Return the axes of a stage's matrix; a malformed axis, already reported, gets a single broken value."""
+        matrix = node.get("matrix")
+        matrix = self.expressions.substitute(matrix) if matrix else None
+        if not isinstance(matrix, Map):
+            return {}
+        axes = {axis: self._values(entry) for axis, entry in matrix.entries.items()}
+        if math.prod(len(values) for values in axes.values()) > MAX_STAGES:
+            self.problems.add(node.entries["matrix"].key, f"this matrix makes more than {MAX_STAGES} stages")
+            return {}
+        return axes
+
+    def _values(self, entry: Entry) -> tuple[Scalar, ...]:
+        items = entry.value.items if isinstance(entry.value, List) else ()
+        if not items or not all(isinstance(item, Scalar) for item in items):
+            return (Scalar(None, "", entry.key, "", broken=True),)
+        return tuple(self._fitting(item) for item in items if isinstance(item, Scalar))
+
+    def _fitting(self, value: Scalar) -> Scalar:
+        if value.broken or AXIS_VALUE.fullmatch(value.text):
+            return value
+        self.problems.add(
+            value.span,
+            f"the value {value.text!r} of a matrix cannot be part of a stage's name",
+            expected="letters, digits and _ . + - %",
+        )
+        return replace(value, broken=True)
+
+    def _known(self, link: Link) -> Link:
+        """Return the link; an unknown stage is noted and removed from it."""
+        base = link.stage.partition("[")[0]
+        if link.stage and link.stage not in self.names and base not in self.names:
+            self.problems.add(
+                link.span,
+                f"there is no stage {link.stage!r}",
+                expected=one_of(self.names),
+                suggestion=_holder(link.stage, self.names) or closest(link.stage, self.names),
+                hint=A_FILE if link.stage.endswith(FILES) else "",
+            )
+            return Link(link.port, "", link.span)
+        return link
+
+    def _report_loop(self, loop: Sequence[str], edges: Mapping[tuple[str, str], Span]) -> None:
+        steps = list(itertools.pairwise([*loop, loop[0]]))
+        span = edges[steps[0][1], steps[0][0]]
+        if len(loop) == 1:
+            self.problems.add(span, f"the stage {loop[0]!r} needs itself")
+            return
+        names, number, more = [*loop, loop[0]], "", []
+        if len(loop) > LOOP:
+            names[LOOP // 2 : -LOOP // 2] = ["..."]
+            number, more = f"{len(loop)} ", [f"... and {len(loop) - LOOP} more"]
+        lines = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps[:LOOP]]
+        self.problems.add(
+            span,
+            f"these {number}stages need one another in a loop: {' -> '.join(names)}",
+            hint="\n".join([*lines, *more]),
+        )
+
+
+def _holder(written: str, stages: Iterable[str]) -> str:
+    """Return the stage in a path into its result: `export/model.onnx`, `export.outputs.model`."""
+    return next((name for name in stages if written.startswith((f"{name}/", f"{name}."))), "")
