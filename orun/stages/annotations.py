@@ -1,19 +1,19 @@
-"""Parameter types from annotations in source text; `params.type_of` does the same for real annotations."""
+"""Annotations in source text, read as the `typing` objects that they stand for without running the file."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from orun.core.serialization import replace
-from orun.stages.params import MARKERS, ParamType, Range
+from orun.stages.params import MARKERS, Doc, Range, type_of
 
 # Annotations by their last name: `Code`, `orun.Code` and `orun.stages.params.Code` are the same.
-SIMPLE: Mapping[str, ParamType] = {
-    "Any": ParamType("any"),
-    **{marker.__name__: ParamType(name) for marker, name in MARKERS.items()},
-}
+SIMPLE: Mapping[str, Any] = {"Any": Any, **{marker.__name__: marker for marker in MARKERS}}
+ANNOTATED: Any = typing.Annotated
+LITERAL: Any = typing.Literal
+UNION: Any = typing.Union
 ALLOWED = (
     "bool, int, float, str, Literal[...], list[T], dict[str, T], T | None, Any, or one of orun's Code, FilePath,"
     " TargetName, Duration, Size, Ratio"
@@ -34,83 +34,62 @@ class Unreadable(Exception):
         self.message = message
 
 
-def type_of(node: ast.expr) -> ParamType:
-    """Return the parameter type of an annotation.
+def read_annotation(node: ast.expr) -> Any:
+    """Return the type that an annotation stands for, in the form that `orun.stages.params.type_of` takes.
 
     Raises:
         Unreadable: when a pipeline file cannot hold such a value, or the annotation is not made of names and literals.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return type_of(_quoted(node, node.value))
+        return read_annotation(_quoted(node, node.value))
+    hint = _hint(node)
+    try:
+        type_of(hint)
+    except TypeError as error:
+        raise Unreadable(node, f"a pipeline file cannot write a {ast.unparse(node)}") from error
+    return hint
+
+
+def _hint(node: ast.expr) -> Any:
+    """Return the type that an annotation stands for; None if a pipeline file cannot hold such a value."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return _union(node, [node.left, node.right])
-    if isinstance(node, ast.Subscript) and _items(node.slice):
-        return _subscript(node, _last_name(node.value), _items(node.slice))
-    if simple := SIMPLE.get(_last_name(node)):
-        return simple
-    raise Unreadable(node, f"a pipeline file cannot write a {ast.unparse(node)}")
-
-
-def doc_of(node: ast.expr) -> str:
-    """Return the text of `Doc("...")` in an `Annotated[...]`, or an empty text."""
-    texts = [
-        str(_literal(argument))
-        for call in _extras(node)
-        if _last_name(call.func) == "Doc"
-        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
-    ]
-    return texts[0] if texts else ""
-
-
-def _subscript(node: ast.Subscript, name: str, items: list[ast.expr]) -> ParamType:
+        return UNION[_members([node.left, node.right])]
+    items = _items(node.slice) if isinstance(node, ast.Subscript) else []
+    if not isinstance(node, ast.Subscript) or not items:
+        return SIMPLE.get(_last_name(node))
+    name = _last_name(node.value)
     if name == "Annotated":
-        return replace(type_of(items[0]), range=_range(node))
+        marks = tuple(_marks(items[1:]))
+        return ANNOTATED[read_annotation(items[0]), *marks] if marks else read_annotation(items[0])
     if name == "Literal":
-        return ParamType("literal", choices=tuple(_literal(item) for item in items))
-    if name == "Optional":
-        return replace(type_of(items[0]), optional=True)
-    if name == "Union":
-        return _union(node, items)
+        return LITERAL[tuple(map(_literal, items))]
+    if name in ("Optional", "Union"):
+        return UNION[(*_members(items), *((None,) if name == "Optional" else ()))]
     if name in ("list", "List"):
-        return ParamType("list", items=(type_of(items[0]),))
+        return list[read_annotation(items[0])]  # type: ignore[misc]  # it is known only here
     if name in ("dict", "Dict", "Mapping") and len(items) > 1 and _last_name(items[0]) == "str":
-        return ParamType("map", items=(type_of(items[1]),))
-    raise Unreadable(node, f"a pipeline file cannot write a {ast.unparse(node)}")
+        return dict[str, read_annotation(items[1])]  # type: ignore[misc]  # the same
+    return None
 
 
-def _union(node: ast.expr, parts: list[ast.expr]) -> ParamType:
-    members: list[ParamType] = []
-    optional = False
-    for part in parts:
-        if isinstance(part, ast.Constant) and part.value is None:
-            optional = True
-            continue
-        member = type_of(part)
-        optional = optional or member.optional
-        member = replace(member, optional=False)
-        members += member.items if member.name == "union" else (member,)
-    if not members:
-        raise Unreadable(node, "a parameter that can only be None")
-    if len(members) == 1:
-        return replace(members[0], optional=optional)
-    return ParamType("union", optional=optional, items=tuple(members))
+def _members(items: Iterable[ast.expr]) -> Any:
+    """Return the members of a union, as the argument of `typing.Union`."""
+    return tuple(
+        None if isinstance(item, ast.Constant) and item.value is None else read_annotation(item) for item in items
+    )
 
 
-def _range(node: ast.expr) -> Range:
-    for call in _extras(node):
-        if _last_name(call.func) == "Range":
-            named = {keyword.arg or "": _literal(keyword.value) for keyword in call.keywords}
+def _marks(items: Iterable[ast.expr]) -> Iterator[Doc | Range]:
+    """Yield the marks of orun in an `Annotated[...]`; those of other libraries mean nothing here."""
+    for item in items:
+        mark = {"Doc": Doc, "Range": Range}.get(_last_name(item.func)) if isinstance(item, ast.Call) else None
+        if isinstance(item, ast.Call) and mark:
+            named = {keyword.arg or "": _literal(keyword.value) for keyword in item.keywords}
             try:
-                return Range(*(_literal(argument) for argument in call.args), **named)
+                yield mark(*map(_literal, item.args), **named)
             except TypeError as error:
-                raise Unreadable(call, "Range takes a lowest and a highest value") from error
-    return Range()
-
-
-def _extras(node: ast.expr) -> list[ast.Call]:
-    if isinstance(node, ast.Subscript) and _last_name(node.value) == "Annotated":
-        return [item for item in _items(node.slice)[1:] if isinstance(item, ast.Call)]
-    return []
+                takes = "a text" if mark is Doc else "a lowest and a highest value"
+                raise Unreadable(item, f"{mark.__name__} takes {takes}") from error
 
 
 def _literal(node: ast.expr) -> Any:

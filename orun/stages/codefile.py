@@ -28,9 +28,7 @@ class CodeFile(Record, frozen=True):
     tree: ast.Module
     lines: tuple[str, ...]
 
-    def problem(
-        self, node: ast.AST, message: str, *, expected: str = "", suggestion: str = "", hint: str = ""
-    ) -> Problem:
+    def problem(self, node: ast.AST, message: str, *, expected: str = "", suggestion: str = "") -> Problem:
         """Return an error at a node of the tree."""
         line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         source = self.lines[line - 1] if line <= len(self.lines) else ""
@@ -38,7 +36,7 @@ class CodeFile(Record, frozen=True):
         one_line = getattr(node, "end_lineno", line) == line
         width = getattr(node, "end_col_offset", start + 1) - start if one_line else len(source) - column
         position = Position(str(self.path), line, column + 1)
-        return Problem(position, message, source, max(1, width), expected=expected, suggestion=suggestion, hint=hint)
+        return Problem(position, message, source, max(1, width), expected=expected, suggestion=suggestion)
 
     def function(self, name: str) -> Function | None:
         """Return the top-level function of a name, the last if there are several."""

@@ -15,11 +15,11 @@ from orun.core.source_location import Problem
 from orun.core.targets import StageClass
 from orun.errors import PipelineError
 from orun.fs.observed_state import unreachable
-from orun.stages.annotations import ALLOWED, Unreadable, doc_of, type_of
+from orun.stages.annotations import ALLOWED, Unreadable, read_annotation
 from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec
 from orun.stages.kind import Kind
-from orun.stages.params import REQUIRED, Param, ParamType
+from orun.stages.params import REQUIRED, Param, ParamType, doc_of, type_of
 from orun.text.suggestions import Unknown, closest, one_of
 from orun.text.units import parse_duration, parse_ratio, parse_size
 
@@ -124,11 +124,11 @@ class _Declaration:
             self._wrong(argument, f"the parameter {argument.arg!r} of {self.node.name} has no type", ALLOWED)
             return None
         try:
-            kind = type_of(argument.annotation)
-            doc = doc_of(argument.annotation) or docs.get(argument.arg, "")
+            hint = read_annotation(argument.annotation)
         except Unreadable as error:
             self._wrong(error.node, f"the parameter {argument.arg!r}: {error.message}", ALLOWED)
             return None
+        kind, doc = type_of(hint), doc_of(hint) or docs.get(argument.arg, "")
         return Param(argument.arg, kind, REQUIRED if default is None else self._default(default, kind), doc)
 
     def _default(self, node: ast.expr, kind: ParamType) -> Any:

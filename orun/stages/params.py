@@ -144,8 +144,12 @@ def _param(field: dataclasses.Field[Any], hint: Any) -> Param:
         default = field.default
     elif field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    doc = next((extra.text for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Doc)), "")
-    return Param(field.name, type_of(hint), default, doc)
+    return Param(field.name, type_of(hint), default, doc_of(hint))
+
+
+def doc_of(hint: Any) -> str:
+    """Return the text of the `Doc` of a Python annotation; empty if it has none."""
+    return next((str(extra.text) for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Doc)), "")
 
 
 def type_of(hint: Any) -> ParamType:

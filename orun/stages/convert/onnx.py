@@ -72,7 +72,7 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
     from orun.stages._graph.io import external_files, load, load_graph, save, weigh
-    from orun.stages._graph.order import sort_nodes
+    from orun.stages._graph.nodes import sort_nodes
     from orun.stages._graph.plain import complete_outputs, fill, part_weights, tell_apart
 
     path = _download(context, params) if params.path is None else context.root / params.path
