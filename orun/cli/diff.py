@@ -207,7 +207,7 @@ def _results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str
 def _result(stage: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
     sizes = [None if size is None else show(size, "B") for size in stage.size]
     for name, (old, new) in {"outcome": stage.outcome, "artifact": stage.tree, "size": (sizes[0], sizes[1])}.items():
-        if old != new and (name != "outcome" or stage.fared_otherwise):
+        if old != new and (name != "outcome" or stage.ended_differently):
             yield stage.stage, name, text(old), text(new)
 
 

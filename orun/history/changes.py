@@ -19,8 +19,8 @@ from orun.history.points import Series
 LEVEL = 0.01  # of the permutation test
 LEAST = 4  # measurements on each side of a change
 PERMUTATIONS = 499
-FEWER, FROM = 199, 100  # permutations of a segment from that length on, whose p-value is not as coarse
-ROUNDING = 1e-9  # of the largest sum of distances: by how much equal gains may differ
+FEWER, FROM = 199, 100  # permutations of a segment of at least so many measurements, which cost more
+ROUNDING = 1e-9  # largest difference of equal gains, relative to the largest sum of distances
 LONGEST = 300  # newest measurements that are searched: the work grows with the square
 
 
@@ -29,9 +29,9 @@ class Change:
     """Change of a series to another level.
 
     Attributes:
-        index: of the first measurement of the new level.
+        index: index of the first measurement of the new level.
         before, after: medians of the levels on its two sides, up to the next changes.
-        p: of the permutation test; 0 for an exact metric, of which every change is one.
+        p: p-value of the permutation test; 0 for an exact metric, where every difference is a change.
     """
 
     index: int
@@ -41,7 +41,7 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """The new level divided by the old one; not a number when the old one is 0."""
+        """The new level divided by the old one; NaN if the old one is 0."""
         return self.after / self.before if self.before else math.nan
 
 
@@ -61,7 +61,7 @@ def changes(series: Series) -> tuple[Change, ...]:
 
 
 def _differ(before: float, after: float) -> bool:
-    """Return whether two values differ; two that are not numbers do not."""
+    """Return whether two values differ; two NaN do not."""
     return before != after and not (math.isnan(before) and math.isnan(after))
 
 
@@ -69,7 +69,7 @@ def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]
     """Return the indices at which a new level begins, in order, each with its p-value.
 
     Args:
-        values: finite numbers; a series with others is not divided.
+        values: the series; one with values that are not finite is not divided.
         seed: of the permutations.
     """
     if not all(map(math.isfinite, values)):
@@ -140,7 +140,7 @@ def _best(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, 
 
 
 def _chance(values: Sequence[float], totals: Mapping[float, float], gain: float, random: Random) -> float:
-    """Return how often a permutation is divided as well; 1 as soon as that is too often for `LEVEL`."""
+    """Return the share of permutations with as large a gain, the p-value; 1 as soon as it must exceed `LEVEL`."""
     order, permutations = list(values), PERMUTATIONS if len(values) < FROM else FEWER
     least = gain - ROUNDING * max(totals.values())  # a gain may be nothing but rounding, or below 0
     as_good = 1  # the series itself is one of its permutations

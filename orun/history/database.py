@@ -171,6 +171,6 @@ def _condition(columns: Iterable[str]) -> str:
 
 def _point(row: tuple[object, ...]) -> Point:
     values = dict(zip(COLUMNS, row, strict=True))
-    if values["value"] is None:  # SQLite keeps what is not a number so
+    if values["value"] is None:  # SQLite stores NaN as NULL
         values["value"] = math.nan
     return Point(**values)  # type: ignore[arg-type]  # the table has the types of its columns

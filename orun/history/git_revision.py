@@ -16,11 +16,11 @@ from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 
 SHA1, SHA256 = 40, 64  # hexadecimal digits of an id
 HEX = frozenset("0123456789abcdef")
-SECONDS = 5  # for a question to git: on a disk of the network it may take a while
+SECONDS = 5  # timeout of git, which is slow on network disks
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit that is checked out around a folder; empty if there is none, or its format is unknown."""
+    """Return the commit that is checked out around a folder; empty without one, or if its format is unknown."""
     with suppress(OSError, ValueError):
         for top in (folder, *folder.parents):
             if (top / ".git").exists():
@@ -30,7 +30,7 @@ def commit_of(folder: Path) -> str:
 
 
 def _repository(path: Path) -> Path:
-    """Return the folder of a repository; in a worktree and a submodule a file names it."""
+    """Return the folder of a repository; in worktrees and submodules, the file `.git` names it."""
     if path.is_dir():
         return path
     return path.parent / _text(path).removeprefix("gitdir: ")
@@ -61,7 +61,7 @@ def edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[st
     Args:
         folder: a folder of the repository.
         commit: its id.
-        contents: of each file by its path from the folder.
+        contents: content of each file by its path from the folder.
 
     Returns:
         Their names, sorted; None if git is missing, does not have the commit, or takes too long.
@@ -73,18 +73,19 @@ def edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[st
     if listed is None:
         return None
     rows = (row.split("\t", 1) for row in listed.split("\0") if row)
-    there = {name: about.split()[-1] for about, name in rows}
-    return tuple(name for name, content in sorted(contents.items()) if _differs(folder, name, content, there.get(name)))
+    ids = {name: entry.split()[-1] for entry, name in rows}
+    return tuple(name for name, content in sorted(contents.items()) if _differs(folder, name, content, ids.get(name)))
 
 
-def _differs(folder: Path, name: str, content: bytes, there: str | None) -> bool:
-    if there is None:
+def _differs(folder: Path, name: str, content: bytes, blob: str | None) -> bool:
+    """Return whether a content differs from that of a blob; a file without a blob is not in the commit."""
+    if blob is None:
         return True
-    hasher = hashlib.sha256 if len(there) == SHA256 else hashlib.sha1
-    if hasher(b"blob %d\0%b" % (len(content), content)).hexdigest() == there:
+    hasher = hashlib.sha256 if len(blob) == SHA256 else hashlib.sha1
+    if hasher(b"blob %d\0%b" % (len(content), content)).hexdigest() == blob:
         return False
-    # What git stores may not be what lies in the work tree: ends of lines, filters.
-    return git(folder, "hash-object", "--stdin", f"--path={name}", stdin=content) != there
+    # Git converts line endings and applies filters: its blob may differ from an unedited file.
+    return git(folder, "hash-object", "--stdin", f"--path={name}", stdin=content) != blob
 
 
 def git(folder: Path, *arguments: str, stdin: bytes = b"") -> str | None:

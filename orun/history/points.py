@@ -23,17 +23,17 @@ class Point:
 
     Attributes:
         pipeline, stage, uses, metric: what was measured.
-        value: in `unit`; not a number where the stage yielded that.
+        value: the value in `unit`; NaN if the stage returned NaN.
         low, high: its 95 % interval; None for an exact value.
         unit, better, noise: see `orun.core.metrics.Metric`.
         host: name of the machine that measured.
-        machine: digest of the hardware that the measurement is bound to: the processor and the GPU, of times the host
-            and its clocks as well. Figures of different machines are not comparable.
-        key: of the stage.
+        machine: digest of the hardware that the measurement is bound to: processor and GPU; for times also the host and
+            its clocks. Figures of different machines are not comparable.
+        key: cache key of the stage.
         run: id of the run that measured it.
         measured_at: seconds since the epoch.
-        runtime: ONNX Runtime's package and version; empty where the measurement is not bound to it, or is of before
-            they were kept.
+        runtime: ONNX Runtime's package and version; empty if the measurement is not bound to it, or is older than this
+            field.
     """
 
     pipeline: str

@@ -63,7 +63,7 @@ class StageDifference:
     metrics: tuple[Figure, ...]
 
     @property
-    def fared_otherwise(self) -> bool:
+    def ended_differently(self) -> bool:
         """Whether the outcomes differ by more than built and cached."""
         return len({"built" if outcome == "cached" else outcome for outcome in self.outcome}) > 1
 
@@ -73,9 +73,9 @@ class Origin:
     """Source of a run: its commit and the version of orun.
 
     Attributes:
-        commit: that git had checked out around the pipeline file; None where there was none or it is not known.
-        edited: files that were not as in that commit; None where that is not known.
-        orun: its version; None where that is not known.
+        commit: git's commit around the pipeline file; None without git, or if it is unknown.
+        edited: files that differed from that commit; None if unknown.
+        orun: version of orun; None if unknown.
     """
 
     commit: str | None
@@ -90,11 +90,11 @@ class RunDifference:
     Attributes:
         old, new: their ids.
         origins: the commits, edited files and versions of orun of both, whether they differ or not.
-        configuration: the pipeline, its file, `--set` values, and files that the pipeline was read from (by digest).
-        host: the machine and what measurements are bound to.
-        stages: those that differ, in the order of the new run, then those that it does not have.
-        gates: verdicts that differ, by the gate as one reads it.
-        notes: what cannot be compared, one sentence each.
+        configuration: the pipeline, its file, `--set` values, and digests of the files that the pipeline was read from.
+        host: the machine, and the facts that bind its measurements.
+        stages: stages that differ, in the order of the new run, then those that only the old run has.
+        gates: verdicts that differ, by the title of the gate.
+        notes: sentences on what cannot be compared.
     """
 
     old: str
@@ -108,15 +108,15 @@ class RunDifference:
 
     @property
     def same(self) -> bool:
-        """Whether nothing that was compared differs; equal results may be of different commits."""
+        """Whether nothing differs except perhaps the commits."""
         return not (self.configuration or self.host or self.stages or self.gates)
 
 
 def compare(old: RunResult, new: RunResult) -> RunDifference:
-    """Return what differs between two runs. Built in one and cached in the other is no difference."""
+    """Return the differences between two runs. A stage that was built in one and cached in the other is equal."""
     befores, afters = ({stage.stage: stage for stage in run.stages} for run in (old, new))
     notes = [
-        f"what the stages of {run.run} rest on is not known: it repeats {run.repeats}, which is not here"
+        f"the dependencies of the stages of {run.run} are not known: it repeats {run.repeats}, which is not stored"
         for run in (old, new)
         if run.repeats
     ]
@@ -201,7 +201,7 @@ def _stages(
 
 def _differs(stage: StageDifference) -> bool:
     pairs = (stage.key, stage.tree, stage.size)
-    return stage.fared_otherwise or any(old != new for old, new in pairs) or bool(stage.inputs or stage.metrics)
+    return stage.ended_differently or any(old != new for old, new in pairs) or bool(stage.inputs or stage.metrics)
 
 
 def _figures(old: Mapping[str, Metric], new: Mapping[str, Metric]) -> Iterator[Figure]:

@@ -19,8 +19,8 @@ from orun.store.checksummed_json import unusable_record
 
 FOLDER = "sources"  # in a run's folder; each file goes by its digest
 INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder
-LARGEST = 2**20  # bytes; what is larger is data or a model, not source
-TEXT = (".cfg", ".ini", ".json", ".py", ".toml", ".txt", ".yaml", ".yml")  # ends of names of what is kept: no images
+LARGEST = 2**20  # bytes of a source file; larger files are data or models
+TEXT = (".cfg", ".ini", ".json", ".py", ".toml", ".txt", ".yaml", ".yml")  # suffixes of source files
 
 
 def keep(result: RunResult, pipeline: Pipeline) -> None:
@@ -72,7 +72,7 @@ def content(result: RunResult, digest: str) -> bytes | None:
 
 
 def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | None:
-    """Return which files of a snapshot differ from the run's commit; None where that is not known."""
+    """Return the files of a snapshot that differ from the run's commit; None if that is not known."""
     if not result.commit:
         return None
     with convert_os_errors("read the sources of the run", result.folder / FOLDER):

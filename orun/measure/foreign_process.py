@@ -33,7 +33,7 @@ class ForeignProcess:
     """Process of another Python that serves a connection, with the needed part of `multiprocessing.Process`.
 
     Args:
-        interpreter: its Python.
+        interpreter: path of the other Python.
         serve: `module:function` of orun, called there as serve(connection, argument).
         argument: the second argument of `serve`.
     """
@@ -155,9 +155,9 @@ def send_request(
     Args:
         process: the process.
         connection: to it.
-        title: what the process runs, for the error.
+        title: description of the process, for the error.
         request: name of the request.
-        arguments: of the request.
+        arguments: arguments of the request.
 
     Raises:
         OrunError: if the process died; or the error that it answered.

@@ -15,7 +15,6 @@ from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
-from orun.core.targets import Target
 from orun.environment import distributions, venvs
 from orun.environment.env_vars import reproducible_settings, stage_value
 from orun.environment.secret_variables import SECRET
@@ -73,7 +72,8 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     contents = _contents(planner, done, observed, fresh)
     if contents is None or not _is_settled(_config(planner), result):
         return None
-    targets = [encode(target) for target in {json.dumps(encode(t)): t for t in _targets(done)}.values()]
+    targets = [encode(target) for item in done.values() for target in item.step.stage.targets or (None,)]
+    targets = list({json.dumps(target): target for target in targets}.values())
     files = {path: seen for path, seen in observed.files.items() if path not in fresh}
     return {
         "format": FORMAT,
@@ -158,10 +158,6 @@ def _is_settled(path: str, result: RunResult) -> bool:
 def _config(planner: Planner) -> str:
     """Return the path of the file that may name a remote."""
     return str(config_file(planner.pipeline.project))
-
-
-def _targets(done: Mapping[str, Done]) -> Iterator[Target | None]:
-    return (target for item in done.values() for target in item.step.stage.targets or (None,))
 
 
 def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:

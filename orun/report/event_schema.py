@@ -69,20 +69,17 @@ def records() -> tuple[type, ...]:
 
 
 def build() -> dict[str, Any]:
-    """The JSON Schema (draft 7) of one line of the log."""
+    """Return the JSON Schema (draft 7) of one line of the log."""
+    envelope = {"version": {"const": VERSION}, "event": {}, "time": {"type": "number"}}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": f"an event of a run of orun, version {VERSION}",
         "oneOf": [{"$ref": f"#/definitions/{kind.__name__}"} for kind in KINDS],
         "definitions": {
-            **{kind.__name__: _object(kind, _envelope(kind)) for kind in KINDS},
+            **{kind.__name__: _object(kind, envelope | {"event": {"const": name_of(kind)}}) for kind in KINDS},
             **{cls.__name__: _object(cls, {}) for cls in records()},
         },
     }
-
-
-def _envelope(kind: type) -> dict[str, Any]:
-    return {"version": {"const": VERSION}, "event": {"const": name_of(kind)}, "time": {"type": "number"}}
 
 
 def _object(cls: type, before: Mapping[str, Any]) -> dict[str, Any]:

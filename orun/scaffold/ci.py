@@ -12,7 +12,7 @@ from orun.fs.os_errors import quoted
 
 System = Literal["github", "gitlab"]
 SYSTEMS: tuple[System, ...] = ("github", "gitlab")
-FILE = "PIPELINE_FILE"  # what a template says where the path of the pipeline file stands
+FILE = "PIPELINE_FILE"  # placeholder of the pipeline file's path in a template
 NAME = "PIPELINE_NAME"
 GITLAB_MAIN = ".gitlab-ci.yml"
 

@@ -8,7 +8,7 @@ from orun.errors import UsageError
 from orun.scaffold.model_facts import InputFact, ModelFacts
 
 EXAMPLES = 64
-LENGTH = 32  # of a dynamic axis, in examples that are made up
+LENGTH = 32  # size of a dynamic axis in made-up examples
 FUNCTION = "examples"
 HEAD = '''"""Examples that {file} is judged by: MADE UP. Replace them by your own.
 
@@ -64,7 +64,7 @@ def _entries(facts: ModelFacts) -> Iterator[str]:
 
 
 def _values(item: InputFact) -> str:
-    """An expression for the values of an input; the first axis counts the examples."""
+    """Return an expression for the values of an input; the first axis counts the examples."""
     shape = _shape(item.shape)
     if item.dtype == "object":
         return f'np.full({shape}, "text", dtype=object)'
@@ -78,7 +78,7 @@ def _values(item: InputFact) -> str:
 
 
 def _shape(axes: Sequence[int | str]) -> str:
-    """A tuple of sizes: `(n, 3, 224, 224)`. A fixed first axis other than 1 is no batch, so that `n` goes before it."""
+    """Return sizes as a tuple: `(n, 3, 224, 224)`. A fixed first axis other than 1 is no batch: `n` goes before it."""
     rest = axes[1:] if axes and (isinstance(axes[0], str) or axes[0] == 1) else axes
     sizes = ["n", *(str(axis if isinstance(axis, int) else LENGTH) for axis in rest)]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

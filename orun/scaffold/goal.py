@@ -28,10 +28,10 @@ class Condition(Record, frozen=True):
     """A condition of a goal.
 
     Attributes:
-        metric: its name in the stage.
+        metric: name of the metric in the stage.
         rule: `min` or `max`.
-        threshold: as it was written.
-        stage: which measures it.
+        threshold: text of the threshold.
+        stage: the stage that measures the metric.
     """
 
     metric: str
@@ -46,7 +46,7 @@ class Condition(Record, frozen=True):
 
 
 def _metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Callable[[str], float]]]:
-    """Every metric that a goal may name: its stage, the rule that fits its direction, the parser of its thresholds."""
+    """Return every metric that a goal may name: its stage, the rule of its direction, the parser of its thresholds."""
     table: dict[str, tuple[GoalStage, Literal["min", "max"], Callable[[str], float]]] = {
         SIZE: ("tune", "max", parse_size),
         SPEEDUP: ("latency", "min", _factor),
@@ -107,7 +107,7 @@ def _condition(text: str) -> Condition:
 
 
 def objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:
-    """Return what a search makes small, in the order in which it is tried: a search holds no limit but the accuracy."""
+    """Return the figures to minimize, in the order of the searches: each minimizes one and bounds the accuracy."""
     stages = {condition.stage for condition in conditions}
     if "tune" not in stages:
         return ("latency",)
@@ -115,7 +115,7 @@ def objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:
 
 
 def searched(conditions: tuple[Condition, ...]) -> tuple[str, str, Literal["min", "max"]]:
-    """Return what a search keeps: the metric, the threshold and the rule of the first accuracy in the goal."""
+    """Return the bound of a search: metric, threshold and rule of the first accuracy in the goal."""
     for condition in conditions:
         if condition.stage == "accuracy":
             return condition.metric, condition.threshold, condition.rule
@@ -148,7 +148,7 @@ def gates_of(conditions: tuple[Condition, ...]) -> dict[str, dict[str, dict[str,
 
 
 def accuracy_metrics(conditions: tuple[Condition, ...]) -> list[str]:
-    """Return what `measure/accuracy` has to measure for a goal, by the names that its parameter takes."""
+    """Return the metrics of a goal in the form of the parameter `metrics` of `measure/accuracy`."""
     names = ["cosine"]
     for condition in conditions:
         if condition.stage == "accuracy":

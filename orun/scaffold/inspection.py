@@ -45,7 +45,7 @@ def main(request: str) -> int:
 
 
 def _hint(source: str) -> str:
-    """How to see more of an error that a framework or the user's function raised."""
+    """Return how to see more of an error that a framework or the user's function raised."""
     if not CODE.fullmatch(source):
         return "export it anew, or write a function that returns the model: orun init file.py:function"
     path, _, function = source.rpartition(":")
@@ -102,7 +102,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
 
 
 def _unknown(source: str, suffix: str) -> UsageError:
-    """The error for a file that is no model, with what to name instead."""
+    """Return the error for a file that is not a model, with a hint on what to name instead."""
     if suffix == ".py":
         return UsageError(
             f"{source} does not say which function returns the model", hint=f"orun init {source}:FUNCTION"
@@ -134,7 +134,7 @@ def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> Mod
 
 
 def _inspect_function(source: str, folder: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
-    """Call the function, and go by the framework of what it returns."""
+    """Call the function, and inspect the returned model by its framework."""
     from orun.scaffold.sklearn_inspection import inspect_estimator
     from orun.scaffold.torch_inspection import forward_parameters, inspect_module
 

@@ -58,7 +58,7 @@ class InputFact(Record, frozen=True):
 
 
 def with_mask(item: InputFact) -> InputFact:
-    """Return the input, as an attention mask where its name says so."""
+    """Return the input, filled as an attention mask if its name says that it is one."""
     is_mask = item.name.endswith("attention_mask") and item.dtype.startswith("int")
     return replace(item, fill="right-padded") if is_mask else item
 
@@ -84,7 +84,7 @@ class GraphFacts(Record, frozen=True):
 
     @property
     def is_convolutional(self) -> bool:
-        """Whether convolutions weigh: quantized while the model runs, they are slower than in float."""
+        """Whether convolutions matter: with dynamic quantization they are slower than in float."""
         linear = self.layers.get("MatMul", 0) + self.layers.get("Gemm", 0)
         return self.layers.get("Conv", 0) * 4 >= max(linear, 1)
 
@@ -118,7 +118,7 @@ class ModelFacts(Record, frozen=True):
 
     @property
     def title(self) -> str:
-        """The model in a line: `ONNX, 22.8 kB, 5,610 parameters, operator set 17`."""
+        """Description of the model: `ONNX, 22.8 kB, 5,610 parameters, operator set 17`."""
         graph = self.graph
         sizes = (
             [show(graph.size, "B"), f"{graph.parameters:,} parameters", f"operator set {graph.opset}"] if graph else []

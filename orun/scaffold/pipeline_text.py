@@ -23,11 +23,11 @@ def pipeline_text(file: str, name: str, data_file: str, request: Request, gates:
     """Return the text of a pipeline file.
 
     Args:
-        file: its path, as one types it.
-        name: of the pipeline.
+        file: path of the file, for commands in its comments.
+        name: name of the pipeline.
         data_file: name of the Python file beside it that yields examples.
-        request: the model and what is wanted of it.
-        gates: of its stages.
+        request: the model and the options.
+        gates: gates of its stages.
     """
     stages = stages_for(request, gates)
     variables = ["vars:", *_data(request, data_file), ""] if uses_examples(stages) else []
@@ -54,7 +54,7 @@ def pipeline_text(file: str, name: str, data_file: str, request: Request, gates:
 
 
 def _facts(facts: ModelFacts) -> Iterator[str]:
-    """Comment lines about the model."""
+    """Yield comment lines about the model."""
     yield f"# {facts.title}"
     graph = facts.graph
     if inputs := facts.inputs or (graph.inputs if graph else ()):
@@ -62,7 +62,7 @@ def _facts(facts: ModelFacts) -> Iterator[str]:
 
 
 def _data(request: Request, data_file: str) -> Iterator[str]:
-    """The variable that names the examples, below a comment that says whether they are made up."""
+    """Yield the variable that names the examples, below a comment that says whether they are made up."""
     made_up = f"{data_file}:{FUNCTION}"
     if not request.data:
         yield from _comment(f"Examples: MADE UP from the model's inputs. Fill in {data_file}, then say", "  ")
@@ -98,7 +98,7 @@ def _stage(stage: StageText) -> Iterator[str]:
 
 
 def _mapping(key: str, values: Mapping[str, Any]) -> Iterator[str]:
-    """A mapping on one line where it fits."""
+    """Yield a mapping, on one line if it fits."""
     line = f"    {key}: {_value(values)}"
     if len(line) <= WIDTH:
         yield line
@@ -114,7 +114,7 @@ def _mapping(key: str, values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    """A value in YAML's flow style."""
+    """Return a value in YAML's flow style."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_value(key)}: {_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):

@@ -11,7 +11,7 @@ from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
 
 DATA = "${vars.data}"
-OLDEST_OPSET = 13  # from which every stage of the recipe takes a model: scales of channels need it
+OLDEST_OPSET = 13  # oldest operator set that all stages of the recipe accept: scales of channels need it
 OPSET = 17
 SEARCH_TIME = "3min"
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
@@ -29,10 +29,10 @@ class Request(Record, frozen=True):
 
     Attributes:
         facts: the model.
-        target: where it is to run.
-        data: examples, as the file names them; empty for examples that are made up from the inputs.
-        goal: conditions of the release; none to gate what is measured.
-        objective: what the search for a goal makes small.
+        target: target of the release.
+        data: examples, as the file names them; empty for made-up examples.
+        goal: conditions of the release; without any, gates have measured thresholds.
+        objective: figure that the search for a goal minimizes.
         left_out: names of optional stages that refused the model, with their reasons.
     """
 
@@ -49,12 +49,12 @@ class StageText(Record, frozen=True):
 
     Attributes:
         name: its id.
-        comment: what the file says above it.
+        comment: text of the comment above it.
         uses: its kind.
         needs: the stage that feeds it, or several by port, or a list.
         parameters: its `with`.
         gate: its conditions.
-        optional: whether the pipeline does without it where it refuses the model.
+        optional: whether it is left out if it refuses the model.
     """
 
     name: str
@@ -91,7 +91,7 @@ def stages_for(request: Request, gates: Gates) -> list[StageText]:
 
 
 def uses_examples(stages: Sequence[StageText]) -> bool:
-    """Whether a stage takes the examples that the variable `data` names."""
+    """Return whether a stage takes the examples that the variable `data` names."""
     return any(DATA in stage.parameters.values() for stage in stages)
 
 
@@ -121,7 +121,7 @@ def _conversion(request: Request) -> StageText:
 
 
 def _declared(item: InputFact) -> dict[str, Any]:
-    """An input as a convert stage declares it."""
+    """Return an input as a convert stage declares it."""
     declared: dict[str, Any] = {"shape": [*item.shape]}
     if item.dtype != "float32":
         declared["dtype"] = item.dtype
@@ -133,7 +133,7 @@ def _declared(item: InputFact) -> dict[str, Any]:
 
 
 def _changes(request: Request, original: str) -> list[StageText]:
-    """The stages that change the model; all are optional but the search for a goal."""
+    """Return the stages that change the model; all are optional except the search for a goal."""
     facts, graph = request.facts, request.facts.graph
     stages = []
     if graph and 0 < graph.opset < OLDEST_OPSET:

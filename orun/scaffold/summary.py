@@ -38,7 +38,7 @@ def goal_lines(created: Created) -> list[str]:
 
 
 def slower_note(created: Created) -> str:
-    """Return advice where the release is slower than the original; empty where it is not."""
+    """Return advice if the release is slower than the original; else an empty text."""
     speedup = next(stage for stage in created.result.stages if stage.stage == "latency").metrics.get("speedup")
     if created.request.goal or not speedup or not speedup.interval or speedup.interval.high >= 1:
         return ""

@@ -26,9 +26,9 @@ class TargetText(Record, frozen=True):
     """A target of the file that is being written.
 
     Attributes:
-        name: in the file.
-        providers: in order of preference, as YAML has them.
-        precision: what models are reduced to for it.
+        name: name in the file.
+        providers: providers in order of preference, as YAML values.
+        precision: precision to which models are reduced for it.
     """
 
     name: str

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
 
-SPARE = 1.05  # times the measured size that is allowed
-WORSE = 1.5  # times the measured distance from 1 that is allowed
-SLOWEST = "5%"  # slower than the accepted baseline
-SURE = 0.9  # of the lower end of a speed-up's interval
-LEAST_COSINE = 0.9  # below which no gate should bless a model
+SPARE = 1.05  # allowed size over the measured one
+WORSE = 1.5  # allowed distance from 1 over the measured one
+SLOWEST = "5%"  # allowed slow-down against the accepted baseline
+SURE = 0.9  # required speed-up over the lower end of the measured interval
+LEAST_COSINE = 0.9  # smallest cosine of a model that may be released
 REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
@@ -31,7 +31,7 @@ def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def too_inexact(result: RunResult) -> float | None:
-    """Return the cosine to the original's outputs where it is too small for a release; None where it will do."""
+    """Return the cosine to the original's outputs if it is too small for a release; else None."""
     accuracy = next((stage for stage in result.stages if stage.stage == "accuracy"), None)
     cosine = accuracy.metrics.get("cosine.mean") if accuracy else None
     return cosine.value if cosine and cosine.value < LEAST_COSINE else None
@@ -42,7 +42,7 @@ def _usable(metrics: Mapping[str, Metric]) -> list[str]:
 
 
 def _below_one(metric: Metric) -> str:
-    """A minimum whose distance from 1 is half as much again as the measured one, in as few digits as show it."""
+    """Return a minimum whose distance from 1 is `WORSE` times the measured one, with as few digits as possible."""
     distance = max(1 - metric.value, 1e-6) * WORSE
     digits = max(2, math.ceil(-math.log10(distance)) + 1)
     return f"{math.floor((1 - distance) * 10**digits) / 10**digits:.{digits}f}"
@@ -57,7 +57,7 @@ def _speedup(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:
 
 
 def _size(size: float) -> str:
-    """A size rounded up, as people write it."""
+    """Return a size as text, rounded up: `23MB`."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:
             digits = 1 if size < 10 * scale else 0

@@ -26,7 +26,7 @@ WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether a folder of transformers holds PyTorch weights."""
+    """Return whether a folder of transformers holds PyTorch weights."""
     return any(file for pattern in WEIGHT_FILES for file in folder.glob(pattern))
 
 
@@ -59,7 +59,7 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
 
 
 def _pretrained(path: Path) -> Any:
-    """A model of transformers from its folder, without a cache between calls; no code in the folder is run."""
+    """Return a model of transformers from its folder, without a cache between calls; no code in the folder is run."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
@@ -130,7 +130,7 @@ def output_names(count: int) -> tuple[str, ...]:
 
 
 def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool) -> tuple[str, ...]:
-    """Names for what a module returns, from one call: its own keys where it has some, else numbers."""
+    """Return names of a module's outputs after one call: the keys of a returned mapping, else numbers."""
     import torch
 
     from orun.stages._torch.export import flatten

@@ -66,7 +66,7 @@ class Collected:
         objects: number of removed objects, with those of no artifact.
         size: their bytes.
         kept_objects: number of objects that stay.
-        kept_size: their bytes.
+        kept_size: bytes of these.
         runs: runs whose folders are removed, the oldest first.
     """
 
@@ -81,16 +81,13 @@ class Collected:
 def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
     """Remove what the rules do not keep; with `dry_run` only report it.
 
-    A process that needs something of it meanwhile waits for the end and then makes it again. Waits for another
-    collection.
+    A process that needs a removed artifact waits for the end and makes it again. A collection waits for another one.
 
     Raises:
         StoreError: if the store cannot be written, or a pin was damaged.
     """
-    with (
-        Store.open(store.root) as own,
-        convert_os_errors("collect garbage", store.root),
-    ):  # whose session leases nothing
+    # A store of its own, because the session of `store` may lease what is to be removed.
+    with Store.open(store.root) as own, convert_os_errors("collect garbage", store.root):
         own.sweep()
         candidates = GcCandidates(own.root)
         with candidates.lock() as lock:

@@ -68,7 +68,7 @@ def is_writable(root: Path) -> bool:
 
 
 def require_known(root: Path) -> None:
-    """Check that a store has a layout that this version knows. A missing store has.
+    """Check that this version knows the layout of a store; a missing store passes.
 
     Raises:
         StoreError: if the layout is unknown, or the store cannot be read.

@@ -167,7 +167,8 @@ class Objects:
         changed = signature_of(os.stat(source))[:4] != signature_of(before)[:4]  # the ctime changes with the links
         recent = before.st_mtime_ns > time.time_ns() - CLOCK  # another write may keep the time
         if changed or (recent and read_steadily(source).digest != incoming.digest):
-            raise _changed(source, "it has another name, too, or another owner", "Run again when that rests")
+            hint = "Run again when no other process writes to it"
+            raise _changed(source, "it has another name, too, or another owner", hint)
         return incoming
 
     def from_output(self, source: str) -> Incoming:

@@ -28,7 +28,7 @@ def old_runs(
     """Return the ids of the runs whose folders may be removed.
 
     Args:
-        inventory: of the store.
+        inventory: inventory of the store.
         last: number of last runs of each pipeline to keep.
         age: seconds; runs that began since then are kept. None for no such rule.
         trees: artifacts; the last run that built each is kept.

@@ -32,19 +32,19 @@ def pin(store: Store, name: str, tree: str) -> Pin:
         UsageError: if the name cannot be shown, or differs from a pin in case alone where case does not count.
     """
     if not (name and name.isprintable()):
-        raise UsageError(f"a pin cannot be called {name!r}", why="its name must be one that can be read")
+        raise UsageError(f"a pin cannot be called {name!r}", why="its name must be printable")
     path = _path(store, name)
     if store.ignores_case and seen_at(path) and (other := Pin(**read_record(path)).name) != name:
         raise UsageError(
             f"there is a pin {other!r} already",
-            why=f"no case counts in names in {store.root}",
+            why=f"the file system of {store.root} ignores case in names",
             hint="Choose another name: orun store pin NAME ARTIFACT",
         )
     if problems := store.check(tree):
         raise StoreError(
             f"cannot pin {tree} as {name!r}",
             why="\n".join(problems),
-            hint="Run the pipeline again, which mends it, and pin what it made: orun FILE",
+            hint="Run the pipeline again, which repairs it, and pin the new artifact: orun FILE",
         )
     new = Pin(name, tree, time.time())
     with convert_os_errors("pin an artifact", store.root):

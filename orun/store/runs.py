@@ -54,7 +54,7 @@ class Runs:
         return tuple(sorted(path for path in self._folder.iterdir() if seen_at(path) == FOLDER))
 
     def ended(self, named: Callable[[str], bool]) -> Iterator[Path]:
-        """Return the folders of ended runs with such an id, the newest first. Runs without a record go on or died."""
+        """Return the folders of ended runs whose ids `named` accepts, the newest first; ended runs have a record."""
         return (path for path in reversed(self.all()) if named(path.name) and seen_at(path / RECORD_FILE))
 
     def find(self, prefix: str) -> Path:

@@ -273,7 +273,7 @@ class Store:
             return self.parts.runs.all()
 
     def ended_runs(self, named: Callable[[str], bool] = bool) -> Iterator[Path]:
-        """Yield the folders of ended runs with such an id, the newest first."""
+        """Yield the folders of ended runs whose ids `named` accepts, the newest first."""
         with self._os_errors("read from the store"):
             yield from self.parts.runs.ended(named)
 

@@ -85,7 +85,7 @@ def test_a_run_that_repeats_another_does_not_differ_from_it(orun: CommandLine, p
     shutil.copy(project / "artifacts" / "runs" / second["run"] / "record.json", lone)
     shown = orun("diff", "last~1", str(lone))
     assert steady(shown.out) == (
-        "note: what the stages of RUN-words rest on is not known: it repeats RUN-words, which is not here\n\n"
+        "note: the dependencies of the stages of RUN-words are not known: it repeats RUN-words, which is not stored\n\n"
         "RUN-words does not differ from RUN-words\n"
     )
 
@@ -120,7 +120,7 @@ def test_what_a_blocked_stage_would_rest_on_is_not_listed_as_gone() -> None:
     assert [(one.outcome, one.inputs) for one in found.stages] == [(("built", "blocked"), ())]
 
 
-def test_a_stage_that_fared_otherwise_and_has_nothing_differs() -> None:
+def test_a_stage_that_ended_differently_and_has_nothing_differs() -> None:
     blocked = replace(PASSED, stages=(BLOCKED,))
     skipped = replace(blocked, stages=(replace(BLOCKED, outcome="skipped"),))
     (found,) = compare(blocked, skipped).stages

@@ -231,7 +231,7 @@ def test_pins(orun: CommandLine, project: Path) -> None:
         "  hint: orun store pin NAME words/write\n"
     )
     assert orun("store", "pin", "", "words/write").err == (
-        "error: a pin cannot be called ''\n  its name must be one that can be read\n"
+        "error: a pin cannot be called ''\n  its name must be printable\n"
     )
     assert orun("store", "pin", "v1", "zzz").err == (
         "error: no artifact 'zzz' is in the store\n"

@@ -44,7 +44,7 @@ def test_a_pin_whose_name_differs_in_case_alone_is_refused_where_no_case_counts(
         pin(store, "best", tree)
     assert str(caught.value) == (
         "there is a pin 'Best' already\n"
-        f"  no case counts in names in {store.root}\n"
+        f"  the file system of {store.root} ignores case in names\n"
         "  hint: Choose another name: orun store pin NAME ARTIFACT"
     )
 
@@ -57,7 +57,7 @@ def test_only_what_is_whole_is_pinned(store: Store) -> None:
     assert str(caught.value) == (
         f"cannot pin {tree} as 'v1'\n"
         "  model.onnx is missing from the store\n"
-        "  hint: Run the pipeline again, which mends it, and pin what it made: orun FILE"
+        "  hint: Run the pipeline again, which repairs it, and pin the new artifact: orun FILE"
     )
     assert pins(store) == ()
 

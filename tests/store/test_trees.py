@@ -203,7 +203,7 @@ def test_a_linked_file_that_is_edited_while_it_is_copied_is_refused(
     assert refused(store, folder) == (
         f"{folder / 'data'} was written to while it was stored\n"
         "  it has another name, too, or another owner\n"
-        "  hint: Run again when that rests"
+        "  hint: Run again when no other process writes to it"
     )
 
 

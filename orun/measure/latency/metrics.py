@@ -163,8 +163,8 @@ def _comparison(value: float, evidence: Evidence, method: str, disturbance: Dist
     """Return the comparison of a value; the other model's value follows from the ratio.
 
     Args:
-        value: of the model.
-        evidence: on the ratio of the models' times.
+        value: the model's own value.
+        evidence: evidence on the ratio of the models' times.
         method: how they were compared, for people.
         disturbance: if threads waited for a core, nothing is known of the ratio: intervals have no ends.
     """
