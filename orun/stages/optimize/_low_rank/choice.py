@@ -100,10 +100,10 @@ class Choice:
 
     def describe(self, count: int) -> list[str]:
         """Return a line on each layer after so many steps."""
-        taken = take(self.steps, count)
+        chosen = take(self.steps, count)
         return [
-            f"{layer.title}: rank {taken[index].rank}, {taken[index].numbers} of {layer.array.size} numbers"
-            if index in taken
+            f"{layer.title}: rank {chosen[index].rank}, {chosen[index].numbers} of {layer.array.size} numbers"
+            if index in chosen
             else f"{layer.title}: as it is"
             for index, layer in enumerate(self.layers)
         ]
