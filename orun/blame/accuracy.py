@@ -35,7 +35,7 @@ KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimiz
 TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}  # measures the cost of the variant
 QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: only two values, so that a stored result is found again
 WITHOUT_OUTPUTS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
-OTHER_UNITS = frozenset({"B", "s", "1/s", "x"})  # units of size and speed, not of accuracy
+OTHER_UNITS = frozenset({"B", "s", "J", "1/s", "x"})  # units of size, speed and energy, not of accuracy
 
 
 @dataclass

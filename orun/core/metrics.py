@@ -10,7 +10,7 @@ from typing import Literal
 from orun.core.serialization import Record, field
 
 Better = Literal["higher", "lower", "neither"]
-Unit = Literal["s", "B", "ratio", "x", "1/s", ""]
+Unit = Literal["s", "B", "J", "ratio", "x", "1/s", ""]
 Noise = Literal["none", "sample", "timing"]
 
 UNBOUNDED = sys.float_info.max  # a ratio to 0, which is calculated with where infinity cannot be
@@ -19,6 +19,7 @@ UNBOUNDED = sys.float_info.max  # a ratio to 0, which is calculated with where i
 UNIT_WORDS: Mapping[Unit, str] = {
     "s": "is a time",
     "B": "is a size",
+    "J": "is an energy",
     "ratio": "is a proportion",
     "x": "is a factor",
     "1/s": "is a rate in 1/s",
@@ -98,7 +99,7 @@ class Metric(Record, frozen=True):
 
     Attributes:
         value: in `unit`; seconds and bytes, never their multiples.
-        unit: s, B, ratio (a proportion between 0 and 1), x (a factor), 1/s, or none.
+        unit: s, B, J, ratio (a proportion between 0 and 1), x (a factor), 1/s, or none.
         better: the direction of improvement.
         noise: `none` for exact values, `sample` for a task metric on a sample of examples, `timing`
             for what the machine disturbs. An absolute threshold is judged by the interval for

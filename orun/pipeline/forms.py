@@ -9,7 +9,7 @@ from typing import Any
 from orun.pipeline.fragments import EXPRESSION, json_text
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, plain
 from orun.text.suggestions import closest
-from orun.text.units import DURATIONS, NUMBER, SIZES, respelt, split
+from orun.text.units import DURATIONS, ENERGIES, NUMBER, SIZES, respelt, split
 
 # Booleans of YAML 1.1, which people still write.
 BOOLEANS: Mapping[str, str] = {
@@ -93,7 +93,8 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
     if schema.get("x-noun") == CONDITION:
         if comparison and not comparison["metric"]:
             return _compared(comparison)
-        return _condition(text) if (parts := split(text)) and parts[1] in (*DURATIONS, *SIZES, "%", "x", "") else ""
+        known = (*DURATIONS, *SIZES, *ENERGIES, "%", "x", "")
+        return _condition(text) if (parts := split(text)) and parts[1] in known else ""
     if comparison and comparison["metric"] and "all" in schema.get("properties", ()):
         return f"{{{comparison['metric']}: {_compared(comparison)}}}"
     if not text:

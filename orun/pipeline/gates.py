@@ -20,7 +20,7 @@ AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")
 GROUPS: tuple[Literal["all", "any"], ...] = ("all", "any")
 LABEL = "label"  # field of a dataset for its labels
 EVERYWHERE: Mapping[str, Unit] = {"size": "B"}  # metrics of every built-in kind with an artifact
-BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "ratio": "higher", "1/s": "higher"}
+BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "J": "lower", "ratio": "higher", "1/s": "higher"}
 DIRECTIONS: Mapping[str, Better] = {"relative": "lower", "mrr": "higher"}  # metrics whose unit does not decide
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 

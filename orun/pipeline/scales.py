@@ -18,6 +18,7 @@ WORSE: dict[Better, Rule] = {"lower": "max_increase", "higher": "max_drop"}
 EXPECTED: dict[Unit, str] = {
     "s": "a duration such as 12ms",
     "B": "a size such as 300MB",
+    "J": "an energy such as 20mJ",
     "ratio": "a proportion such as 5%, or a number",
     "x": "a factor such as 1.5 or 1.5x",
     "1/s": "a rate such as 90/s, or a number",
@@ -43,7 +44,7 @@ def misfit(gate: Gate, unit: Unit) -> Misfit | None:
     if unit == "x" and gate.rule in RELATIVE and not limit.unit and limit.value >= 1:
         expected = "a proportion such as 5%, or a difference below 1"
         return Misfit(f"{held}, and may be meant in percent", expected, f"{limit.text}%")
-    bare = unit in ("s", "B") and gate.rule != "min_speedup" and not limit.unit and limit.value != 0
+    bare = unit in ("s", "B", "J") and gate.rule != "min_speedup" and not limit.unit and limit.value != 0
     if gate.fits(unit) and not bare:  # 12 may mean milliseconds, 0.05 a proportion: every time would pass
         return None
     return Misfit(held, EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else ""))

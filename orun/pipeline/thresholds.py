@@ -7,7 +7,17 @@ from orun.pipeline.model import Gate, Rule, Threshold
 from orun.pipeline.nodes import Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.scales import RELATIVE, WORSE, lets_worse, misfit
-from orun.text.units import DURATIONS, RATE, SIZES, is_too_large, parse_duration, parse_size, split
+from orun.text.units import (
+    DURATIONS,
+    ENERGIES,
+    RATE,
+    SIZES,
+    is_too_large,
+    parse_duration,
+    parse_energy,
+    parse_size,
+    split,
+)
 
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
@@ -47,6 +57,8 @@ def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
         return parse_duration(text), "s"
     if unit in SIZES:
         return float(parse_size(text)), "B"
+    if unit in ENERGIES:
+        return parse_energy(text), "J"
     if unit == "%":
         return number / 100, "ratio"
     if unit == RATE:
@@ -57,7 +69,8 @@ def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
 def _units(rule: Rule) -> tuple[str, ...]:
     if rule == "min_speedup":
         return ("x",)
-    return (*DURATIONS, *SIZES, "%", RATE) if rule in RELATIVE else (*DURATIONS, *SIZES, "%", RATE, "x")
+    known = (*DURATIONS, *SIZES, *ENERGIES, "%", RATE)
+    return known if rule in RELATIVE else (*known, "x")
 
 
 def _expected(rule: Rule) -> str:

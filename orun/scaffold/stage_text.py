@@ -32,7 +32,7 @@ def {function}(
     context.log.info("%s weights", len(weights))  # goes to the stage's log
     onnx.save(model, context.result)  # context.output is the folder of any other output
     return {{
-        # unit: "s", "B", "ratio", "x", "1/s" or "" (a number); better: "lower", "higher" or "neither"
+        # unit: "s", "B", "J", "ratio", "x", "1/s" or "" (a number); better: "lower", "higher" or "neither"
         "nodes": orun.Metric(len(model.graph.node), better="lower"),
         "weights": orun.Metric(sum(tensor.ByteSize() for tensor in weights), unit="B", better="lower"),
     }}

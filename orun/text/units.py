@@ -15,6 +15,7 @@ SIZES: Mapping[str, int] = {
     "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
+ENERGIES: Mapping[str, float] = {"uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
 SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
     **dict.fromkeys(("msec", "millis", "millisecond", "milliseconds"), "ms"),
@@ -30,6 +31,7 @@ SPELLED: Mapping[str, str] = {
 }  # of units, in small letters
 DURATION_WITH_UNIT = "a duration such as 12ms, 1.5s, 2min or 1h"
 DURATION_FORMS = f"{DURATION_WITH_UNIT} (a plain number is in seconds)"
+ENERGY_FORMS = "an energy such as 20mJ or 1.5J (a plain number is in joules)"
 SIZE_FORMS = "a size such as 300MB, 22.9kB or 1.5GiB (a plain number is in bytes)"
 RATIO_FORMS = "a proportion such as 5% or 0.05"
 
@@ -56,6 +58,15 @@ def parse_size(text: str | float) -> int:
         ValueError: when it is none of these; the message lists the forms.
     """
     return round(_parse(text, SIZES, "B", SIZE_FORMS))
+
+
+def parse_energy(text: str | float) -> float:
+    """Joules of `20mJ`, `1.5J` or a number of joules.
+
+    Raises:
+        ValueError: when it is none of these; the message lists the forms.
+    """
+    return _parse(text, ENERGIES, "J", ENERGY_FORMS)
 
 
 def parse_ratio(text: str | float) -> float:
@@ -86,7 +97,9 @@ def respelt(text: str) -> str:
     if not (parts := split(text)):
         return ""
     unit = "mb" if parts[1] == "M" else parts[1].lower()
-    spelling = next((name for name in (*DURATIONS, *SIZES) if name.lower() == unit), "") or SPELLED.get(unit, "")
+    spelling = next((name for name in (*DURATIONS, *SIZES, *ENERGIES) if name.lower() == unit), "") or SPELLED.get(
+        unit, ""
+    )
     return text.strip().replace(parts[1], spelling) if spelling and spelling != parts[1] else ""
 
 
@@ -101,18 +114,19 @@ def _parse(text: str | float, units: Mapping[str, float], default: str, forms: s
 
 _TIMES: Sequence[tuple[float, str]] = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 _BYTES: Sequence[tuple[float, str]] = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
+_JOULES: Sequence[tuple[float, str]] = ((1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"))
 _MINUTE, _HOUR = 60, 3600
 LONGEST = 1e15  # from which a number is shown with an exponent
 
 
 def show(value: float, unit: Unit) -> str:
-    """Show a measured value to three significant digits: `12.3 ms`, `22.9 MB`, `97.3 %`, `1.50x`, `81.2/s`."""
+    """Show a measured value to three significant digits: `12.3 ms`, `22.9 MB`, `20 mJ`, `97.3 %`, `1.50x`, `81.2/s`."""
     if not math.isfinite(value):
         return str(value)
     if unit == "s":
         return _show_time(value)
-    if unit == "B":
-        return _scaled(value, _BYTES)
+    if unit in ("B", "J"):
+        return _scaled(value, _BYTES if unit == "B" else _JOULES)
     if unit == "ratio":
         return f"{_digits(100 * value)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
     if unit == "x":

@@ -127,6 +127,8 @@ stages:
         ("min", "1.5x", Threshold(1.5, False, "1.5x", "x")),
         ("min", "-1", Threshold(-1.0, False, "-1", "")),
         ("min", "81.2/s", Threshold(81.2, False, "81.2/s", "1/s")),
+        ("max", "20mJ", Threshold(0.02, False, "20mJ", "J")),
+        ("max_increase", "1.5J", Threshold(1.5, False, "1.5J", "J")),
         ("max_drop", "5 /s", Threshold(5.0, False, "5 /s", "1/s")),
         ("max_regression", "5%", Threshold(0.05, True, "5%", "ratio")),
         ("max_increase", "2ms", Threshold(0.002, False, "2ms", "s")),

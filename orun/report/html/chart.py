@@ -14,6 +14,7 @@ INTERVALS = 4  # between ticks, at most
 SCALES: Mapping[Unit, Sequence[tuple[float, str]]] = {
     "s": ((1e-9, " ns"), (1e-6, " µs"), (1e-3, " ms"), (1.0, " s"), (60.0, " min"), (3600.0, " h")),
     "B": ((1.0, " B"), (1e3, " kB"), (1e6, " MB"), (1e9, " GB")),
+    "J": ((1e-6, " µJ"), (1e-3, " mJ"), (1.0, " J"), (1e3, " kJ")),
     "ratio": ((0.01, " %"),),
     "x": ((1.0, "x"),),
     "1/s": ((1.0, "/s"),),

@@ -9,6 +9,15 @@
 `throughput` is examples answered per second; `p50`, `p90`, `p99`, `mean` and `max` are latencies. Each is the median
 over rounds, in which the models alternate. A `p99` needs some hundred requests in a round.
 
+Each round also tells the resources that it took:
+
+- `cpu_utilization`: share of the usable cores that this process kept busy.
+- `cpu_energy`: energy of the processor for an example, by the counters of RAPL.
+- `gpu_utilization` and `gpu_energy`, on CUDA and TensorRT: as `nvidia-smi` samples them.
+
+Energy is that of whole packages and GPUs, with whatever else runs on them. What cannot be read on a machine is left
+out, and a note says why.
+
 Clients are threads of one process. They share one session, or use `sessions` in turn, like the pool of a server. The
 stage has the machine to itself. The result is bound to the host. The artifact holds `load.json`, and `latencies.npz`
 with every request.
@@ -20,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed
 from orun.stages.cold_start import INPUTS, LEAST
 from orun.stages.common_parameters import ModelTarget
@@ -30,8 +39,10 @@ from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from orun.measure.latency.load import Round, Traffic
+    from orun.measure.resource_usage import Usage
 
 LATENCIES = ("p50", "p90", "p99", "mean", "max")
+SHARES, ENERGIES = ("cpu_utilization", "gpu_utilization"), ("cpu_energy", "gpu_energy")
 SPEC = Spec(
     inputs=INPUTS,
     output="metrics",
@@ -41,8 +52,13 @@ SPEC = Spec(
     exclusive=True,
     preload=("numpy", "onnx", "onnxruntime"),
     baseline=True,
-    metrics=("throughput", "served", *LATENCIES),
-    units={**dict.fromkeys(LATENCIES, "s"), "throughput": "1/s", "served": "ratio"},
+    metrics=("throughput", "served", *LATENCIES, *SHARES, *ENERGIES),
+    units={
+        **dict.fromkeys(LATENCIES, "s"),
+        **dict.fromkeys((*SHARES, "served"), "ratio"),
+        **dict.fromkeys(ENERGIES, "J"),
+        "throughput": "1/s",
+    },
 )
 
 
@@ -69,26 +85,46 @@ class Params:
     rounds: Annotated[int, Doc("Rounds of each model."), Range(low=LEAST)] = LEAST
 
 
+@dataclass(frozen=True)
+class MeteredRound:
+    """A round with the resources that it took."""
+
+    round: Round
+    usage: Usage
+
+    def each(self, joules: float | None, batch: int) -> float | None:
+        """Return the energy of an answered example; None if it is not known."""
+        return None if joules is None else joules / self.round.answered / batch
+
+
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Send requests to the models; write every latency."""
     import numpy as np
 
+    from orun.core.targets import Target
     from orun.measure.latency.load import Traffic, send_requests
+    from orun.measure.resource_usage import ResourceGauge, describe_missing
 
     requests = _requests(context, params)
     random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(requests)}
     traffic = Traffic(params.clients, params.rate, params.time, regular=params.arrivals == "regular")
-    rounds: dict[str, list[Round]] = {role: [] for role in requests}
+    rounds: dict[str, list[MeteredRound]] = {role: [] for role in requests}
     for role, calls in requests.items():
         _try(context, role, calls[0])
         send_requests(calls, Traffic(params.clients, None, params.warmup), random[role])
     total = params.rounds * len(requests)
-    for number in range(total):
-        role = list(requests)[number % len(requests)]
-        context.progress(number, total, "rounds")
-        rounds[role].append(send_requests(requests[role], traffic, random[role]))
-    _write(context, traffic, rounds)
-    return _metrics(context, params, rounds)
+    with ResourceGauge(context.target or Target("cpu")) as gauge:
+        for number in range(total):
+            role = list(requests)[number % len(requests)]
+            context.progress(number, total, "rounds")
+            gauge.start()
+            result = send_requests(requests[role], traffic, random[role])
+            rounds[role].append(MeteredRound(result, gauge.stop()))
+    for sentence in describe_missing(gauge.missing):
+        context.note(sentence)
+    _write(context, traffic, rounds, gauge.missing)
+    results = {role: [metered.round for metered in every] for role, every in rounds.items()}
+    return _metrics(context, params, results) | _resources(params, rounds)
 
 
 def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], object]]]:
@@ -140,23 +176,55 @@ def _metrics(context: Context, params: Params, rounds: Mapping[str, Sequence[Rou
     }
 
 
-def _write(context: Context, traffic: Traffic, rounds_by_role: Mapping[str, Sequence[Round]]) -> None:
+def _resources(params: Params, rounds: Mapping[str, Sequence[MeteredRound]]) -> dict[str, Metric]:
+    """Return the resources of the rounds; what some round cannot tell is left out."""
+    from orun.measure.latency.cold_start import compare_rounds
+
+    figures: Mapping[str, tuple[Unit, Better, Callable[[MeteredRound], float | None]]] = {
+        "cpu_utilization": ("ratio", "neither", lambda item: item.usage.cpu),
+        "gpu_utilization": ("ratio", "neither", lambda item: item.usage.gpu),
+        "cpu_energy": ("J", "lower", lambda item: item.each(item.usage.cpu_energy, params.batch)),
+        "gpu_energy": ("J", "lower", lambda item: item.each(item.usage.gpu_energy, params.batch)),
+    }
+    metrics: dict[str, Metric] = {}
+    for name, (unit, better, figure) in figures.items():
+        values = {
+            role: [value for item in every if (value := figure(item)) is not None] for role, every in rounds.items()
+        }
+        if all(len(values[role]) == len(every) for role, every in rounds.items()):
+            comparable = all(map(all, values.values()))  # a ratio to 0 says nothing
+            compared = values if comparable else {"model": values["model"]}
+            metrics[name] = compare_rounds(compared, lambda value: value, unit, better)
+    return metrics
+
+
+def _write(
+    context: Context, traffic: Traffic, metered: Mapping[str, Sequence[MeteredRound]], missing: Mapping[str, str]
+) -> None:
     import json
 
     import numpy as np
 
+    from orun.core.serialization import encode
+
     rounds = {
         role: [
-            {"requests": len(result.latencies), "answered": result.answered, "seconds": result.seconds}
-            for result in results
+            {
+                "requests": len(item.round.latencies),
+                "answered": item.round.answered,
+                "seconds": item.round.seconds,
+                "resources": encode(item.usage),
+            }
+            for item in every
         ]
-        for role, results in rounds_by_role.items()
+        for role, every in metered.items()
     }
-    text = json.dumps({"clients": traffic.clients, "rate": traffic.rate, "rounds": rounds}, indent=2)
+    document = {"clients": traffic.clients, "rate": traffic.rate, "rounds": rounds, "not_readable": dict(missing)}
+    text = json.dumps(document, indent=2)
     (context.output / "load.json").write_text(text + "\n", "utf-8")
     arrays = {
-        f"{role}/{number}": np.array(result.latencies)
-        for role, results in rounds_by_role.items()
-        for number, result in enumerate(results)
+        f"{role}/{number}": np.array(item.round.latencies)
+        for role, every in metered.items()
+        for number, item in enumerate(every)
     }
     np.savez_compressed(context.output / "latencies.npz", **arrays)  # type: ignore[arg-type]  # arrays by name

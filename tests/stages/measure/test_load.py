@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orun.core.metrics import Estimate, Metric
 from orun.errors import StageFailed
+from orun.measure import resource_usage
+from tests.measure.test_resource_usage import package
 from tests.stages.models import ADD, parse
 from tests.stages.support import artifact, run_stage
 
@@ -36,6 +39,27 @@ def test_a_closed_loop_over_a_pool(tmp_path: Path, *, io_binding: bool) -> None:
             assert len(latencies[f"model/{number}"]) == one["requests"] == one["answered"]
         told = {f"{role}/{number}" for role, rounds in written["rounds"].items() for number in range(len(rounds))}
         assert set(latencies) == told
+
+
+def test_resources_of_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = tmp_path / "powercap"
+    package(counters, 0, 5)
+    monkeypatch.setattr(resource_usage, "POWERCAP", counters)
+    made = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})
+    written = json.loads((made.output / "load.json").read_text())
+    assert all(one["resources"]["cpu"] > 0 for one in written["rounds"]["model"])
+    assert made.metrics["cpu_utilization"].unit == "ratio"
+    assert made.metrics["cpu_energy"] == Metric(0.0, "J", "lower", "timing", Estimate(0.0, 0.0, 0.0))
+    assert made.notes == ()
+
+
+def test_energy_that_cannot_be_read_is_no_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_usage, "POWERCAP", tmp_path / "none")
+    made = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})
+    reason = f"{tmp_path}/none has no RAPL counter of a processor package; virtual machines have none"
+    assert "cpu_energy" not in made.metrics
+    assert made.notes == (f"cpu_energy: not readable here: {reason}",)
+    assert json.loads((made.output / "load.json").read_text())["not_readable"] == {"cpu_energy": reason}
 
 
 def test_every_kind_that_times_can_bind(tmp_path: Path) -> None:
