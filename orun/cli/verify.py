@@ -52,7 +52,8 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
     """Check that TARGET is what it should be: a folder that `release/bundle` made, or with --rebuild a pipeline file.
 
     A bundle is whole if no file was changed, missing or added. Then the SHA-256 of each file is printed; that of
-    manifest.json, which lists all others, identifies the bundle.
+    manifest.json, which lists all others, identifies the bundle. Packages that its models need beside ONNX Runtime are
+    named.
 
     A stage is deterministic if a process with another hash
     seed makes the same bytes and metrics of the stored inputs. The stored result is not touched. Measurements cannot be
@@ -95,11 +96,19 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     check = verify(bundle)
     if as_json:
         options.show_json(
-            {"bundle": str(bundle), "whole": check.ok, "problems": check.problems, "sha256": dict(check.sha256)}
+            {
+                "bundle": str(bundle),
+                "whole": check.ok,
+                "problems": check.problems,
+                "sha256": dict(check.sha256),
+                "requires": dict(check.requires),
+            }
         )
     elif check.ok:
         digests = [f"{digest}  {printable(path)}" for path, digest in check.sha256.items()]
-        options.show([f"{bundle} is whole: every file is what its manifest says", "", "SHA-256", *digests])
+        packages = [printable(f"{name} {version}".strip()) for name, version in check.requires.items()]
+        needs = [f"its sessions need {', '.join(packages)} beside ONNX Runtime"] if packages else []
+        options.show([f"{bundle} is whole: every file is what its manifest says", *needs, "", "SHA-256", *digests])
     else:
         options.show([f"{bundle} is not what was released:", *(f"  {printable(text)}" for text in check.problems)])
     return 0 if check.ok else DAMAGED

@@ -16,8 +16,10 @@ from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.measure import placement
 from orun.measure.engines import add_engine_options
+from orun.measure.extension_operators import add_extensions
 from orun.measure.plugins import CPU, available, make_session
 from orun.measure.session_options import disabled_optimizers, session_options
+from orun.measure.session_settings import add_settings
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -29,7 +31,10 @@ FLOAT8 = "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime
 
 
 def open_session(model: Path, target: Target, profile: str = "", *, watched: bool = False) -> InferenceSession:
-    """Open a session of `model` that runs as `target` says.
+    """Open a session of `model` that runs as `target` and the files beside the model say.
+
+    The session takes the settings of `optimize/session`, finds the files of an engine, and loads the library of the
+    operators of onnxruntime-extensions where the model has such.
 
     Args:
         model: an ONNX file, with its external data and an engine's files beside it.
@@ -48,7 +53,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
             f"target '{target.name}' has an environment of its own, and this stage opens models in its own process",
             hint="run the stage in that environment: `environment:` beside `uses`",
         )
-    target = add_engine_options(model, target)
+    target = add_extensions(model, add_engine_options(model, add_settings(model, target)))
     _require_available(target, available())
     options = session_options(target)
     if profile:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import OutputRefused, UsageError
+from orun.measure.session_settings import FILE_NAME as SETTINGS
 from orun.stages._graph import io as onnx_io
 from orun.stages.contract import MODEL, Spec
 
@@ -100,10 +101,10 @@ def _check_model(stage: str, output: Path, names: list[str]) -> ModelProto:
 
 
 def _check_external(stage: str, output: Path, model: ModelProto, names: list[str]) -> None:
-    """Require all external data that the model names, and no other file."""
+    """Require all external data that the model names, and no other file but its session settings."""
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
-    named = {MODEL}
+    named = {MODEL, SETTINGS}
     for tensor in onnx_io.tensors(model):
         if uses_external_data(tensor):
             data = ExternalDataInfo(tensor)

@@ -39,6 +39,8 @@ BUILTIN: tuple[str, ...] = (
     "optimize/low-rank",
     "optimize/edit",
     "optimize/python",
+    "optimize/pipeline-in-model",
+    "optimize/session",
     "compile/engine",
     "compile/mobile",
     "quantize/dynamic",

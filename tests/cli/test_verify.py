@@ -43,7 +43,17 @@ def test_a_whole_bundle(orun: CommandLine, bundle: Path) -> None:
         "whole": True,
         "problems": [],
         "sha256": digests,
+        "requires": {},
     }
+
+
+def test_what_the_models_of_a_bundle_need(orun: CommandLine, bundle: Path) -> None:
+    (bundle / "manifest.json").unlink()
+    write_manifest(bundle, "bert", "1.0", {"onnxruntime-extensions": "0.15.2"})
+    first, second, *_ = orun("verify", "release").out.splitlines()
+    assert first == "release is whole: every file is what its manifest says"
+    assert second == "its sessions need onnxruntime-extensions 0.15.2 beside ONNX Runtime"
+    assert json.loads(orun("verify", "release", "--json").out)["requires"] == {"onnxruntime-extensions": "0.15.2"}
 
 
 def test_a_bundle_that_was_changed(orun: CommandLine, bundle: Path) -> None:

@@ -84,6 +84,7 @@ def lay_out(page: Path, folder: Path) -> None:
             shutil.copy(file, folder)
     for model in ("model.onnx", "decode.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras"):
         (folder / model).touch()
+    shutil.copytree(DOCS / "examples" / "photos", folder / "photos", dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
@@ -173,6 +174,12 @@ RUN = {  # of each pipeline that is shown the stages that tests can afford: a la
     ("docs/migrate/olive.md", "from-olive.yaml", "release"): ["import", "int8", "accuracy", "release"],
     ("docs/reference/gates.md", "slices.yaml", "accuracy"): ["import", "int8", "accuracy", "simple"],
     ("docs/tutorials/custom-stage.md", "counted.yaml", "count"): ["import", "count"],
+    ("docs/reference/stages/optimize/pipeline-in-model.md", "pipeline.yaml", "release"): [
+        "import",
+        "opset",
+        "complete",
+        "release",
+    ],
 }
 
 
@@ -182,6 +189,18 @@ def test_pipelines_of_a_page_run_as_shown(page: str, file: str, to: str, tmp_pat
     write_model(tmp_path / "model.onnx")
     result = orun.run(tmp_path / file, to=[to], store=tmp_path / "store")
     assert {stage.stage: stage.outcome for stage in result.stages} == dict.fromkeys(RUN[page, file, to], "built")
+
+
+@pytest.mark.slow
+def test_the_search_for_settings_runs_as_shown(tmp_path: Path) -> None:
+    """What it finds depends on the machine; later stages, card and bundle take it whatever it is."""
+    lay_out(DOCS / "reference" / "stages" / "optimize" / "session.md", tmp_path)
+    write_model(tmp_path / "model.onnx")
+    result = orun.run(tmp_path / "pipeline.yaml", set={"stages.session.with.time": "5s"}, store=tmp_path / "store")
+    assert [stage.outcome for stage in result.stages] == ["built"] * 5
+    bundle = tmp_path / "store" / "out" / "pipeline" / "release"
+    assert json.loads((bundle / "session.json").read_text())["settings"]
+    assert "`session.json` holds them" in (bundle / "README.md").read_text(encoding="utf-8")
 
 
 def write_model(path: Path) -> None:

@@ -68,10 +68,11 @@ def test_a_note_is_of_its_place() -> None:
 def test_a_pass_of_olive_that_the_library_lacks_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(Unknown) as tuning:
         registry.find("OrtSessionParamsTuning", tmp_path)
-    assert (tuning.value.suggestion, tuning.value.hint) == (
-        "",
-        "session options are those of targets: measure/latency with a `matrix` over targets times each",
-    )
+    assert tuning.value.suggestion == "optimize/session"
+    with pytest.raises(Unknown) as search:
+        registry.find("InsertBeamSearch", tmp_path)
+    assert search.value.suggestion == ""
+    assert search.value.hint.startswith("a change of the graph that the library lacks is a function of yours")
     with pytest.raises(Unknown) as quantization:
         registry.find("OnnxQuantization", tmp_path)
     assert (quantization.value.suggestion, quantization.value.hint) == (

@@ -74,6 +74,7 @@ def small(folder: Path) -> dict[str, StageRun]:
         "optimize/python": run("optimize/python", function="changes.py:eliminate_identity", form="ir"),
         "quantize/qat": run_stage("quantize/qat", folder, inputs={"model": artifact(folder, parse(FAKE_QUANTIZED))}),
         "optimize/layout": run_stage("optimize/layout", folder, inputs={"model": image}),
+        "optimize/pipeline-in-model": run("optimize/pipeline-in-model", labels={"names": ["a", "b"], "top": 1}),
         "optimize/prune": run("optimize/prune"),
         "optimize/prune structured": run_stage(
             "optimize/prune", folder, {"method": "structured"}, inputs={"model": image}

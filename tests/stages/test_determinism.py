@@ -15,8 +15,8 @@ from orun.stages.registry import BUILTIN, all_kinds
 CHAIN = Path(__file__).with_name("chain.py")
 SMALL = {
     "check/model", "check/coverage", "measure/accuracy", "measure/size", "optimize/edit", "optimize/python",
-    "optimize/layout", "optimize/low-rank", "optimize/prune", "quantize/debug", "quantize/qat", "release/metadata",
-    "release/card", "release/triton", "release/bundle", "release/publish",
+    "optimize/layout", "optimize/low-rank", "optimize/pipeline-in-model", "optimize/prune", "quantize/debug",
+    "quantize/qat", "release/metadata", "release/card", "release/triton", "release/bundle", "release/publish",
 }  # fmt: skip
 IN_CHAIN = {
     "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset", "optimize/simplify", "optimize/transformer",

@@ -30,12 +30,22 @@ def read_images(folder: Path, name: str, how: Images | None) -> Dataset:
     if how is None:
         hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
         raise UsageError(f"{name} is a folder, and `images` does not say how its images become an input", hint=hint)
+    files = list_images(folder, name, how)
+    pixels = np.stack([prepare_image(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
+    return Dataset({how.input: pixels}, _labels(folder, name, files))
+
+
+def list_images(folder: Path, name: str, how: Images) -> list[Path]:
+    """Return every image below a folder, in order of paths.
+
+    Raises:
+        UsageError: when there is none, or the parameters contradict one another.
+    """
     _check(name, how)
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     if not files:
         raise UsageError(f"{name} has no images", why=f"none of its files ends in {', '.join(sorted(SUFFIXES))}")
-    pixels = np.stack([_prepared(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
-    return Dataset({how.input: pixels}, _labels(folder, name, files))
+    return files
 
 
 def _labels(folder: Path, name: str, files: list[Path]) -> Array | None:
@@ -68,8 +78,12 @@ def _check(name: str, how: Images) -> None:
         raise UsageError(f"{name}: `resize` {how.resize} is too small to cut {how.size} out of it")
 
 
-def _prepared(path: Path, name: str, how: Images) -> Array:
-    """One image, `[c, h, w]` or `[h, w, c]` float32."""
+def prepare_image(path: Path, name: str, how: Images) -> Array:
+    """Return an image as an input, `[c, h, w]` or `[h, w, c]` float32.
+
+    Raises:
+        UsageError: when it cannot be read; the message calls it by `name`.
+    """
     from PIL import Image, ImageOps, UnidentifiedImageError
     from PIL.Image import DecompressionBombError
 

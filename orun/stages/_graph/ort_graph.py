@@ -49,11 +49,12 @@ def write_optimized(model: Path, level: str, disabled: Collection[str] = (), tar
     Raises:
         UsageError: when the model cannot run, or not on the target.
     """
+    from orun.measure.extension_operators import add_extensions
     from orun.measure.plugins import make_session
     from orun.measure.session import open_session, session_options
 
     result = Path("optimized.onnx")
-    chosen = (target or Target("cpu")).any_size(graph_optimization_level=level)
+    chosen = add_extensions(model, (target or Target("cpu")).any_size(graph_optimization_level=level))
     options = session_options(chosen)
     options.optimized_model_filepath = str(result)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")

@@ -12,6 +12,7 @@ from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
 from orun.measure.engines import Engine, Form, write
+from orun.measure.extension_operators import add_extensions
 from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, is_plugin, make_session
 from orun.measure.session import session_options
 from orun.stages._data.source import Examples
@@ -140,7 +141,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
 def _compile_context(context: Context, target: Target, *, embed: bool) -> tuple[dict[str, str], dict[str, str]]:
     import onnxruntime
 
-    options = session_options(target)
+    options = session_options(add_extensions(context.model(), target))
     own = CONTEXTS[target.providers[0].name]
     first = replace(target.providers[0], options={**target.providers[0].options, **own})
     _add_providers(options, [first, *target.providers[1:]])
@@ -171,7 +172,8 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
         shutil.copyfile(file, context.output / file.name)
     paths = {name: str(folder) for name in caching.paths}
     first = replace(provider, options={**provider.options, **paths, **caching.options})
-    session = make_session(context.result, session_options(target), [first, *target.providers[1:]])
+    options = session_options(add_extensions(context.result, target))
+    session = make_session(context.result, options, [first, *target.providers[1:]])
     if provider.name not in session.get_providers():
         raise StageFailed(
             context.stage,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.core.serialization import Record, field, foreign_json
 from orun.fs.observed_state import RECORD_LIMIT, read_bounded
-from orun.stages.release._manifest import MANIFEST, verify_bundle
+from orun.stages.release._manifest import MANIFEST, requirements_of, verify_bundle
 
 
 class BundleCheck(Record, frozen=True):
@@ -19,11 +19,13 @@ class BundleCheck(Record, frozen=True):
         problems: every difference from its manifest, a sentence each.
         sha256: SHA-256 of each file by its path, the manifest first; empty if there is a problem. The digest of the
             manifest identifies the bundle, because the manifest lists all other files.
+        requires: packages that sessions of its models need beside ONNX Runtime, with their versions where known.
     """
 
     bundle: Path
     problems: tuple[str, ...] = ()
     sha256: Mapping[str, str] = field(default_factory=dict)
+    requires: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"BundleCheck({str(self.bundle)!r}, ok={self.ok}, files={len(self.sha256)}, problems={self.problems})"
@@ -39,5 +41,7 @@ def check_bundle(folder: Path) -> BundleCheck:
     if problems := verify_bundle(folder):
         return BundleCheck(folder, tuple(problems))
     content = read_bounded(folder / MANIFEST, RECORD_LIMIT)
-    files = {entry["path"]: entry["sha256"] for entry in foreign_json(content)["files"]}
-    return BundleCheck(folder, sha256={MANIFEST: hashlib.sha256(content).hexdigest(), **files})
+    manifest = foreign_json(content)
+    files = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
+    digests = {MANIFEST: hashlib.sha256(content).hexdigest(), **files}
+    return BundleCheck(folder, sha256=digests, requires=requirements_of(manifest))

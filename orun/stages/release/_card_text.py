@@ -17,6 +17,7 @@ from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names, nodes, tensors
 from orun.stages._graph.signature import inputs_of, sizes_of
+from orun.stages.release._card_usage import usage
 from orun.text.markdown import escape, table
 from orun.text.units import amount, show, span
 from orun.text.wording.caveats import caveat
@@ -24,10 +25,19 @@ from orun.text.wording.caveats import caveat
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
+    from orun.measure.session_settings import SessionSettings
     from orun.stages._graph.feeds import Input
 
 OPERATOR_TYPES = 8  # most frequent ones, which the card names
 MEMBER = "\u21b3 "  # before a gate of a group
+
+
+@dataclass(frozen=True)
+class Files:
+    """The model's files: bytes of all of them, and the session settings beside it."""
+
+    size: int
+    settings: Sequence[SessionSettings] = ()
 
 
 @dataclass(frozen=True)
@@ -55,12 +65,12 @@ class Texts:
     appendix: str
 
 
-def render_card(model: ModelProto, size: int, lineage: Mapping[str, Any], texts: Texts) -> str:
+def render_card(model: ModelProto, files: Files, lineage: Mapping[str, Any], texts: Texts) -> str:
     """Return the card in Markdown.
 
     Args:
         model: the model; its external data is not needed.
-        size: bytes of its files.
+        files: its files.
         lineage: the stages that led to the model, in the form of `lineage.json`.
         texts: texts that the pipeline provides.
     """
@@ -72,7 +82,7 @@ def render_card(model: ModelProto, size: int, lineage: Mapping[str, Any], texts:
         texts.description.strip(),
         *_section("Intended use", texts.intended_use),
         *_section("Limitations", texts.limitations),
-        *_model_section(model, size),
+        *_model_section(model, files),
         *_measurement_section(stages),
         *_gate_section(stages),
         *_stage_section(stages),
@@ -102,7 +112,7 @@ def _front_matter(stages: Sequence[Mapping[str, Any]], texts: Texts, name: str) 
     return f"---\n{yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)}---"
 
 
-def _model_section(model: ModelProto, size: int) -> Iterator[str]:
+def _model_section(model: ModelProto, files: Files) -> Iterator[str]:
     yield "## Model"
     opsets = ", ".join(f"{item.domain or 'ai.onnx'} {item.version}" for item in model.opset_import)
     stored = sum(math.prod(tensor.dims) for tensor in tensors(model) if tensor.dims)
@@ -110,7 +120,7 @@ def _model_section(model: ModelProto, size: int) -> Iterator[str]:
     most = sorted(used.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"{name} {count}" for name, count in most[:OPERATOR_TYPES])
     rows = [
-        ("file", f"model.onnx, {show(size, 'B')}"),
+        ("file", f"model.onnx, {show(files.size, 'B')}"),
         ("format", f"ONNX IR {model.ir_version}, operator sets {opsets}"),
         ("stored values", f"{stored:,}"),
         ("operators", f"{sum(used.values())}: {counts}{', ...' if len(most) > OPERATOR_TYPES else ''}"),
@@ -121,12 +131,24 @@ def _model_section(model: ModelProto, size: int) -> Iterator[str]:
     ports += [("output", value) for value in model.graph.output]
     yield table(("", "name", "type", "shape"), ((port, value.name, *_type(value)) for port, value in ports))
     yield from _domain(model)
-    feeds = ", ".join(f'"{value.name}": ...' for port, value in ports if port == "input")
-    yield (
-        "```python\nimport onnxruntime\n\n"
-        'session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])\n'
-        f"outputs = session.run(None, {{{feeds}}})\n```"
-    )
+    yield from _settings(files.settings)
+    yield usage(model, files.settings)
+
+
+def _settings(settings: Sequence[SessionSettings]) -> Iterator[str]:
+    """Yield the session settings that were found to be the fastest."""
+    rows = [
+        (
+            ", ".join(provider.name for provider in item.searched),
+            ", ".join(f"{name}: {str(value).lower()}" for name, value in item.session.items()) or "the default ones",
+            ", ".join(provider.name for provider in item.providers) if item.providers != item.searched else "",
+            item.processor,
+        )
+        for item in settings
+    ]
+    if rows:
+        yield "These session settings were the fastest in `optimize/session`; `session.json` holds them:"
+        yield table(("target", "session options", "providers instead", "found on"), rows)
 
 
 def _domain(model: ModelProto) -> Iterator[str]:

@@ -31,16 +31,19 @@ CHUNK = 1 << 20
 A_LINK = "is a link, but a bundle holds only files"
 
 
-def write_manifest(folder: Path, name: str, version: str) -> None:
+def write_manifest(folder: Path, name: str, version: str, requires: Mapping[str, str] | None = None) -> None:
     """Write `manifest.json` with all files of the folder.
 
     Args:
         folder: the bundle, complete except for the manifest.
         name: name of the release.
         version: version of the release; may be empty.
+        requires: packages that sessions of its models need beside ONNX Runtime, with their versions.
     """
     files = [_entry(folder, path) for path in _files(folder)]
-    content = {"format": FORMAT, "name": name, "version": version, "files": files}
+    content: dict[str, Any] = {"format": FORMAT, "name": name, "version": version, "files": files}
+    if requires:
+        content["requires"] = dict(requires)
     write_json(folder / MANIFEST, content | {"digest": _digest(content)})
 
 
@@ -90,6 +93,12 @@ def release_of(manifest: bytes) -> tuple[str, str] | None:
         return None
     name, version = content.get("name"), content.get("version")
     return (name, version) if isinstance(name, str) and isinstance(version, str) and version else None
+
+
+def requirements_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return the packages that sessions need beside ONNX Runtime, with their versions, by a whole manifest."""
+    requires = manifest.get("requires")
+    return {str(name): str(version) for name, version in requires.items()} if isinstance(requires, dict) else {}
 
 
 def _listed(files: object) -> dict[str, Mapping[str, Any]] | None:

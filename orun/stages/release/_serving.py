@@ -8,9 +8,13 @@ uncaught exception, whose last line the stage reports.
 """
 
 import hashlib
+import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
+
+EXTENSIONS = "onnxruntime-extensions"
 
 
 def main(bundle: Path, model: str, questions: Path, replies: Path, providers: list[str]) -> None:
@@ -19,7 +23,10 @@ def main(bundle: Path, model: str, questions: Path, replies: Path, providers: li
     import onnxruntime
 
     checked = check_files(bundle)
-    session = onnxruntime.InferenceSession(str(bundle / model / "model.onnx"), providers=providers)
+    options = onnxruntime.SessionOptions()
+    if EXTENSIONS in read_manifest(bundle).get("requires", ()):
+        options.register_custom_ops_library(importlib.import_module("onnxruntime_extensions").get_library_path())
+    session = onnxruntime.InferenceSession(str(bundle / model / "model.onnx"), options, providers=providers)
     if session.get_providers()[0] != providers[0]:
         raise RuntimeError(f"{providers[0]} is not available: the session runs on {session.get_providers()[0]}")
     outputs = [output.name for output in session.get_outputs()]
@@ -39,13 +46,19 @@ def main(bundle: Path, model: str, questions: Path, replies: Path, providers: li
 
 def check_files(bundle: Path) -> int:
     """Return the number of files in the manifest; raise ValueError if one differs from it."""
-    manifest = json.loads((bundle / "manifest.json").read_bytes())
-    for entry in manifest["files"]:
+    files = read_manifest(bundle)["files"]
+    for entry in files:
         with (bundle / entry["path"]).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != entry["sha256"]:
             raise ValueError(f"{entry['path']} differs from its entry in the manifest")
-    return len(manifest["files"])
+    return len(files)
+
+
+def read_manifest(bundle: Path) -> dict[str, Any]:
+    """Return the content of the manifest."""
+    content: dict[str, Any] = json.loads((bundle / "manifest.json").read_bytes())
+    return content
 
 
 if __name__ == "__main__":

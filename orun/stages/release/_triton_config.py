@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from onnx import TensorProto
 
-from orun.core.targets import Target
+from orun.core.targets import EXTENSIONS, Target
 from orun.errors import UsageError
+from orun.measure.extension_operators import DOMAINS
 from orun.stages._graph.io import input_names
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def render_config(model: ModelProto, settings: Settings, target: Target | None) 
         raise UsageError(f"{settings.name!r:.80} is not a valid name for a folder", why=why)
     if target:
         _require_supported(settings, target)
+    if DOMAINS & {item.domain for item in model.opset_import}:
+        raise UsageError(
+            f"the model has operators of {EXTENSIONS}, whose library's place on the server is unknown",
+            hint="release the model without `optimize/pipeline-in-model`, and prepare its inputs in an ensemble",
+        )
     names = set(input_names(model))
     inputs = [value for value in model.graph.input if value.name in names]
     outputs = list(model.graph.output)

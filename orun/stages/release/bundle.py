@@ -5,7 +5,9 @@
 - `provenance.json`: every stage that led to it, with its kind, parameters, tools and their versions, key and digest
 - `measurements.json`: what those stages measured, on which machine, and the verdicts of their gates
 - the files of the port `card`, if connected
-- `manifest.json`: size, BLAKE3 and SHA-256 of each of these files
+- `session.json`: the settings of `optimize/session`, if the model has such
+- `manifest.json`: size, BLAKE3 and SHA-256 of each of these files, and the packages that sessions need beside ONNX
+  Runtime (`requires`)
 
 The stage waits for the gates on its models and includes their figures and verdicts. List further stages that measure
 in `needs`, after the model. `orun verify FOLDER` checks a bundle anywhere. Equal models with equal provenance yield
@@ -16,15 +18,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from orun.core.metrics import Metric
 from orun.core.reason import Reason
 from orun.core.serialization import decode
+from orun.core.targets import EXTENSIONS
 from orun.errors import StageFailed
-from orun.stages.contract import Context, Port, Spec
+from orun.measure.extension_operators import needs_extensions
+from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.params import Doc
 from orun.stages.release._manifest import FORMAT, MANIFEST, MEASUREMENTS, PROVENANCE, write_json, write_manifest
 from orun.text.wording.caveats import caveat
@@ -63,7 +67,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
     measured = [_measurements(entry) for entry in lineage["stages"] if entry["metrics"] or entry["verdicts"]]
     write_json(context.output / MEASUREMENTS, head | {"stages": measured})
-    write_manifest(context.output, lineage["pipeline"], params.version)
+    write_manifest(context.output, lineage["pipeline"], params.version, _requirements(context, lineage["stages"]))
     size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
     return {"size": Metric(size, "B", "lower")}
 
@@ -83,6 +87,14 @@ def _copy(context: Context, port: str) -> None:
             )
         else:
             shutil.copyfile(path, target)
+
+
+def _requirements(context: Context, stages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the packages of operators in the models, in the versions that the stages used; empty where none did."""
+    if not any(needs_extensions(path) for path in context.output.rglob(MODEL)):
+        return {}
+    versions = [entry["tools"][EXTENSIONS] for entry in stages if EXTENSIONS in entry["tools"]]
+    return {EXTENSIONS: versions[-1] if versions else ""}
 
 
 def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:

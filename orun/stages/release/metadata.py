@@ -4,7 +4,7 @@ They are stored in fields of the model file itself: `doc_string`, `model_version
 property `orun.provenance` is JSON with every stage that led to the model: kind, parameters, tools and their versions,
 key and digest. Later stages keep these fields.
 
-Weights and external data stay as they are.
+Weights, external data and the settings of `optimize/session` stay as they are.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its description to `context.result`."""
+    from orun.measure.session_settings import read_settings, write_settings
     from orun.stages._graph.io import load_graph, save_graph, weigh
 
     model = load_graph(context.model())
@@ -63,6 +64,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         properties[PROVENANCE] = _provenance(context)
     _set_properties(model, properties)
     save_graph(model, context.model(), context.result)
+    if settings := read_settings(context.model().parent):
+        write_settings(context.output, settings)
     return weigh(context.result)
 
 

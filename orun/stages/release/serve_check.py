@@ -51,7 +51,10 @@ class Params:
 
     requirements: Annotated[
         list[str],
-        Doc("Packages that users install; by default the ONNX Runtime and NumPy versions of the pipeline."),
+        Doc(
+            "Packages that users install; by default the ONNX Runtime and NumPy versions of the pipeline, and what the"
+            " bundle's manifest requires."
+        ),
     ] = field(default_factory=list)
     providers: Annotated[list[str], Doc("Execution providers that users select.")] = field(
         default_factory=lambda: ["CPUExecutionProvider"]
@@ -160,7 +163,8 @@ def _serve(
     from orun.environment import venv_builder, venvs
     from orun.stages.release import _serving
 
-    environment = Environment("of the users of the release", tuple(params.requirements or _pipeline_packages()))
+    packages = params.requirements or [*_pipeline_packages(), *_bundle_packages(context.inputs["bundle"])]
+    environment = Environment("of the users of the release", tuple(packages))
     venv_builder.make(environment, context.log.info)
     python = venvs.python(venvs.folder_of(environment))
     questions, replies = Path("questions.npz"), Path("replies.npz")
@@ -190,6 +194,15 @@ def _pipeline_packages() -> list[str]:
     import onnxruntime
 
     return [f"onnxruntime=={onnxruntime.__version__}", f"numpy=={version('numpy')}"]
+
+
+def _bundle_packages(bundle: Path) -> list[str]:
+    """Return requirements for the packages that the bundle's manifest names."""
+    from orun.core.serialization import foreign_json
+    from orun.stages.release._manifest import MANIFEST, requirements_of
+
+    named = requirements_of(foreign_json((bundle / MANIFEST).read_bytes()))
+    return [f"{name}=={version}" if version else name for name, version in named.items()]
 
 
 def _run(context: Context, command: Sequence[str]) -> dict[str, Any]:

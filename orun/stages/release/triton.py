@@ -54,8 +54,14 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the repository."""
+    from orun.core.targets import Target
+    from orun.measure.session_settings import FILE_NAME, add_settings, read_settings
     from orun.stages._graph.io import load_graph
     from orun.stages.release._triton_config import Settings, render_config, unsupported_options
+
+    target = context.target
+    if read_settings(context.model().parent):
+        target = add_settings(context.model(), target or Target("cpu"))
 
     settings = Settings(
         params.name,
@@ -66,11 +72,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         params.device,
         params.warm_up,
     )
-    text = render_config(load_graph(context.model()), settings, context.target)
-    if context.target and (options := unsupported_options(context.target)):
-        context.log.warning("Triton has no parameter for %s of target %r", ", ".join(options), context.target.name)
+    text = render_config(load_graph(context.model()), settings, target)
+    if target and (options := unsupported_options(target)):
+        context.log.warning("Triton has no parameter for %s of target %r", ", ".join(options), target.name)
     home = context.output / params.name
-    shutil.copytree(context.model().parent, home / str(params.version), copy_function=shutil.copyfile)
+    files, version = context.model().parent, home / str(params.version)
+    shutil.copytree(files, version, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(FILE_NAME))
     (home / "config.pbtxt").write_text(text, "utf-8")
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
     return {"size": Metric(size, "B", "lower")}

@@ -1,0 +1,1 @@
+"""Preparation of inputs and outputs inside a model, by standard operators and those of onnxruntime-extensions."""

@@ -1,0 +1,180 @@
+"""Comparison of the model with the Python code that it replaces: Pillow, `transformers` and NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orun.stages._data.source import Images, Source, Text
+from orun.stages._graph.agreement import check, run_cases
+from orun.stages._graph.feeds import Case
+from orun.stages._graph.io import load_graph
+from orun.stages._graph.leniency import Agreement
+from orun.stages._graph.sessions import session
+from orun.stages._graph.signature import inputs_of
+from orun.stages.optimize._pipeline.image import BYTES
+from orun.stages.optimize._pipeline.text import TEXT
+from orun.stages.params import FilePath
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.core.metrics import Metric
+    from orun.stages._graph.differences import Tolerance
+    from orun.stages.contract import Context
+    from orun.stages.optimize._pipeline.draft import Draft
+    from orun.stages.optimize._pipeline.outputs import Boxes, Labels
+
+    Array = NDArray[Any]
+
+EXAMPLES = 16  # files or texts that are compared
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What the model makes of its outputs; None for nothing."""
+
+    labels: Labels | None
+    boxes: Boxes | None
+
+
+def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ...]:
+    """Return each image of a folder as Pillow prepares it, with the bytes of its file."""
+    from orun.stages._data.images import list_images, prepare_image
+
+    files = list_images(context.root / folder, folder, images)[:EXAMPLES]
+    return tuple(
+        Case(
+            name := f"{folder}/{path.relative_to(context.root / folder).as_posix()}",
+            {},
+            {
+                images.input: prepare_image(path, name, images)[None],
+                BYTES: np.frombuffer(path.read_bytes(), np.uint8)[None],
+            },
+        )
+        for path in files
+    )
+
+
+def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Case, ...]:
+    """Return each text of a file as `transformers` tokenizes it, with the text itself."""
+    from orun.stages._data.files import read
+    from orun.stages._data.tables import read_lines
+
+    root, inputs = draft.context.root, {item.name: item for item in inputs_of(draft.model)}
+    pad = any(isinstance(item.shape[-1], int) for item in inputs.values() if item.shape)
+    dataset = read(root, Source(FilePath(file), text=Text(FilePath(tokenizer), length=length, pad=pad))).take(EXAMPLES)
+    texts = read_lines(root / file, file)["text"]
+    return tuple(
+        Case(
+            f"{texts[number]!r:.60}",
+            {},
+            {
+                TEXT: np.array([texts[number]], object),
+                **{
+                    name: np.asarray(values[number])[None].astype(inputs[name].dtype)
+                    for name, values in dataset.inputs.items()
+                    if name in inputs
+                },
+            },
+        )
+        for number in range(len(dataset))
+    )
+
+
+def compare_preparation(
+    context: Context, model: Path, cases: Sequence[Case], code: str, tolerance: Tolerance
+) -> Metric:
+    """Compare a model that prepares its inputs with the one before it on what Python prepared.
+
+    Args:
+        context: of the stage.
+        model: the model with its preparation, and the outputs of the one before.
+        cases: the inputs of both.
+        code: what prepared them (`Pillow`).
+        tolerance: for the outputs.
+
+    Raises:
+        StageFailed: when the outputs disagree.
+    """
+    outputs = [value.name for value in load_graph(context.model()).graph.output]
+    expected = run_cases(context, "the model before it", session(context.model(), outputs), cases)
+    agreement = Agreement(
+        "the model with its preparation",
+        f"the model on what {code} prepares",
+        outputs,
+        tolerance,
+        "raise `atol` if so much is small for your outputs, or keep the preparation in your own code",
+    )
+    return check(context, agreement, cases, expected, session(model, outputs))
+
+
+def compare_outputs(
+    context: Context, before: Path, cases: Sequence[Case], readings: Readings, tolerance: Tolerance
+) -> Metric:
+    """Compare the outputs of the result with what NumPy makes of the outputs before it.
+
+    Raises:
+        StageFailed: when they disagree.
+    """
+    graph = load_graph(before).graph
+    names = [value.name for value in graph.output]
+    plain = run_cases(context, "the model before it", session(before, names), cases)
+    after = [value.name for value in load_graph(context.result).graph.output]
+    expected = [_expected(dict(zip(names, values, strict=True)), readings) for values in plain]
+    agreement = Agreement("the model with its outputs", "what NumPy makes of them", after, tolerance, "")
+    wanted = [[values[name] for name in after] for values in expected]
+    return check(context, agreement, cases, wanted, session(context.result, after))
+
+
+def _expected(values: Mapping[str, Array], readings: Readings) -> dict[str, Array]:
+    results = dict(values)
+    if labels := readings.labels:
+        results |= top_labels(values[labels.output or next(iter(values))], labels)
+    if boxes := readings.boxes:
+        results |= best_boxes(values[boxes.output or next(iter(values))], boxes)
+    return results
+
+
+def top_labels(scores: Array, labels: Labels) -> dict[str, Array]:
+    """Return the best classes of each row and their scores; of equal scores, the first class is the better."""
+    if labels.softmax:
+        exponents = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        scores = exponents / exponents.sum(axis=-1, keepdims=True)
+    order = np.argsort(-scores, axis=-1, kind="stable")[:, : labels.top]
+    named = np.array(labels.names, object)[order] if labels.names else order
+    return {"labels": named, "scores": np.take_along_axis(scores, order, axis=-1)}
+
+
+def best_boxes(output: Array, boxes: Boxes) -> dict[str, Array]:
+    """Return the boxes of all images and classes, best first, that no better box of the class overlaps too much."""
+    rows: list[tuple[Array, float, int, int]] = []
+    for image, values in enumerate(output):
+        middle, size = values[:2].T, values[2:4].T
+        corners = np.concatenate([middle - size / 2, middle + size / 2], axis=1)
+        for number, scores in enumerate(values[4:]):
+            kept: list[int] = []
+            for place in np.argsort(-scores, kind="stable"):
+                if scores[place] <= boxes.score or len(kept) == boxes.most:
+                    break
+                if all(overlap(corners[place], corners[other]) <= boxes.overlap for other in kept):
+                    kept.append(int(place))
+            rows += [(corners[place], scores[place], number, image) for place in kept]
+    return {
+        "boxes": np.array([row[0] for row in rows], np.float32).reshape(-1, 4),
+        "scores": np.array([row[1] for row in rows], np.float32),
+        "classes": np.array([row[2] for row in rows], np.int64),
+        "images": np.array([row[3] for row in rows], np.int64),
+    }
+
+
+def overlap(box: Array, other: Array) -> float:
+    """Return the intersection of two boxes over their union."""
+    sides = np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2])
+    shared = float(np.prod(np.maximum(sides, 0)))
+    union = float(np.prod(box[2:] - box[:2]) + np.prod(other[2:] - other[:2])) - shared
+    return shared / union if union > 0 else 0.0

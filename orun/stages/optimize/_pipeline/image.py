@@ -1,0 +1,115 @@
+"""Images from the bytes of a file: decoded, resized, cropped and normalised as `images` of a dataset is by Pillow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from orun.stages.optimize._pipeline.draft import Draft, Nodes
+
+if TYPE_CHECKING:
+    from orun.stages._data.source import Images
+
+BYTES = "image_bytes"  # name of the new input
+SMOOTHING = 18  # operator set from which Resize smooths as Pillow does
+# As Pillow resizes: pixels beyond the border have no weight, and the others have more. ONNX Runtime does so for
+# `linear`, too.
+RESIZE: Mapping[str, Mapping[str, Any]] = {
+    "bilinear": {"mode": "linear", "antialias": 1, "exclude_outside": 1},
+    "bicubic": {"mode": "cubic", "antialias": 1, "exclude_outside": 1, "cubic_coeff_a": -0.5},
+    "nearest": {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
+}
+FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+# Pillow's weights of red, green and blue in grey, in 65536ths, and half of one to round (ITU-R BT.601).
+GREY, HALF, WHOLE = (19595, 38470, 7471), 0x8000, 0x10000
+
+
+def add_decoding(draft: Draft, images: Images) -> None:
+    """Let the model take the bytes of an image file, `[1, bytes]`, in the place of an input.
+
+    Raises:
+        StageFailed: when the preparation has no operators, or does not fit the input.
+    """
+    pixels = draft.input(images.input)
+    element = pixels.type.tensor_type.elem_type
+    _require_supported(draft, images, element)
+    nodes = draft.nodes(BYTES, SMOOTHING)
+    colours = nodes.extension("DecodeImage", nodes.add("Squeeze", BYTES, nodes.constant(_ints(0))))  # [h, w, bgr]
+    channels = _channels(nodes, colours, grey=images.channels == "grey")
+    size = nodes.add("Shape", channels, start=2)
+    resized = _resize(nodes, channels, size, images)
+    scaled = _normalise(nodes, resized, images)
+    if images.layout == "nhwc":
+        scaled = nodes.add("Transpose", scaled, perm=[0, 2, 3, 1])
+    nodes.add("Cast", scaled, outputs=[images.input], to=element)
+    new = helper.make_tensor_value_info(BYTES, TensorProto.UINT8, [1, "bytes"])
+    draft.replace_inputs([images.input], new, nodes)
+
+
+def _require_supported(draft: Draft, images: Images, element: int) -> None:
+    if images.resample not in RESIZE:
+        raise draft.failed(
+            f"`resample: {images.resample}` has no operator",
+            f"take one of {', '.join(RESIZE)}, and prepare the data of the training in the same way",
+        )
+    if element not in FLOATS:
+        name = TensorProto.DataType.Name(element).lower()
+        raise draft.failed(f"input {images.input!r} is of {name}, and prepared images are floats")
+    shape = draft.input(images.input).type.tensor_type.shape.dim
+    channels = 3 if images.channels == "rgb" else 1
+    wanted = [1, channels, *images.size] if images.layout == "nchw" else [1, *images.size, channels]
+    given = [axis.dim_value if axis.HasField("dim_value") else None for axis in shape]
+    fits = len(given) == len(wanted) and all(
+        size is None or size == needed for size, needed in zip(given, wanted, strict=True)
+    )
+    if not fits:
+        shown = ", ".join("?" if size is None else str(size) for size in given)
+        raise draft.failed(
+            f"input {images.input!r} has the shape [{shown}], and prepared images have {wanted}",
+            "correct `size`, `channels` or `layout`",
+        )
+
+
+def _channels(nodes: Nodes, colours: str, *, grey: bool) -> str:
+    """Return the channels first, `[1, c, h, w]`: red, green and blue, or one of grey."""
+    if not grey:
+        ordered = nodes.add("Gather", colours, nodes.constant(np.array([2, 1, 0], np.int64)), axis=2)
+    else:
+        blue_first = np.array(GREY[::-1], np.int32)
+        weighted = nodes.add("Mul", nodes.add("Cast", colours, to=TensorProto.INT32), nodes.constant(blue_first))
+        total = nodes.add("ReduceSum", weighted, nodes.constant(_ints(2)), keepdims=1)
+        rounded = nodes.add("Add", total, nodes.constant(np.array(HALF, np.int32)))
+        whole = nodes.add("Div", rounded, nodes.constant(np.array(WHOLE, np.int32)))
+        ordered = nodes.add("Cast", whole, to=TensorProto.UINT8)
+    return nodes.add("Unsqueeze", nodes.add("Transpose", ordered, perm=[2, 0, 1]), nodes.constant(_ints(0)))
+
+
+def _resize(nodes: Nodes, channels: str, size: str, images: Images) -> str:
+    """Resize to `size` at once, or the shorter side to `resize` and cut the centre out; sizes round as Python's do."""
+    wanted = nodes.constant(_ints(*images.size))
+    attributes = {**RESIZE[images.resample], "axes": [2, 3]}
+    if images.resize is None:
+        return nodes.add("Resize", channels, "", "", wanted, **attributes)
+    exact = nodes.add("Cast", size, to=TensorProto.DOUBLE)
+    shorter = nodes.add("ReduceMin", exact, keepdims=1)
+    longer = nodes.add("Div", nodes.add("Mul", exact, nodes.constant(np.array(images.resize, np.float64))), shorter)
+    sides = nodes.add("Cast", nodes.add("Round", longer), to=TensorProto.INT64)
+    resized = nodes.add("Resize", channels, "", "", sides, **attributes)
+    rest = nodes.add("Cast", nodes.add("Sub", sides, wanted), to=TensorProto.DOUBLE)
+    half = nodes.add("Round", nodes.add("Div", rest, nodes.constant(np.array(2, np.float64))))
+    start = nodes.add("Cast", half, to=TensorProto.INT64)
+    return nodes.add("Slice", resized, start, nodes.add("Add", start, wanted), nodes.constant(_ints(2, 3)))
+
+
+def _normalise(nodes: Nodes, pixels: str, images: Images) -> str:
+    floats = nodes.add("Cast", pixels, to=TensorProto.FLOAT)
+    scaled = nodes.add("Mul", floats, nodes.constant(np.array(images.scale, np.float32)))
+    mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (images.mean, images.std))
+    return nodes.add("Div", nodes.add("Sub", scaled, nodes.constant(mean)), nodes.constant(std))
+
+
+def _ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, np.int64)

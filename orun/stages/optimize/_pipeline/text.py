@@ -1,0 +1,127 @@
+"""Tokens of texts inside the model, by the BERT tokenizer of onnxruntime-extensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from orun.errors import StageFailed
+from orun.stages._graph.io import input_names
+from orun.stages.optimize._pipeline.draft import Draft, Nodes
+from orun.stages.optimize._pipeline.wordpiece import WordPiece
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+TEXT = "text"  # name of the new input
+IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"  # inputs of BERT, the last one optional
+ORDER = (IDS, TYPES, MASK)  # of the operator's outputs
+INTEGERS = (TensorProto.INT64, TensorProto.INT32)
+
+
+def add_tokenizer(draft: Draft, tokenizer: WordPiece, length: int) -> None:
+    """Let the model take texts, `[batch]`, in the place of tokens; they are padded to the longest of a batch.
+
+    Args:
+        draft: the model.
+        tokenizer: of its training.
+        length: most tokens of a text.
+
+    Raises:
+        StageFailed: when the model has other inputs than BERT.
+    """
+    inputs = [name for name in (IDS, MASK, TYPES) if name in input_names(draft.model)]
+    _require_tokens(draft, inputs)
+    fixed = _fixed_length(draft, inputs)
+    if fixed is not None and fixed < length:
+        raise draft.failed(f"the model takes {fixed} tokens, and texts may have {length}", f"`length: {fixed}`")
+    nodes = draft.nodes(TEXT)
+    padded = fixed or length
+    tokens = dict(zip(ORDER, _tokenize(nodes, tokenizer, length, padded), strict=True))
+    if fixed is None:
+        counts = nodes.add("ReduceSum", tokens[MASK], nodes.constant(np.array([1], np.int64)), keepdims=0)
+        longest = nodes.add("ReduceMax", counts, keepdims=1)
+        zero, axis = (nodes.constant(np.array([number], np.int64)) for number in (0, 1))
+        tokens = {name: nodes.add("Slice", value, zero, longest, axis) for name, value in tokens.items()}
+    for name in inputs:
+        nodes.add("Cast", tokens[name], outputs=[name], to=draft.input(name).type.tensor_type.elem_type)
+    batch = draft.input(IDS).type.tensor_type.shape.dim[0]
+    size = batch.dim_value if batch.HasField("dim_value") else batch.dim_param or "batch"
+    draft.replace_inputs(inputs, helper.make_tensor_value_info(TEXT, TensorProto.STRING, [size]), nodes)
+
+
+def _require_tokens(draft: Draft, inputs: list[str]) -> None:
+    if {IDS, MASK} - set(inputs):
+        known = ", ".join(input_names(draft.model))
+        raise StageFailed(
+            draft.context.stage,
+            f"the model has no inputs {IDS} and {MASK} for tokens",
+            why=f"it has {known}",
+            hint="rename them: `rename` of `optimize/edit`",
+        )
+    for name in inputs:
+        tensor = draft.input(name).type.tensor_type
+        if tensor.elem_type not in INTEGERS or len(tensor.shape.dim) != 2:  # noqa: PLR2004 - batch and tokens
+            kind = TensorProto.DataType.Name(tensor.elem_type).lower()
+            raise draft.failed(f"input {name!r} is {kind} of {len(tensor.shape.dim)} axes, and tokens are int64 of two")
+
+
+def _fixed_length(draft: Draft, inputs: list[str]) -> int | None:
+    """Return the number of tokens that the model takes; None if it takes any."""
+    axes = [draft.input(name).type.tensor_type.shape.dim[1] for name in inputs]
+    return next((axis.dim_value for axis in axes if axis.HasField("dim_value")), None)
+
+
+def _tokenize(nodes: Nodes, tokenizer: WordPiece, length: int, padded: int) -> list[str]:
+    """Tokenize each text; return ids, types and mask, `[batch, padded]`. The operator takes one text at a time."""
+    zero = nodes.constant(np.array(0, np.int64))
+    count = nodes.add("Gather", nodes.add("Shape", TEXT), zero)
+    body = _loop_body(nodes.step, tokenizer, length, padded)
+    outputs = [f"{nodes.step}/padded_{name}" for name in ORDER]
+    nodes.add("Loop", count, "", outputs=outputs, body=body)
+    return outputs
+
+
+def _loop_body(step: str, tokenizer: WordPiece, length: int, padded: int) -> GraphProto:
+    """Return the graph that tokenizes the text of one number, and pads its tokens."""
+    body = Nodes(f"{step}/one")
+    first = np.array([0], np.int64)
+    going, number = f"{body.step}/going", f"{body.step}/number"
+    text = body.add("Gather", TEXT, body.add("Unsqueeze", number, body.constant(first)))
+    tokens = [f"{body.step}/{name}" for name in ORDER]
+    body.extension("BertTokenizer", text, outputs=tokens, **_attributes(tokenizer, length))
+    outputs = []
+    for name, value in zip(ORDER, tokens, strict=True):
+        filler = tokenizer.id_of("pad") if name == IDS else 0
+        missing = body.add("Sub", body.constant(np.array([padded], np.int64)), body.add("Shape", value))
+        pads = body.add("Concat", body.constant(first), missing, axis=0)
+        outputs.append(body.add("Pad", value, pads, body.constant(np.array(filler, np.int64))))
+    still = body.add("Identity", going)
+    return helper.make_graph(
+        body.nodes,
+        "tokenize",
+        [
+            helper.make_tensor_value_info(number, TensorProto.INT64, []),
+            helper.make_tensor_value_info(going, TensorProto.BOOL, []),
+        ],
+        [
+            helper.make_tensor_value_info(still, TensorProto.BOOL, []),
+            *(helper.make_tensor_value_info(output, TensorProto.INT64, [padded]) for output in outputs),
+        ],
+    )
+
+
+def _attributes(tokenizer: WordPiece, length: int) -> dict[str, str | int]:
+    """Return the attributes of the operator."""
+    special = {f"{kind}_token": token for kind, token in tokenizer.special.items()}
+    return {
+        "vocab_file": "\n".join(tokenizer.vocabulary),
+        "do_lower_case": int(tokenizer.lowercase),
+        "strip_accents": int(tokenizer.strip_accents),
+        "tokenize_chinese_chars": int(tokenizer.chinese),
+        "suffix_indicator": tokenizer.prefix,
+        "max_length": length,
+        **special,
+    }

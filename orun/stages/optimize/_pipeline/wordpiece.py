@@ -1,0 +1,161 @@
+"""BERT's WordPiece tokenizer as the folder of a `transformers` tokenizer describes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orun.errors import UsageError
+
+FAST, SLOW, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+UNLIMITED = 10**6  # tokens; `transformers` writes 10**30 where a tokenizer has no limit
+LONGEST_WORD = 100  # characters of a word, beyond which the operator takes it for an unknown one
+HINT = "let your own code tokenize, and keep the model as it is"
+
+
+@dataclass(frozen=True)
+class WordPiece:
+    """A tokenizer.
+
+    Attributes:
+        vocabulary: the tokens in the order of their ids.
+        lowercase: whether texts become lower case.
+        strip_accents: whether accents are removed.
+        chinese: whether each Chinese character is a word.
+        special: the tokens `unk`, `sep`, `pad`, `cls` and `mask`.
+        prefix: of a token that continues a word.
+        length: most tokens of a text; None if the tokenizer does not say.
+    """
+
+    vocabulary: tuple[str, ...]
+    lowercase: bool
+    strip_accents: bool
+    chinese: bool
+    special: dict[str, str]
+    prefix: str
+    length: int | None
+
+    def id_of(self, kind: str) -> int:
+        """Return the id of a special token."""
+        return self.vocabulary.index(self.special[kind])
+
+
+def read_wordpiece(folder: Path, name: str) -> WordPiece:
+    """Read the tokenizer of a folder, which messages call by `name`.
+
+    Raises:
+        UsageError: when it is no tokenizer, or none that onnxruntime-extensions computes alike.
+    """
+    config = _load(folder / CONFIG, name) if (folder / CONFIG).is_file() else {}
+    if (folder / FAST).is_file():
+        tokenizer = _from_fast(_load(folder / FAST, name), config, name)
+    elif (folder / SLOW).is_file():
+        tokenizer = _from_slow((folder / SLOW).read_text("utf-8").splitlines(), config, name)
+    else:
+        raise UsageError(
+            f"{name} is not the folder of a WordPiece tokenizer",
+            why=f"it holds neither {FAST} nor {SLOW}",
+            hint="tokenizer.save_pretrained(folder)",
+        )
+    missing = [token for token in tokenizer.special.values() if token not in tokenizer.vocabulary]
+    if missing or not all(tokenizer.vocabulary):
+        raise _unsupported(name, f"its vocabulary has no {', '.join(missing)}" if missing else "it has an empty token")
+    return tokenizer
+
+
+def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str) -> WordPiece:
+    model, normalizer = document.get("model") or {}, document.get("normalizer") or {}
+    for part, kind, wanted in (
+        ("model", model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None), "WordPiece"),
+        ("normalizer", normalizer.get("type"), "BertNormalizer"),
+        ("pre-tokenizer", (document.get("pre_tokenizer") or {}).get("type"), "BertPreTokenizer"),
+    ):
+        if kind != wanted:
+            raise _unsupported(name, f"its {part} is {kind}, and only {wanted} has an operator")
+    if model.get("max_input_chars_per_word", LONGEST_WORD) != LONGEST_WORD:
+        raise _unsupported(name, f"words of {model['max_input_chars_per_word']} characters are unknown to it")
+    if not normalizer.get("clean_text", True):
+        raise _unsupported(name, "it keeps control characters")
+    vocabulary = _ordered(model["vocab"], name)
+    special = _special(config, model.get("unk_token", "[UNK]"))
+    _require_frame(document.get("post_processor") or {}, special, name)
+    if added := [
+        token["content"]
+        for token in document.get("added_tokens", ())
+        if token["content"] not in special.values() and not token["content"].startswith("[unused")
+    ]:
+        raise _unsupported(name, f"it has tokens of its own: {', '.join(added[:5])}")
+    lowercase = bool(normalizer.get("lowercase", True))
+    return WordPiece(
+        vocabulary,
+        lowercase,
+        _strips(normalizer.get("strip_accents"), lowercase=lowercase),
+        bool(normalizer.get("handle_chinese_chars", True)),
+        special,
+        model.get("continuing_subword_prefix", "##"),
+        _length(config),
+    )
+
+
+def _from_slow(lines: list[str], config: dict[str, Any], name: str) -> WordPiece:
+    if not config.get("do_basic_tokenize", True):
+        raise _unsupported(name, "it does not split texts into words (`do_basic_tokenize: false`)")
+    lowercase = bool(config.get("do_lower_case", True))
+    return WordPiece(
+        tuple(lines),
+        lowercase,
+        _strips(config.get("strip_accents"), lowercase=lowercase),
+        bool(config.get("tokenize_chinese_chars", True)),
+        _special(config, "[UNK]"),
+        "##",
+        _length(config),
+    )
+
+
+def _load(path: Path, name: str) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path.name} in {name} is not JSON", why=str(error)) from error
+    if not isinstance(document, dict):
+        raise UsageError(f"{path.name} in {name} is not an object of JSON")
+    return document
+
+
+def _ordered(vocabulary: dict[str, int], name: str) -> tuple[str, ...]:
+    ordered = sorted(vocabulary, key=vocabulary.__getitem__)
+    if [vocabulary[token] for token in ordered] != list(range(len(ordered))):
+        raise _unsupported(name, "its ids are not the numbers from 0 on")
+    return tuple(ordered)
+
+
+def _special(config: dict[str, Any], unknown: str) -> dict[str, str]:
+    named = {kind: config.get(f"{kind}_token", f"[{kind.upper()}]") for kind in ("unk", "sep", "pad", "cls", "mask")}
+    texts = {kind: token["content"] if isinstance(token, dict) else str(token) for kind, token in named.items()}
+    return {**texts, "unk": unknown}
+
+
+def _require_frame(processor: dict[str, Any], special: dict[str, str], name: str) -> None:
+    """Require that a text is put between the tokens `cls` and `sep`."""
+    frame: list[str] = []
+    if processor.get("type") == "TemplateProcessing":
+        frame = [part.get("SpecialToken", {"id": "text"})["id"] for part in processor["single"]]
+    elif processor.get("type") == "BertProcessing":
+        frame = [processor["cls"][0], "text", processor["sep"][0]]
+    if frame != [special["cls"], "text", special["sep"]]:
+        raise _unsupported(name, f"it makes {' '.join(frame) or 'nothing'} of a text, and not [CLS] text [SEP]")
+
+
+def _strips(stated: bool | None, *, lowercase: bool) -> bool:
+    return lowercase if stated is None else stated
+
+
+def _length(config: dict[str, Any]) -> int | None:
+    stated = config.get("model_max_length")
+    return int(stated) if isinstance(stated, (int, float)) and stated < UNLIMITED else None
+
+
+def _unsupported(name: str, why: str) -> UsageError:
+    return UsageError(f"the tokenizer {name} cannot be part of a model", why=why, hint=HINT)

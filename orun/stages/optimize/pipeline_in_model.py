@@ -1,0 +1,202 @@
+"""Put the preparation of inputs and the reading of outputs into the model, so that users need no code for them.
+
+- `image`: the model takes the bytes of a JPEG or PNG file, `image_bytes [1, bytes]`, and decodes, resizes, crops and
+  normalises the image as Pillow does. The keys are those of a dataset of images (see `measure/accuracy`).
+- `text`: the model takes texts, `text [batch]`, and makes the tokens of a BERT WordPiece tokenizer.
+- `labels`: a classifier yields the best `labels` and their `scores`, after a softmax.
+- `boxes`: a detector yields `boxes` (two corners each), `scores`, `classes` and the number of the image, after
+  non-maximum suppression.
+
+Decoding and tokenizing are operators of onnxruntime-extensions. Sessions of orun load its library by themselves. A
+release says that it needs the library, and its card shows how to load it.
+
+The result is compared with the Python code that it replaces, on `examples`: with Pillow and with the tokenizer of
+`transformers`, by the outputs of the model, and with NumPy for labels and boxes. Decoded PNG files are equal; decoders
+of JPEG and resizing may round to the next of 255 steps.
+
+Random bytes are no image, so stages that measure the result need `inputs` with files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
+from orun.errors import StageFailed
+from orun.stages._data.source import Images
+from orun.stages._graph.agreement import Dims
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.optimize._pipeline.outputs import Boxes, Labels
+from orun.stages.params import Doc, FilePath, Range
+
+if TYPE_CHECKING:
+    from orun.stages._graph.feeds import Case
+    from orun.stages.optimize._pipeline.draft import Draft
+
+EXACT = (1e-4, 1e-3)  # errors, absolute and relative, of outputs whose inputs are equal
+ROUNDED = 0.02  # likewise, of images whose pixels may differ by a step
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model that takes prepared inputs.")},
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "onnxruntime-extensions", "numpy"),
+    extra="extensions",
+    interface="changed",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "nodes_before", "compared", "max_abs_error"),
+)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of texts, for the inputs `input_ids`, `attention_mask` and `token_type_ids`."""
+
+    tokenizer: Annotated[FilePath, Doc("Folder of a BERT WordPiece tokenizer, from `save_pretrained`.")]
+    length: Annotated[
+        int | None, Doc("Most tokens of a text, which is cut there; the tokenizer's own limit when left out."), Range(3)
+    ] = None
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `optimize/pipeline-in-model`."""
+
+    image: Annotated[Images | None, Doc("Take the bytes of an image file in the place of an input.")] = None
+    text: Annotated[Tokens | None, Doc("Take texts in the place of tokens.")] = None
+    labels: Annotated[Labels | None, Doc("Yield the best labels.")] = None
+    boxes: Annotated[Boxes | None, Doc("Yield the boxes of a detector.")] = None
+    examples: Annotated[
+        FilePath | None,
+        Doc("With `image`, a folder of images to compare on; with `text`, a .txt file with a text in each line."),
+    ] = None
+    dims: Dims = field(default_factory=dict)
+    atol: Annotated[
+        float | None,
+        Doc(
+            "Largest allowed absolute error of outputs, in addition to `rtol` times the value; when left out 1e-4, and"
+            " 0.02 with `image`, because pixels may be rounded to the next of 255 steps."
+        ),
+        Range(0),
+    ] = None
+    rtol: Annotated[
+        float | None, Doc("Largest allowed relative error; when left out 1e-3, and 0.02 with `image`."), Range(0)
+    ] = None
+
+
+def packages(params: Params, _root: Path) -> Mapping[str, str]:
+    """Return the packages that the comparison needs."""
+    needed = {"pillow|pillow-simd": "`image`"} if params.image else {}
+    return {**needed, "transformers": "`text`"} if params.text else needed
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the model with its pipeline to `context.result`."""
+    from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.io import load_graph, save_graph, weigh
+    from orun.stages.optimize._pipeline.comparison import Readings, compare_outputs, compare_preparation
+    from orun.stages.optimize._pipeline.draft import Draft
+    from orun.stages.optimize._pipeline.outputs import add_boxes, add_labels
+
+    _require_sense(context, params)
+    draft = Draft(context, load_graph(context.model()))
+    cases = _cases(draft, params)
+    atol, rtol = (ROUNDED, ROUNDED) if params.image else EXACT
+    tolerance = Tolerance(atol if params.atol is None else params.atol, rtol if params.rtol is None else params.rtol)
+    prepared, errors = context.model(), list[Metric]()
+    if params.image or params.text:
+        _add_preparation(draft, params)
+        prepared = Path("prepared", prepared.name)  # in the temporary working folder
+        prepared.parent.mkdir()
+        save_graph(draft.model, context.model(), prepared)
+        code = "Pillow" if params.image else "transformers"
+        errors.append(compare_preparation(context, prepared, cases, code, tolerance))
+    if params.labels:
+        add_labels(draft, params.labels)
+    if params.boxes:
+        add_boxes(draft, params.boxes)
+    _keep_domain(draft)
+    save_graph(draft.model, context.model(), context.result)
+    if params.labels or params.boxes:
+        errors.append(compare_outputs(context, prepared, cases, Readings(params.labels, params.boxes), tolerance))
+    return {
+        **weigh(context.result),
+        "nodes_before": weigh(context.model())["nodes"],
+        "compared": Metric(len(cases), better="neither"),
+        "max_abs_error": max(errors, key=lambda error: error.value),
+    }
+
+
+def _require_sense(context: Context, params: Params) -> None:
+    """Refuse parameters that say nothing, or contradict one another."""
+    if not (params.image or params.text or params.labels or params.boxes):
+        hint = "set `image`, `text`, `labels` or `boxes`"
+        raise StageFailed(context.stage, "there is nothing to put into the model", hint=hint)
+    if params.image and params.text:
+        raise StageFailed(
+            context.stage,
+            "`image` and `text` cannot both be put into a model",
+            why="a file of examples holds one of them",
+            hint="prepare one of them in your own code",
+        )
+    if (params.image or params.text) and params.examples is None:
+        kind = "a folder of images" if params.image else "a .txt file with a text in each line"
+        raise StageFailed(
+            context.stage,
+            "`examples` is missing",
+            why="the result is compared with the code that it replaces",
+            hint=f"`examples: PATH`, {kind}",
+        )
+    if params.examples is not None and not (params.image or params.text):
+        why = "without these, inputs are made up"
+        raise StageFailed(context.stage, "`examples` is for `image` and `text`", why=why, hint="leave it out")
+
+
+def _cases(draft: Draft, params: Params) -> Sequence[Case]:
+    """Return the inputs to compare on, as the code prepares them and as they are."""
+    from orun.stages._graph.agreement import Trial, load_cases
+    from orun.stages.optimize._pipeline.comparison import image_cases, text_cases
+
+    if params.image and params.examples:
+        return image_cases(draft.context, params.examples, params.image)
+    if params.text and params.examples:
+        return text_cases(draft, params.examples, params.text.tokenizer, _length(draft.context, params.text))
+    return load_cases(draft.context, draft.model, Trial(params.dims))
+
+
+def _add_preparation(draft: Draft, params: Params) -> None:
+    from orun.stages.optimize._pipeline.image import add_decoding
+    from orun.stages.optimize._pipeline.text import add_tokenizer
+    from orun.stages.optimize._pipeline.wordpiece import read_wordpiece
+
+    if params.image:
+        add_decoding(draft, params.image)
+    if params.text:
+        name = params.text.tokenizer
+        add_tokenizer(draft, read_wordpiece(draft.context.root / name, name), _length(draft.context, params.text))
+
+
+def _length(context: Context, tokens: Tokens) -> int:
+    """Return the most tokens of a text."""
+    from orun.stages.optimize._pipeline.wordpiece import read_wordpiece
+
+    length = tokens.length or read_wordpiece(context.root / tokens.tokenizer, tokens.tokenizer).length
+    if length is None:
+        raise StageFailed(
+            context.stage,
+            f"the tokenizer {tokens.tokenizer} does not say how many tokens a text may have",
+            hint="`length: 512`, or what the model was trained with",
+        )
+    return length
+
+
+def _keep_domain(draft: Draft) -> None:
+    """Drop what the model's input domain says of inputs and axes that it has no more."""
+    from orun.stages._graph.input_domain import read_domain, write_domain
+    from orun.stages._graph.io import input_names
+    from orun.stages._graph.signature import sizes_of
+
+    domain, names = read_domain(draft.model), input_names(draft.model)
+    inputs = {name: values for name, values in domain.inputs.items() if name in names}
+    write_domain(draft.model, replace(domain, inputs=inputs, sizes=sizes_of(draft.model)))
