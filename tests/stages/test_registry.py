@@ -256,7 +256,7 @@ def test_a_file_that_is_not_there() -> None:
 def test_plug_ins_are_listed_and_in_the_schema(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     install(GOOD)
     assert main(["stages"]) == 0
-    assert capsys.readouterr().out.endswith("\n\nacme/prune            Prune a model.\n")
+    assert capsys.readouterr().out.endswith("\n\nacme/prune                  Prune a model.\n")
     assert main(["schema"]) == 0
     chosen = [
         condition["if"]["properties"]["uses"]["const"]

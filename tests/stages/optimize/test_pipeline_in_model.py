@@ -285,7 +285,7 @@ def test_the_trained_digits_network_reads_files(tmp_path: Path) -> None:
         exported = run_stage(
             "convert/torch",
             tmp_path,
-            {"model": "digits_torch.py:trained", "inputs": inputs, "opset": 18},
+            {"model": "digits_torch.py:trained", "inputs": inputs, "outputs": ["scores"], "opset": 18},
             root=tmp_path,
         )
     finally:
