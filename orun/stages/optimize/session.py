@@ -39,7 +39,6 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
     stage_class="measurement",
-    deterministic=False,
     exclusive=True,
     out_of_process=True,
     preload=("numpy", "onnx", "onnxruntime"),
