@@ -67,7 +67,7 @@ def main() -> None:
         model = _model(options, Path(folder))
         done = _lines(options.out)
         planted = {0.0: (model, 0.0)}
-        order = _order(options.cases, done)
+        order = order_cases(options.cases, done)
         for slowdown in sorted({slowdown for slowdown, _ in order} - {0.0}):
             planted[slowdown] = _plant(options, model, Path(folder) / f"slower_{slowdown}.onnx", slowdown)
         for number, case in enumerate(order):
@@ -193,7 +193,7 @@ def _truth(options: argparse.Namespace, model: Path, path: Path, slowdown: float
     return float(np.expm1(np.median(measurement.log_ratios("baseline"))))
 
 
-def _order(cases: Mapping[Case, int], done: Sequence[Mapping[str, Any]]) -> list[Case]:
+def order_cases(cases: Mapping[Case, int], done: Sequence[Mapping[str, Any]]) -> list[Case]:
     """Return the missing gates, each case spread evenly, so that all cases are measured at all hours of the day."""
     counts: Counter[Case] = Counter((line["planted"], line["limit"]) for line in done)
     missing = [((number + 0.5) / gates, case) for case, gates in cases.items() for number in range(counts[case], gates)]
@@ -204,7 +204,7 @@ def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float,
     subjects = _subjects(options, {"model": slower, "baseline": model})
     spent = _cpu_seconds()
     measurement = _measure(options, subjects, limit, Params().min_launches)
-    outcome, why = _judge(measurement, limit, options.batch)
+    outcome, why = judge_measurement(measurement, limit, options.batch)
     line: dict[str, Any] = {"ours": outcome, "why": why, "launches": measurement.log_ratios("baseline")}
     line |= {"seconds": measurement.seconds, "cpu_seconds": _cpu_seconds() - spent}
     line |= {"load": measurement.pressure.load, "pressure": measurement.pressure.cpu}
@@ -227,7 +227,8 @@ def _alone(subject: BenchmarkCase) -> Floats:
         return worker.time(RUNS).wall
 
 
-def _judge(measurement: Measurement, limit: float, batch: int) -> tuple[str, str]:
+def judge_measurement(measurement: Measurement, limit: float, batch: int) -> tuple[str, str]:
+    """Return the outcome of the gate on a measurement, and why."""
     from orun.gates.baselines import Accepted
     from orun.gates.regression import Terms
 

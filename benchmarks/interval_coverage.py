@@ -97,7 +97,7 @@ def main() -> None:
     chosen = [case for case in cases if case.name.startswith(tuple(options.only))]
     done = _lines(options.out)
     end = time.monotonic() + 60 * options.minutes
-    for case, seed in _missing(chosen, options.runs, done):
+    for case, seed in missing_cases(chosen, options.runs, done):
         if time.monotonic() >= end:
             print(f"{options.minutes:g} minutes are over: start it again to continue", file=sys.stderr)
             break
@@ -126,7 +126,7 @@ def _case(text: str) -> Case:
     return Case(size, int(threads), pair, int(level.removeprefix("noise")))
 
 
-def _missing(cases: Sequence[Case], runs: int, done: Sequence[Line]) -> list[tuple[Case, int]]:
+def missing_cases(cases: Sequence[Case], runs: int, done: Sequence[Line]) -> list[tuple[Case, int]]:
     """Return the missing runs in rounds over all cases, so that each case is measured at all hours of the day."""
     counts = Counter(line["case"] for line in done)
     return [(case, seed) for seed in range(runs) for case in cases if seed >= counts[case.name]]

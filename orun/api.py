@@ -401,7 +401,7 @@ def _planner_of(
 
     planner = _planner(pipeline, store, force, fresh=fresh)
     shared = resolve((Remote(remote) if isinstance(remote, str) else remote) or Remote(), pipeline.project)
-    fleet = join_fleet(machines, planner, shared, _share_project)
+    fleet = join_fleet(machines, planner, shared, share_project)
     try:
         yield planner
     finally:
@@ -437,7 +437,7 @@ def _planned(
         return
     from orun.runner.fleet_planning import join_fleet, plan_on_fleet
 
-    fleet = join_fleet(executor, planner, remote, _share_project, wait)
+    fleet = join_fleet(executor, planner, remote, share_project, wait)
     assert remote  # noqa: S101 - there is no fleet without one
     with closing(fleet.fleet):
         plan = plan_on_fleet(fleet, planner, remote, chosen, lambda text: listener(Notice("info", text)))
@@ -455,7 +455,7 @@ def _activities_to(listener: Listener) -> Iterator[None]:
         raise
 
 
-def _share_project(planner: Planner, remote: Settings, /, *, repair: bool = False) -> Snapshot:
+def share_project(planner: Planner, remote: Settings, /, *, repair: bool = False) -> Snapshot:
     """Take a snapshot of the project and push it to the remote; with `repair` also what seems to be there."""
     from orun.agent.snapshots import share, take_snapshot
 

@@ -62,7 +62,7 @@ class SocketFleet:
         self._unasked: set[str] = set()  # machines that have joined and were not asked for facts
         self._refused: set[str] = set()  # why agents could not be added, each said once
         self._selector = selectors.DefaultSelector()
-        self._beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
+        self.beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
         problems: list[UsageError] = []
         for address in addresses:
             try:
@@ -207,7 +207,7 @@ class SocketFleet:
 
     def close(self) -> None:
         """Stop all stages and let go of the machines. May be called again."""
-        self._beater.stop()
+        self.beater.stop()
         self._connector.close()
         for link in self._links.values():
             link.peer.send(Close())

@@ -67,7 +67,7 @@ class Investigation:
     def solve(self, diagnosis: Diagnosis) -> Diagnosis:
         """Complete the diagnosis as far as time allows."""
         try:
-            diagnosis = self._compare_earlier(self._find_stage(diagnosis))
+            diagnosis = self.compare_earlier(self.find_stage(diagnosis))
             if diagnosis.proof:
                 return diagnosis
             if not diagnosis.culprit:
@@ -86,7 +86,7 @@ class Investigation:
             return diagnosis
         return replace(diagnosis, sentence=messages.accuracy(diagnosis, self._before(diagnosis)))
 
-    def _find_stage(self, diagnosis: Diagnosis) -> Diagnosis:
+    def find_stage(self, diagnosis: Diagnosis) -> Diagnosis:
         """Find the stage that made the metric worse; with all examples if a few do not show it."""
         for patience in (PATIENCE, math.inf):
             self.search = measure(self.experiment, self.stage, self.gate, self.chain, patience, self.metric)
@@ -96,7 +96,7 @@ class Investigation:
                 break
         return diagnosis if self.search.stage is self.stage else replace(diagnosis, note=FEWER)
 
-    def _compare_earlier(self, diagnosis: Diagnosis) -> Diagnosis:
+    def compare_earlier(self, diagnosis: Diagnosis) -> Diagnosis:
         """Check whether the first model itself got worse since the gate passed."""
         if self.earlier is None:
             return diagnosis
@@ -163,9 +163,9 @@ class Investigation:
             return replace(diagnosis, stopped=f"the node is unknown: {why}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_read_places(table["findings"]))
-        note = _join(diagnosis.note, _kernel_note(table, self.experiment.stage(diagnosis.culprit)))
+        note = _join(diagnosis.note, kernel_note(table, self.experiment.stage(diagnosis.culprit)))
         stopped = _join(diagnosis.stopped, _note_untried(table))
-        return replace(diagnosis, places=places, chosen=_count_chosen(places), note=note, stopped=stopped)
+        return replace(diagnosis, places=places, chosen=count_chosen(places), note=note, stopped=stopped)
 
     def _prove(self, diagnosis: Diagnosis) -> Diagnosis:
         """Build the culprit's model without the places; the first variant that can be built counts."""
@@ -244,7 +244,7 @@ def _note_untried(table: Mapping[str, Any]) -> str:
     return "; ".join(notes)
 
 
-def _kernel_note(table: Mapping[str, Any], culprit: Stage) -> str:
+def kernel_note(table: Mapping[str, Any], culprit: Stage) -> str:
     """Say that the error is much larger with ONNX Runtime's optimizations than without; empty if it is not."""
     plain, optimized = table["error"], table["optimized_error"]
     if optimized <= KERNEL * plain:
@@ -261,7 +261,7 @@ def _join(*texts: str) -> str:
     return "; ".join(filter(None, (text.strip("; ") for text in texts)))
 
 
-def _count_chosen(places: Sequence[Place]) -> int:
+def count_chosen(places: Sequence[Place]) -> int:
     """Return how many of the first places explain enough of the error; 0 if they explain next to nothing."""
     total = 0.0
     telling = [place for place in places[:MOST] if place.share >= TRACE]  # a negative share compensates for others

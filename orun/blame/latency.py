@@ -51,9 +51,9 @@ class Investigation:
     def solve(self, diagnosis: Diagnosis) -> Diagnosis:
         """Complete the diagnosis as far as time allows."""
         diagnosis = self._find_culprit(diagnosis)
-        return self._compare_earlier(diagnosis, self.earlier) if self.earlier else diagnosis
+        return self.compare_earlier(diagnosis, self.earlier) if self.earlier else diagnosis
 
-    def _compare_earlier(self, diagnosis: Diagnosis, earlier: EarlierModel) -> Diagnosis:
+    def compare_earlier(self, diagnosis: Diagnosis, earlier: EarlierModel) -> Diagnosis:
         """Say that the first model has changed; blame it if the chain rebuilt from the earlier one is unchanged."""
         last = self.chain[-1].id
         try:
@@ -109,7 +109,7 @@ class Investigation:
         self.slow = slower[culprit]
         table = json.loads((Path(results[culprit].out) / "profile.json").read_bytes())
         places = tuple(_read_places(table["slower"]["places"]))
-        chosen = _count_chosen(places)
+        chosen = count_chosen(places)
         return replace(diagnosis, culprit=culprit, lost=self.slow.difference.value, places=places, chosen=chosen)
 
     def _pairs(self) -> list[tuple[str, str]]:
@@ -176,7 +176,7 @@ def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
     ]
 
 
-def _count_chosen(places: Sequence[Place]) -> int:
+def count_chosen(places: Sequence[Place]) -> int:
     """Return how many of the first places explain enough of the slow-down."""
     total = 0.0
     for count, place in enumerate(places[:MOST], start=1):

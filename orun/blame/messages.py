@@ -179,7 +179,7 @@ def latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "
     places = diagnosis.places[: diagnosis.chosen]
     if not places:
         return f"{start}; no node explains it"
-    listed = ", ".join(_describe_slow(place) for place in places)
+    listed = ", ".join(describe_slow(place) for place in places)
     explained = "all" if sum(place.share for place in places) > NEARLY_ALL else _percent(places)
     start = f"{start}; {explained} of that is at {listed}"
     shown = diagnosis.proof is not None and diagnosis.proof.seconds is not None
@@ -191,7 +191,8 @@ def _named(stage: str) -> str:
     return stage if stage == BASELINE else f"`{stage}`"
 
 
-def _describe_slow(place: Place) -> str:
+def describe_slow(place: Place) -> str:
+    """Name a place that got slower, with its neighbours and both times."""
     more = len(place.nodes) - 1
     neighbours = f" and {more} more node{'s' if more > 1 else ''}" if more else ""
     return f"{place.node}{neighbours} ({show(place.after or 0.0, 's')} for {show(place.before or 0.0, 's')})"

@@ -173,11 +173,12 @@ def _fail(error: OrunError, code: int, command_line: Sequence[str]) -> int:
 
         click.echo(dumps(error_document(error, code)))
     else:
-        click.echo(_text(error), err=True)
+        click.echo(render_error(error), err=True)
     return code
 
 
-def _text(error: OrunError) -> str:
+def render_error(error: OrunError) -> str:
+    """Return an error as the terminal shows it."""
     from orun.report.terminal import detect
 
     terminal = detect(sys.stderr, os.environ)

@@ -32,11 +32,14 @@ class Tunnel:
 
     Args:
         path: the agent's socket.
+
+    Attributes:
+        connections: the open ones, by their numbers.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._connections: dict[int, Connection] = {}
+        self.connections: dict[int, Connection] = {}
         self._count = 0
         self._watch: asyncio.Task[None] | None = None
 
@@ -52,12 +55,12 @@ class Tunnel:
         reader, writer = await asyncio.open_unix_connection(self._path)
         self._watch = self._watch or asyncio.create_task(self._close_abandoned())
         self._count += 1
-        self._connections[self._count] = Connection(reader, writer, monotonic())
+        self.connections[self._count] = Connection(reader, writer, monotonic())
         return self._count
 
     async def send(self, number: int, data: bytes) -> bool:
         """Pass bytes to the agent; return whether the connection is still open."""
-        connection = self._connections.get(number)
+        connection = self.connections.get(number)
         if connection is None:
             return False
         try:
@@ -69,7 +72,7 @@ class Tunnel:
 
     async def receive(self, number: int) -> bytes | None:
         """Return bytes of the agent: none after `POLL` seconds without any, None at the end of the connection."""
-        connection = self._connections.get(number)
+        connection = self.connections.get(number)
         if connection is None:
             return None
         connection.polled_at = monotonic()
@@ -82,7 +85,7 @@ class Tunnel:
 
     async def close(self, number: int) -> None:
         """Close a connection."""
-        if connection := self._connections.pop(number, None):
+        if connection := self.connections.pop(number, None):
             connection.writer.close()
             with contextlib.suppress(OSError):
                 await connection.writer.wait_closed()
@@ -91,6 +94,6 @@ class Tunnel:
         """Close the connections of runs that ask no more."""
         while True:
             await asyncio.sleep(POLL)
-            for number, connection in list(self._connections.items()):
+            for number, connection in list(self.connections.items()):
                 if monotonic() - connection.polled_at > PATIENCE:
                     await self.close(number)

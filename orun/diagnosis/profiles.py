@@ -87,7 +87,7 @@ def profile(
         progress(number, course.launches, "launches")
         for name, launch in _launch(subjects, course, random).items():
             profiles[name].append(launch)
-    return {name: _times(launches) for name, launches in profiles.items()}
+    return {name: combine_launches(launches) for name, launches in profiles.items()}
 
 
 def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Random) -> dict[str, Profile]:
@@ -114,7 +114,7 @@ def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Rando
         return {name: worker.end_profile() for name, worker in workers.items()}
 
 
-def _times(launches: Sequence[Profile]) -> ModelTimes:
+def combine_launches(launches: Sequence[Profile]) -> ModelTimes:
     """Return the times of the nodes that every launch has."""
     by_node = [dict(zip(launch.nodes, undisturbed_times(launch.times).tolist(), strict=True)) for launch in launches]
     nodes = [node for node in launches[0].nodes if all(node in times for times in by_node)]

@@ -76,7 +76,7 @@ class Trials:
     def _probes(self, chosen: Sequence[Segment]) -> Iterator[tuple[Probe, Sequence[Segment]]]:
         """Yield sessions with the segments that each can restore; segments that fit no model are left out."""
         pair, refusal, opened = self.pair, None, False
-        pending = _groups(chosen, pair.reference)
+        pending = split_by_size(chosen, pair.reference)
         while pending:
             group = pending.pop(0)
             try:
@@ -91,7 +91,7 @@ class Trials:
             raise refusal
 
 
-def _groups(chosen: Sequence[Segment], reference: ModelProto) -> list[Sequence[Segment]]:
+def split_by_size(chosen: Sequence[Segment], reference: ModelProto) -> list[Sequence[Segment]]:
     """Split the segments, in order, into groups whose weights fit into one model."""
     stored = find_constants(reference)
     groups: list[Sequence[Segment]] = []

@@ -155,7 +155,7 @@ def tensorrt(packages: Mapping[str, str]) -> str:
             return packages[name]
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     libraries = sorted(path for folder in folders if folder for path in Path(folder).glob("libnvinfer.so*"))
-    for path in (*libraries, *_loader_knows("libnvinfer.so")):
+    for path in (*libraries, *libraries_of_loader("libnvinfer.so")):
         return path.resolve().name  # such as libnvinfer.so.10.13.2
     raise DeviceUnknown(
         "the version of TensorRT cannot be read, so no engine of it can be told from another's",
@@ -164,7 +164,7 @@ def tensorrt(packages: Mapping[str, str]) -> str:
     )
 
 
-def _loader_knows(library: str) -> list[Path]:
+def libraries_of_loader(library: str) -> list[Path]:
     """Return the paths of the libraries with this prefix that the system's loader finds."""
     import subprocess
 

@@ -107,7 +107,7 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
     if not measured:
         why = "no stage of the run has metrics"
         raise UsageError("there is nothing to accept", why=why, hint=f"orun {pipeline.file}")
-    date, who = datetime.now(UTC).isoformat(timespec="seconds"), _author(pipeline.root)
+    date, who = datetime.now(UTC).isoformat(timespec="seconds"), author_name(pipeline.root)
     fresh = {
         name: Accepted(
             model=ports.measured(actions[name]) if (ports := _measured(pipeline, name)) else "",
@@ -186,7 +186,7 @@ def _finite(stage: str, name: str, metric: Metric) -> Metric:
     return metric
 
 
-def _author(folder: Path) -> str:
+def author_name(folder: Path) -> str:
     """Return who accepts: the name that git knows, else the login, else (in a container) the number of the user."""
     import getpass
 

@@ -23,15 +23,28 @@ LONGEST_NAME = 30  # columns of a stage's name
 
 
 class Live:
-    """Shows the progress of a run below the lines that stay."""
+    """Shows the progress of a run below the lines that stay.
 
-    def __init__(self, stream: TextIO, terminal: Terminal, progress: RunProgress) -> None:
+    Args:
+        stream: the terminal.
+        terminal: its abilities.
+        progress: progress of the run.
+        redraws: whether a thread redraws the region; otherwise it is drawn at the start and with each line.
+    """
+
+    def __init__(self, stream: TextIO, terminal: Terminal, progress: RunProgress, *, redraws: bool = True) -> None:
         console = Console(
             file=stream, force_terminal=True, no_color=not terminal.colour, width=terminal.width, highlight=False
         )
         self._progress = progress
         self._spinner = spinner.Spinner("dots")
-        self._live = live.Live(console=console, get_renderable=self._region, transient=True, refresh_per_second=REDRAWS)
+        self._live = live.Live(
+            console=console,
+            get_renderable=self.render,
+            transient=True,
+            auto_refresh=redraws,
+            refresh_per_second=REDRAWS,
+        )
         self._live.start()
 
     def print(self, line: str) -> None:
@@ -42,7 +55,8 @@ class Live:
         """Clear the live region; the terminal is as before."""
         self._live.stop()
 
-    def _region(self) -> Group:
+    def render(self) -> Group:
+        """Return the region: a line for each running stage, and the bar."""
         running = list(self._progress.stages())
         names = min(max((cell_len(name) for name, _ in running), default=0), LONGEST_NAME)
         lines = [self._line(name, text, names) for name, text in running]

@@ -310,7 +310,7 @@ def test_stages_of_a_silent_driver_end(driver: Driver, tmp_path: Path) -> None:
         driver.fleet = SocketFleet([Address.parse(agent.url)], lease=2.0)
         driver.fleet.start(driver.order("sleep"), "c")
         _, *processes = driver.printed("sleep", "processes").split()
-        driver.fleet._beater.stop()  # as if this process was stopped
+        driver.fleet.beater.stop()  # as if this process was stopped
         assert driver.last("sleep") == Lost("sleep", "c", "its agent has ended")
         assert all(ended(int(process)) for process in processes)
 

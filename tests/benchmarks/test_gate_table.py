@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gate_power import _judge, _order
+from benchmarks.gate_power import judge_measurement, order_cases
 from benchmarks.gate_table import exact_interval, share, table
 from benchmarks.rival_gates import RIVALS
 from orun.measure.latency.measurement import Measurement
@@ -54,7 +54,7 @@ def test_what_the_table_counts() -> None:
 def test_what_is_missing_is_spread_evenly() -> None:
     done = [{"planted": 0.0, "limit": 0.05}]
     equal, slower = (0.0, 0.05), (0.05, 0.05)
-    assert _order({equal: 4, slower: 2}, done) == [slower, equal, equal, slower, equal]
+    assert order_cases({equal: 4, slower: 2}, done) == [slower, equal, equal, slower, equal]
 
 
 @pytest.mark.parametrize(("ratio", "outcome"), [(0.0, "passed"), (0.05, "failed")])
@@ -62,6 +62,6 @@ def test_a_gate_of_the_benchmark_is_one_of_a_pipeline(ratio: float, outcome: str
     launches = [
         launched({"model": [0.02], "baseline": [0.02]}, {"baseline": ratio + off}) for off in (-0.002, 0, 0.002)
     ]
-    verdict, why = _judge(Measurement(launches, 6.5, Pressure(0.25, 3.0)), 0.05, 1)
+    verdict, why = judge_measurement(Measurement(launches, 6.5, Pressure(0.25, 3.0)), 0.05, 1)
     assert verdict == outcome
     assert why.startswith("the regression of p50 against the accepted baseline is ")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.interval_coverage import Case, _missing, table
+from benchmarks.interval_coverage import Case, missing_cases, table
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.serialization import encode
 
@@ -47,5 +47,5 @@ def test_a_benchmark_goes_on_where_it_stopped(done: int, missing: int) -> None:
     cases = [FLOAT, INT8]
     order = [(case, seed) for seed in range(2) for case in cases]
     lines = [line(case, Estimate(1.0, 0.9, 1.1)) for case, _ in order[:done]]
-    assert _missing(cases, 2, lines) == order[done:]
+    assert missing_cases(cases, 2, lines) == order[done:]
     assert len(order[done:]) == missing

@@ -78,7 +78,7 @@ def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
 )
 def test_how_many_nodes_a_slow_place_has(nodes: tuple[str, ...], named: str) -> None:
     place = Place("a", 0.5, nodes, "2 for 1", before=0.001, after=0.002)
-    assert messages._describe_slow(place) == f"{named} (2 ms for 1 ms)"
+    assert messages.describe_slow(place) == f"{named} (2 ms for 1 ms)"
 
 
 def test_an_earlier_model_that_is_gone() -> None:

@@ -123,7 +123,7 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
         experiment = Experiment.open(question.pipeline, project.store, PATIENT)
         with import_model(experiment, store, question.stage, then.tree, then.name):
             case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then)
-            diagnosis = case._compare_earlier(case._find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
+            diagnosis = case.compare_earlier(case.find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
     assert (diagnosis.culprit, diagnosis.proof) == ("int8", None)
     assert [(one.stage, one.passes) for one in diagnosis.levels] == [("import", True), ("int8", False)]
     start = f"`import` is not the model that it was in {project.bad.run} (model.onnx changed): "
@@ -147,9 +147,9 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
         case = latency.Investigation(
             experiment, question.stage, question.gate, chain, "", then, "the accepted baseline", slow
         )
-        told = case._compare_earlier(diagnosis, then)
-        other = case._compare_earlier(diagnosis, replace(then, last="another"))
-        nobody = case._compare_earlier(replace(diagnosis, culprit=""), then)
+        told = case.compare_earlier(diagnosis, then)
+        other = case.compare_earlier(diagnosis, replace(then, last="another"))
+        nobody = case.compare_earlier(replace(diagnosis, culprit=""), then)
     start = f"`import` is not the model that it was in {project.good.run} (model.onnx changed)"
     very = f"{start}: built from the earlier one, `int8` is unchanged"
     slower = "it takes 2 ms longer than the accepted baseline (20 %); no node explains it"

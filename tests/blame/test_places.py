@@ -32,8 +32,8 @@ def places(shares: Sequence[float]) -> list[Place]:
     ],
 )
 def test_as_many_as_bring_most_of_it(shares: list[float], error: int, time: int) -> None:
-    assert accuracy._count_chosen(places(shares)) == error
-    assert latency._count_chosen(places(shares)) == time
+    assert accuracy.count_chosen(places(shares)) == error
+    assert latency.count_chosen(places(shares)) == time
 
 
 @pytest.mark.parametrize("cut_off", [True, False])
@@ -49,7 +49,7 @@ def test_an_error_of_the_kernels_of_this_processor_says_what_to_do(
     )
     why = "; this processor, without VNNI, saturates sums of 8-bit products"
     advice = f"{why}: `reduce_range: true` of `int8` avoids it"
-    assert accuracy._kernel_note(table, stage) == start + (advice if cut_off else "")
-    assert accuracy._kernel_note(table, replace(stage, params={"reduce_range": True})) == start
-    assert accuracy._kernel_note(table, replace(stage, uses="optimize/float16", params={})) == start
-    assert accuracy._kernel_note(table | {"optimized_error": 0.1}, stage) == ""
+    assert accuracy.kernel_note(table, stage) == start + (advice if cut_off else "")
+    assert accuracy.kernel_note(table, replace(stage, params={"reduce_range": True})) == start
+    assert accuracy.kernel_note(table, replace(stage, uses="optimize/float16", params={})) == start
+    assert accuracy.kernel_note(table | {"optimized_error": 0.1}, stage) == ""

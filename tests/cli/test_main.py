@@ -192,7 +192,7 @@ def test_memory_that_is_used_up_is_no_bug(orun: CommandLine, monkeypatch: pytest
 
     monkeypatch.setattr(api, "load", exhausted)
     if again:
-        monkeypatch.setattr("orun.cli.main._text", exhausted)
+        monkeypatch.setattr("orun.cli.main.render_error", exhausted)
     shown = orun("bert.yaml")
     assert (shown.code, shown.out) == (3, "")
     assert shown.err == (

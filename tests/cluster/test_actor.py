@@ -40,7 +40,7 @@ def with_agent(test: Callable[[Tunnel], Awaitable[None]], handler: Handler = ech
             async with await asyncio.start_unix_server(handler, path):
                 tunnel = Tunnel(path)
                 await test(tunnel)
-                for number in list(tunnel._connections):
+                for number in list(tunnel.connections):
                     await tunnel.close(number)
                 await asyncio.sleep(0.01)  # the agent's ends close, too
 

@@ -90,7 +90,7 @@ def test_places_are_put_together_up_to_a_size(tmp_path: Path, monkeypatch: pytes
         (max(first, second, third), [1, 1, 1]),
     ):
         monkeypatch.setattr(trials, "HELD", held)
-        assert [len(group) for group in trials._groups(places, pair.reference)] == sizes
+        assert [len(group) for group in trials.split_by_size(places, pair.reference)] == sizes
 
 
 def test_values_are_converted_where_the_models_compute_in_other_types(tmp_path: Path) -> None:

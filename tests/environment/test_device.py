@@ -177,7 +177,7 @@ def test_an_engine_of_tensorrt_is_bound_to_its_version(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert device.fingerprint("device", target, {})["tensorrt"] == "libnvinfer.so.10.13.3"
     monkeypatch.delenv("LD_LIBRARY_PATH")
-    monkeypatch.setattr(device, "_loader_knows", lambda _: [])
+    monkeypatch.setattr(device, "libraries_of_loader", lambda _: [])
     with pytest.raises(DeviceUnknown, match="the version of TensorRT cannot be read"):
         device.fingerprint("device", target, {})
 

@@ -47,7 +47,7 @@ stages:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(baselines, "_author", lambda _: "Ada")
+    monkeypatch.setattr(baselines, "author_name", lambda _: "Ada")
     (tmp_path / "own.py").write_text(STAGES)
     (tmp_path / "release.yaml").write_text(PIPELINE)
     return tmp_path

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from orun.core.events import Event, RunStarted, StageFinished, StageProgress, StageStarted, StageWaiting
 from orun.core.run_record import StageResult
@@ -36,22 +37,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @contextmanager
 def live(stream: io.StringIO, run: RunProgress, *, colour: bool = False, width: int = 72) -> Iterator[Live]:
     """A live region that is redrawn by the test alone, so that what it shows is exact."""
-    region = Live(stream, Terminal(colour=colour, live=True, width=width), run)
-    region._live.auto_refresh = False
+    region = Live(stream, Terminal(colour=colour, live=True, width=width), run, redraws=False)
     yield region
     region.close()
 
 
 def drawn(run: RunProgress, width: int = 72) -> list[str]:
     """The lines of the region, without the spinner and the bar."""
+    with live(io.StringIO(), run, width=width) as region:
+        shown = region.render()
     stream = io.StringIO()
-    with live(stream, run, width=width) as region:
-        pass
-    stream.truncate(0)
-    stream.seek(0)
-    region._live.console.print(region._region())
-    text = re.sub("\x1b\\[[0-9;]*m", "", stream.getvalue())
-    lines = [line.rstrip() for line in text.splitlines()]
+    Console(file=stream, width=width).print(shown)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     assert all(len(line) <= width for line in lines)
     return [re.sub("^[\u2800-\u28ff\u2501\u2578\u257a ]+", "", line) for line in lines]
 

@@ -65,7 +65,7 @@ class Fixture:
 @pytest.fixture(autouse=True)
 def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """No snapshot is taken: the machines have the project itself."""
-    monkeypatch.setattr(api, "_share_project", lambda *_, **__: SNAPSHOT)
+    monkeypatch.setattr(api, "share_project", lambda *_, **__: SNAPSHOT)
 
 
 @pytest.fixture

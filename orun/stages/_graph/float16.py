@@ -27,7 +27,7 @@ def to_float16(
         kept: values whose nodes stay float32.
         keep_io_types: inputs and outputs stay float32.
     """
-    names, blocked = _name(model, {*nodes}, {*kept})
+    names, blocked = name_nodes(model, {*nodes}, {*kept})
     passed_through = _remove_passed_through(model)
     converted: ModelProto = convert_float_to_float16(
         model,
@@ -36,7 +36,7 @@ def to_float16(
         op_block_list=[*types],
         node_block_list=blocked,
     )
-    _name_casts(converted, names)
+    name_casts(converted, names)
     for graph in graphs(converted):
         for node in graph.node:
             node.name = names.get(node.name, node.name)
@@ -47,7 +47,7 @@ def to_float16(
     return converted
 
 
-def _name(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str, str], list[str]]:
+def name_nodes(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str, str], list[str]]:
     """Give every node a unique name for the converter, in place: ONNX Runtime 1.24 names casts by their nodes.
 
     Args:
@@ -68,7 +68,7 @@ def _name(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str,
     return names, blocked
 
 
-def _name_casts(model: ModelProto, names: Collection[str]) -> None:
+def name_casts(model: ModelProto, names: Collection[str]) -> None:
     """Name the casts of ONNX Runtime 1.24 by their values, as later versions do.
 
     Args:

@@ -141,7 +141,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
     if params.device_time:
         _require_stream(context, params)
-    cases = _cases(context, params)
+    cases = benchmark_cases(context, params)
     measurement = measure(cases, budget_for(params), context.seed, context.progress)
     write(context.output, measurement, cases)
     for line in summarize(measurement):
@@ -190,7 +190,7 @@ def budget_for(params: Params) -> Budget:
     )
 
 
-def _cases(context: Context, params: Params) -> dict[str, BenchmarkCase]:
+def benchmark_cases(context: Context, params: Params) -> dict[str, BenchmarkCase]:
     """Return the benchmark case of each connected model, timed on a stream if `device_time` is set and there is one."""
     from orun.core.targets import Target
     from orun.measure.benchmark_case import BenchmarkCase

@@ -26,7 +26,7 @@ def converted() -> list[NodeProto]:
 def test_casts_are_named_by_their_values() -> None:
     model = helper.make_model(GraphProto(node=converted()))
     model.graph.value_info.add().name = "float16/2_input_cast_0"
-    float16._name_casts(model, {f"float16/{place}" for place in range(3)})
+    float16.name_casts(model, {f"float16/{place}" for place in range(3)})
     assert [(node.name, *node.input, *node.output) for node in model.graph.node] == [
         ("float16/0", "x", "a"),
         ("float16/1", "a_cast_to_fp32", "b_cast_to_fp16"),
@@ -43,6 +43,6 @@ def test_nodes_that_stay_float32_are_found_in_every_graph() -> None:
     branch = helper.make_graph([inner], "branch", [], [])
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
     model = helper.make_model(GraphProto(node=[helper.make_node("Tanh", ["x"], ["z"]), node]))
-    names, blocked = float16._name(model, {"kept"}, {"z"})
+    names, blocked = float16.name_nodes(model, {"kept"}, {"z"})
     assert names == {"float16/0": "", "float16/1": "", "float16/2": "kept", "float16/3": "kept"}
     assert blocked == ["float16/0", "float16/2", "float16/3"]

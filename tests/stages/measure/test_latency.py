@@ -17,7 +17,7 @@ from orun.errors import OrunError, StageFailed, UsageError
 from orun.measure.latency.metrics import NAMES
 from orun.measure.latency.quantiles import ranks
 from orun.stages.contract import MODEL, Context
-from orun.stages.measure.latency import SPEC, Params, _cases, budget_for, metrics
+from orun.stages.measure.latency import SPEC, Params, benchmark_cases, budget_for, metrics
 from orun.stages.params import Duration, Ratio, params_of
 from tests.measure.support import ONE_THREAD, save_model
 from tests.stages.support import StageRun, run_stage
@@ -60,9 +60,9 @@ def test_references_may_have_a_target_of_their_own(tmp_path: Path) -> None:
         "latency", inputs, tmp_path, tmp_path, ONE_THREAD, 0, None, None, lambda: logger, lambda *_: None,
         extra_targets={"reference_target": other},
     )  # fmt: skip
-    places = {name: one.target for name, one in _cases(context, Params()).items()}
+    places = {name: one.target for name, one in benchmark_cases(context, Params()).items()}
     assert places == {"model": ONE_THREAD, "reference": other, "reference.same": other, "baseline": ONE_THREAD}
-    alike = _cases(replace(context, extra_targets={}), Params())
+    alike = benchmark_cases(replace(context, extra_targets={}), Params())
     assert all(one.target == ONE_THREAD for one in alike.values())
 
 
