@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from orun.executors import why_untraced
 
 if TYPE_CHECKING:
     from orun.store import Store
+    from tests.fork_servers import ForkServers
 
 # A shell that starts a command in the background, as CI may, has it ignore SIGINT, and nohup SIGHUP. Processes inherit
 # that: a test that interrupts one of its own would wait for ever.
@@ -51,6 +53,32 @@ def machine_lock_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 
 @pytest.fixture(scope="session")
+def fork_servers(machine_lock_folder: None) -> Iterator["ForkServers"]:
+    """Fork servers that runs in this process share."""
+    del machine_lock_folder  # in the environment before that is looked at
+    from orun.runner import run_session
+    from tests.fork_servers import ForkServers
+
+    servers = ForkServers()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_session, "LocalExecutor", servers.lend)
+        yield servers
+    servers.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shared_fork_servers(fork_servers: "ForkServers") -> None:
+    """Share them in every test."""
+
+
+@pytest.fixture
+def own_fork_servers(fork_servers: "ForkServers") -> Iterator[None]:
+    """Give each run of this test servers of its own."""
+    with fork_servers.apart():
+        yield
+
+
+@pytest.fixture(scope="session")
 def native_reads() -> None:
     """Leaves out a test where the kernel does not tell what native code and programs open, as in some containers.
 
@@ -75,6 +103,30 @@ def everybodys() -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, object, object]:
+    """Hide a variable of pytest that would differ between runs that share fork servers."""
+    with _without_name_of_test():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """Hide the same variable while the test runs."""
+    with _without_name_of_test():
+        return (yield)
+
+
+@contextmanager
+def _without_name_of_test() -> Iterator[None]:
+    name = os.environ.pop("PYTEST_CURRENT_TEST", None)
+    try:
+        yield
+    finally:
+        if name is not None:
+            os.environ["PYTEST_CURRENT_TEST"] = name
 
 
 @pytest.hookimpl(wrapper=True)
