@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.shared import make_once
 from tests.stages.support import run_stage
 
 MODULES = Path(__file__).parent / "modules"
@@ -25,7 +26,10 @@ TINY_BERT = {
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of two layers, four heads and width 32, simplified."""
-    folder = tmp_path_factory.mktemp("tiny-bert")
+    return make_once(tmp_path_factory, "tiny-bert", export_tiny_bert)
+
+
+def export_tiny_bert(folder: Path) -> Path:
     exported = run_stage("convert/torch", folder, TINY_BERT, root=MODULES)
     return run_stage("optimize/simplify", folder, inputs={"model": exported.output}).output
 
@@ -46,23 +50,24 @@ def export_decoder(folder: Path, family: str, fill: str) -> Path:
 
 
 class Exports:
-    """Exported models of the families of `benchmarks/families.py`, each made once."""
+    """Exported models of the families of `benchmarks/families.py`, each made once a session."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.made: dict[tuple[str, str, str, int], Path] = {}
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self._factory = factory
 
     def __call__(self, family: str, exporter: str = "torchscript", attention: str = "", opset: int = 20) -> Path:
         """The folder of a family's model; `attention` is the last that it has, which is sdpa for most."""
         from benchmarks.families import FAMILIES, export
 
         key = (family, exporter, attention or FAMILIES[family].implementations[-1], opset)
-        if key not in self.made:
-            self.made[key] = run_stage("convert/torch", self.folder, export(*key), root=BENCHMARKS).output
-        return self.made[key]
+
+        def make(folder: Path) -> Path:
+            return run_stage("convert/torch", folder, export(*key), root=BENCHMARKS).output
+
+        return make_once(self._factory, "-".join(map(str, key)), make)
 
 
 @pytest.fixture(scope="session")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     """Exported families of transformers."""
-    return Exports(tmp_path_factory.mktemp("exports"))
+    return Exports(tmp_path_factory)

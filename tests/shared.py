@@ -1,0 +1,31 @@
+"""Costly set-up that is made once a session of tests, not once a worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
+    """Return what `make` makes in a folder that it is given; the first worker that asks calls it, the others wait.
+
+    Args:
+        factory: of temporary folders.
+        name: of the folder.
+        make: returns a path in the folder.
+    """
+    session = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        session = session.parent  # of all workers
+    folder = session / "shared" / name
+    folder.parent.mkdir(exist_ok=True)
+    result = folder.parent / f"{name}.result"
+    with FileLock(folder.parent / f"{name}.lock"):
+        if not result.exists():
+            folder.mkdir()
+            result.write_text(str(make(folder)), encoding="utf-8")
+        return Path(result.read_text(encoding="utf-8"))
