@@ -9,7 +9,7 @@ import pytest
 
 from orun.cli.bisect import lines_of
 from orun.report.terminal import Terminal
-from tests.blame.test_bisect import Project
+from tests.blame.project import Project
 from tests.git import commit, git
 
 

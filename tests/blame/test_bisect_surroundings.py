@@ -18,7 +18,7 @@ from orun.blame.bisect import bisect
 from orun.blame.changes import FixedDifference
 from orun.core.component_kinds import ComponentKind
 from orun.store import Store
-from tests.blame.test_bisect import Project
+from tests.blame.project import Project
 from tests.diagnosis.planted import layers
 
 NEVER = "nothing of it is told: s3cret"

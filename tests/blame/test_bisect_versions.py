@@ -11,7 +11,7 @@ import pytest
 
 from orun.core.run_record import RunResult
 from orun.environment import venvs
-from tests.blame.test_bisect import Project
+from tests.blame.project import Project
 from tests.environment.wheels import use_index, wheel
 from tests.project import ROOT
 
