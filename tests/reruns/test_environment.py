@@ -14,6 +14,7 @@ from orun.planning.facts import LocalFacts
 from orun.stages.contract import Spec
 from tests.facts import named, sentences
 from tests.project import Project, built
+from tests.thin import mostly_slow
 
 PIPELINE = """
 name: text
@@ -118,25 +119,29 @@ def in_worker():
 """
 
 
-@pytest.mark.parametrize("method", ["", "fork", "spawn", "forkserver"])
+ASKS = [  # expression, variable, its new value, and what the expression is then
+    ("os.path.expanduser('~/x')", "HOME", "/elsewhere", "/elsewhere/x"),
+    ("os.path.expanduser(b'~/x').decode()", "HOME", "/elsewhere", "/elsewhere/x"),
+    ("pathlib.Path.home()", "HOME", "/elsewhere", "/elsewhere"),
+    ("pathlib.Path('~/x').expanduser()", "HOME", "/elsewhere", "/elsewhere/x"),
+    ("locale.setlocale(locale.LC_ALL, '')", "LC_ALL", "C", "C"),
+    ("locale.setlocale(locale.LC_NUMERIC, '')", "LC_NUMERIC", "C", "C"),
+    ("locale.setlocale(locale.LC_TIME, '')", "LANG", "C", "C"),
+    ("locale.setlocale(category=locale.LC_MONETARY, locale='')", "LC_ALL", "C", "C"),
+    ("gettext.find('none', '/nowhere', all=True)", "LANGUAGE", "de", "[]"),
+]
+HOME_AND_LOCALE = [("", *ask) for ask in ASKS]
+IN_WORKERS = [(method, *ask) for ask in ASKS for method in ("fork", "spawn", "forkserver")]
+QUICK = [*HOME_AND_LOCALE, ("fork", *ASKS[0]), ("spawn", *ASKS[4]), ("forkserver", *ASKS[0])]
+
+
 @pytest.mark.parametrize(
-    ("ask", "name", "value", "text"),
-    [
-        ("os.path.expanduser('~/x')", "HOME", "/elsewhere", "/elsewhere/x"),
-        ("os.path.expanduser(b'~/x').decode()", "HOME", "/elsewhere", "/elsewhere/x"),
-        ("pathlib.Path.home()", "HOME", "/elsewhere", "/elsewhere"),
-        ("pathlib.Path('~/x').expanduser()", "HOME", "/elsewhere", "/elsewhere/x"),
-        ("locale.setlocale(locale.LC_ALL, '')", "LC_ALL", "C", "C"),
-        ("locale.setlocale(locale.LC_NUMERIC, '')", "LC_NUMERIC", "C", "C"),
-        ("locale.setlocale(locale.LC_TIME, '')", "LANG", "C", "C"),
-        ("locale.setlocale(category=locale.LC_MONETARY, locale='')", "LC_ALL", "C", "C"),
-        ("gettext.find('none', '/nowhere', all=True)", "LANGUAGE", "de", "[]"),
-    ],
+    ("method", "ask", "name", "value", "text"), mostly_slow([*HOME_AND_LOCALE, *IN_WORKERS], *QUICK)
 )
 def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, ask: str, name: str, value: str, text: str
 ) -> None:
-    """These had passed for settings of the machine, and what C looks up was not seen."""
+    """Functions that look the variable up in Python or in C, in the stage or in a worker of it."""
     set_none(monkeypatch)
     project = Project.make(tmp_path / "project", PIPELINE)
     code = CODE.replace("import os", "import gettext\nimport locale\nimport os\nimport pathlib")
