@@ -1,12 +1,12 @@
-"""Gates as a release has them, run as a user runs them: groups, slices, references, and a baseline elsewhere."""
+"""Gates of a release by the command line: groups, slices, references, and a baseline of another machine."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+from orun.cli.main import main
 
 DATA = """
 import numpy as np
@@ -83,20 +85,22 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def orun(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "orun", *words]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=240)
+def orun(project: Path, *words: str) -> tuple[int, str]:
+    """Run a command line in this process; return its exit code and what it prints."""
+    out = io.StringIO()
+    with contextlib.chdir(project), contextlib.redirect_stdout(out):
+        return main(words), out.getvalue()
 
 
 def result(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
-    done = orun(project, *words, "--json", "--no-blame")
-    return done.returncode, json.loads(done.stdout)
+    code, out = orun(project, *words, "--json", "--no-blame")
+    return code, json.loads(out)
 
 
 def test_a_release_checklist(project: Path) -> None:
     """Groups in words, slices by their names, and each reference: what passes is ticked."""
-    done = orun(project, "release.yaml", "--no-blame", "--markdown", "summary.md")
-    assert done.returncode == 1, done.stderr
+    code, _ = orun(project, "release.yaml", "--no-blame", "--markdown", "summary.md")
+    assert code == 1
     lines = (project / "summary.md").read_text().splitlines()
     checklist = lines[lines.index("### Release checklist") + 2 : lines.index("### Stages") - 1]
     assert [line.partition(", **failed**")[0] for line in checklist] == [
@@ -158,7 +162,7 @@ def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) 
     assert first["verdicts"][0]["why"] == (
         "no baseline yet for `accuracy`; to accept this release: `orun baseline accept next.yaml`"
     )
-    assert orun(project, "baseline", "accept", "next.yaml").returncode == 0
+    assert orun(project, "baseline", "accept", "next.yaml")[0] == 0
     (who,) = {one["who"] for one in json.loads((project / "next.baseline.json").read_text())["stages"].values()}
     shutil.copytree(project, other, ignore=shutil.ignore_patterns("artifacts"))
     write(other / "model.onnx", 0)

@@ -26,14 +26,15 @@ def test_values_of_set_are_kept_out_of_logs() -> None:
     assert redacted(words) == ["run", "--set", "vars.token=***", "--set=vars.key=***", "--set", "oops", "--jobs=2"]
 
 
-def completed(folder: Path, *words: str) -> list[str]:
+def completed(orun: CommandLine, *words: str) -> list[str]:
     """What bash would offer for the last word."""
-    typed = {"COMP_WORDS": " ".join(["orun", *words]), "COMP_CWORD": str(len(words))}
-    environment = {**os.environ, **typed, "_ORUN_COMPLETE": "bash_complete"}
-    done = subprocess.run(
-        [sys.executable, "-m", "orun"], env=environment, cwd=folder, capture_output=True, text=True, check=True
-    )
-    return [entry.removeprefix("plain,") for entry in done.stdout.split()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_ORUN_COMPLETE", "bash_complete")
+        patch.setenv("COMP_WORDS", " ".join(["orun", *words]))
+        patch.setenv("COMP_CWORD", str(len(words)))
+        done = orun()
+    assert done.code == 0
+    return [entry.removeprefix("plain,") for entry in done.out.split()]
 
 
 @pytest.mark.parametrize(
@@ -59,21 +60,21 @@ def completed(folder: Path, *words: str) -> list[str]:
         (["stages", "quantize/d"], ["quantize/dynamic", "quantize/debug"]),
     ],
 )
-def test_completion(project: Path, words: list[str], expected: list[str]) -> None:
+def test_completion(orun: CommandLine, project: Path, words: list[str], expected: list[str]) -> None:
     (project / "sub").mkdir()
     (project / "sub" / "inner.yml").touch()
     (project / "broken.yaml").write_text("stages: []\n")
     (project / "mlp.onnx").touch()
     (project / "named.yaml").write_text("vars: {text: a}\nstages: {write: {uses: './words.py:write'}}\n")
-    assert completed(project, *words) == expected
+    assert completed(orun, *words) == expected
 
 
 def test_completion_of_runs_and_metrics(project: Path, orun: CommandLine) -> None:
     assert orun("words.yaml", "-q").code == 0
     (run,) = (project / "artifacts" / "runs").iterdir()
-    assert completed(project, "diff", "l") == ["last", "last~1"]
-    assert completed(project, "bisect", "last", run.name[:4]) == [run.name]
-    assert completed(project, "history", "w") == ["write.length", "words"]
+    assert completed(orun, "diff", "l") == ["last", "last~1"]
+    assert completed(orun, "bisect", "last", run.name[:4]) == [run.name]
+    assert completed(orun, "history", "w") == ["write.length", "words"]
 
 
 def test_bash_completes_with_the_script_that_is_installed(
