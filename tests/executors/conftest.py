@@ -10,8 +10,9 @@ from orun.executors import LocalExecutor
 from tests.executors.support import Project
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def executor() -> Iterator[LocalExecutor]:
+    """Executor of all tests of a module: none of them changes what its servers start from."""
     with LocalExecutor() as executor:
         yield executor
 

@@ -7,8 +7,8 @@ import pytest
 from orun.executors import LocalExecutor
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def executor() -> Iterator[LocalExecutor]:
-    """One for all tests of a module: none of them changes what its servers start from."""
+    """Executor of one test, which may harm its servers or change what they start from."""
     with LocalExecutor() as executor:
         yield executor
