@@ -116,6 +116,7 @@ def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) 
     assert not list(cache.glob("*.jsonl"))  # the search is over
 
 
+@pytest.mark.slow
 def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
     run = tune(tmp_path, at_least=10.0, objective="latency", trials=3, time=5.0)
     assert run.metrics["speedup"].noise == "timing"
