@@ -52,6 +52,16 @@ def machine_lock_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_lines() -> Iterator[None]:
+    """Keep the lines of a run that plans for long out of the exact outputs of tests: a busy machine is slow."""
+    from orun.report import waiting
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting, "IN_LOG", waiting.Pace(3600.0, 3600.0))
+        yield
+
+
 @pytest.fixture(scope="session")
 def fork_servers(machine_lock_folder: None) -> Iterator["ForkServers"]:
     """Fork servers that runs in this process share."""

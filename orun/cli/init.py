@@ -193,7 +193,7 @@ def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
 
     file = created.file
     lines = [line for line in (measured_line(created), slower_note(created), *goal_lines(created)) if line]
-    lines += [f"left out {stage}: {why}" for stage, why in created.request.left_out.items()]
+    lines += [f"left out {stage}: {why[0].lower()}{why[1:]}" for stage, why in created.request.left_out.items()]
     lines.append(f"wrote {file}: {created.counts}")
     if created.has_made_up_data:
         lines.append(f"examples are made up: fill in {data_path(file)}")

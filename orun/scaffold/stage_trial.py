@@ -128,7 +128,7 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
         variable(HISTORY, None),
     ):
         values = {f"stages.{stage}.with.{name}": value for name, value in overrides.items()}
-        run = api.run(file, set=values, store=store, on_event=listener)
+        run = api.run(api.load(file, values), store=store, on_event=listener)
         failed = next((stage for stage in run.stages if stage.failure), None)
         if failed is not None:
             return _failed(failed)
