@@ -27,12 +27,12 @@ from orun.store.layout import is_writable
 if TYPE_CHECKING:
     from orun.core.machines import Snapshot
     from orun.history import Series
+    from orun.noop.fleet_check import FleetState
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Plan, Step
     from orun.planning.planner import Planner
     from orun.remote.settings import Settings
-    from orun.runner.fleet import Fleet
-    from orun.runner.orders import FleetRun
+    from orun.runner.fleet import Fleet, FleetRun
     from orun.runner.reproducibility import Rebuilt
     from orun.stages.release._bundle_check import BundleCheck
 
@@ -103,12 +103,10 @@ def plan(  # noqa: PLR0913 - the options of the command line
         PipelineError: with every mistake of the file.
         UsageError: when a stage of that name is not in it, or the machines cannot be used.
     """
-    from orun.planning.plan import Plan
-
     with _planner_of(_pipeline(file, set), store, force, remote, executor, fresh=fresh) as planner:
         chosen = _selected(planner.pipeline, only, from_, to)
         complete = planner.plan()
-    return Plan(complete.pipeline, tuple(step for step in complete.steps if step.stage.id in chosen))
+    return replace(complete, steps=tuple(step for step in complete.steps if step.stage.id in chosen))
 
 
 def explain(
@@ -149,6 +147,8 @@ def _explained(planner: Planner, stage: str) -> Step:
             hint=f"orun explain {steps[0].stage.position.file} '{ids[0]}'",
         )
     (step,) = steps
+    if step.machine:
+        step = replace(step, facts=planner.facts(step))
     latest = planner.store.latest(planner.pipeline.name, step.stage.id)
     if latest is None:
         return step
@@ -215,14 +215,12 @@ def run(  # noqa: PLR0913 - the options of the command line
     started_at = time()
     listener = on_event or default_listener()
     remote = Remote(remote) if isinstance(remote, str) else remote
-    part = only or from_ or to or force or fresh or _names_machines(executor)
-    request = (
-        None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote, strict=strict)
-    )
+    part = only or from_ or to or force or fresh
+    request = None if part else _request(file, set, store, remote, executor, strict=strict)
     paths = [Path(report) for report in reports]
-    if request and (record := find_record(request)) and not (paths and _may_concern(paths, record, request)):
+    if request and (record := _find_record(request)) and not (paths and _may_concern(paths, record, request)):
         if record.in_place:
-            return replay(request, record, listener, started_at)
+            return replay(request, record, listener, started_at, _said_by_machines(record))
         if is_writable(request.store):
             from orun.noop.restore import restore
 
@@ -265,8 +263,8 @@ def run(  # noqa: PLR0913 - the options of the command line
                 session = Session(planner, planned, chosen, here, journal, shared, fleet)
                 result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
-    if request and not fleet and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
-        write_record(request, planner, runner.outcome.done, result)
+    if request and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
+        write_record(request, planner, runner.outcome.done, result, _fleet_state(machines, fleet, planner, shared))
     return result
 
 
@@ -346,12 +344,51 @@ def _require_posix(function: str) -> None:
 
 
 def _request(
-    file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None, remote: Remote | None, *, strict: bool
-) -> Request:
+    file: PathLike | Pipeline,
+    values: Mapping[str, Any] | None,
+    store: PathLike | None,
+    remote: Remote | None,
+    executor: Fleet | str | None,
+    *,
+    strict: bool,
+) -> Request | None:
+    """Return the request that a no-op record may answer; None if the caller brings a pipeline or fleet of its own."""
+    fleet = os.environ.get(FLEET, "") if executor is None else executor
+    if not (isinstance(file, str | os.PathLike) and isinstance(fleet, str)):
+        return None
     forget()  # before the no-op record is read
     path = Path(file).absolute()
     root = Path(store).absolute() if store else default_store(path.parent).absolute()
-    return Request(root, path, _texts(values), remote, strict)
+    return Request(root, path, _texts(values), remote, strict, fleet)
+
+
+def _find_record(request: Request) -> NoopRecord | None:
+    """Return the no-op record of a request if nothing has changed, on other machines neither."""
+    record = find_record(request)
+    if record and (state := record.data.get("fleet")):
+        from orun.noop.fleet_check import is_unchanged
+
+        return record if is_unchanged(state) else None
+    return record
+
+
+def _said_by_machines(record: NoopRecord) -> list[Notice]:
+    """Return a notice that machines have the facts of then, if the record is of a run on several."""
+    if state := record.data.get("fleet"):
+        return [Notice("info", f"the machines at {state['url']} have the facts that the results depend on")]
+    return []
+
+
+def _fleet_state(
+    executor: Fleet | str, run: FleetRun | None, planner: Planner, remote: Settings | None
+) -> FleetState | None:
+    """Return what a no-op record has of a run on several machines; None of any other run."""
+    if not (run and remote and planner.assignment and isinstance(executor, str)):
+        return None
+    from orun.noop.fleet_check import FleetState, digest_of
+
+    machines = digest_of(planner.assignment.machines.values(), planner.assignment.known_facts())
+    return FleetState(executor, remote.url, run.snapshot, machines)
 
 
 def _may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
@@ -406,11 +443,6 @@ def _planner_of(
         yield planner
     finally:
         fleet.fleet.close()
-
-
-def _names_machines(executor: Fleet | str | None) -> bool:
-    """Return whether a call or the environment names other machines; the project may do so, too."""
-    return bool(os.environ.get(FLEET)) if executor is None else executor != "off"
 
 
 def _executor(executor: Fleet | str | None, pipeline: Pipeline) -> Fleet | str:

@@ -7,11 +7,12 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 
 from orun.agent.address import Address
 from orun.agent.frames import Cancel, Close, FactsFailed, FactsRequest, Message
-from orun.agent.link import Connector, Link
+from orun.agent.link import Connector, Link, open_links
 from orun.agent.local_machine import code_digest
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater
 from orun.core.events import Notice, StageWaiting
@@ -34,8 +35,10 @@ from orun.executors import Progress
 from orun.runner.fleet import FleetMessage
 
 LOOK_SECONDS = 5.0  # for agents that have come back to answer
+FACTS_SECONDS = 120.0  # for a machine to fetch the project and to tell its facts
 PASSED = (Progress, LogText, StageWaiting, Notice)  # messages on the way, to be passed on
 LAST = (Built, Failed, Refused, Lost)  # messages that end an order
+WAKE = b"!"
 
 
 class SocketFleet:
@@ -63,17 +66,33 @@ class SocketFleet:
         self._refused: set[str] = set()  # why agents could not be added, each said once
         self._selector = selectors.DefaultSelector()
         self.beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
-        problems: list[UsageError] = []
-        for address in addresses:
-            try:
-                self.add(address.connect(), str(address))
-            except UsageError as error:
-                problems.append(error)
+        self._wake_end, self._wake_start = socket.socketpair()
+        for end in (self._wake_end, self._wake_start):
+            end.setblocking(False)
+        self._selector.register(self._wake_end, selectors.EVENT_READ)
+        self._woken = False
+        problems = self.add_all(self._addresses)
         if problems and not self._links:
             self.close()
             raise problems[0]
         for problem in problems:
             self._warn(problem)
+
+    def add_all(self, agents: Mapping[str, Address]) -> list[UsageError]:
+        """Connect to agents, all at a time; return why some of them cannot be added.
+
+        Args:
+            agents: their addresses, by the places that messages name.
+        """
+        problems: list[UsageError] = []
+        for link in open_links(agents, self._token):
+            try:
+                if isinstance(link, UsageError):
+                    raise link
+                self._register(link)
+            except UsageError as error:
+                problems.append(error)
+        return problems
 
     def add(self, connection: socket.socket, place: str) -> Machine:
         """Add the agent at the other end of a connected socket.
@@ -107,7 +126,7 @@ class SocketFleet:
             raise problem
         self._links[machine.id] = link
         self._unasked.add(machine.id)
-        self._selector.register(link.peer, selectors.EVENT_READ)
+        self._selector.register(link.peer, selectors.EVENT_READ, machine.id)
         return machine
 
     def machines(self) -> tuple[Machine, ...]:
@@ -160,17 +179,18 @@ class SocketFleet:
             self._messages.append(Notice("warning", text))
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
-        """Return what the machines know of a snapshot, whose tree is in the remote; wait for all answers.
+        """Return what the machines know of a snapshot, whose tree is in the remote. All are asked at a time.
 
-        A notice of `wait` says of each machine that cannot tell why. It is left out, unless it lacks the project.
+        A notice of `wait` says of each machine that cannot tell why, or does not in `FACTS_SECONDS`. It is left out,
+        unless it lacks the project.
         """
         facts: dict[str, MachineFacts] = {}
-        pending = set(self._links)
+        pending, until = set(self._links), monotonic() + FACTS_SECONDS
         self._unasked.clear()
         for link in self._links.values():
             link.peer.send(FactsRequest(snapshot, remote))
-        while pending := pending & self._links.keys():
-            for machine, message in self._receive(BEAT_SECONDS):
+        while (pending := pending & self._links.keys()) and (left := until - monotonic()) > 0:
+            for machine, message in self._receive(min(left, BEAT_SECONDS)):
                 if isinstance(message, MachineFacts):
                     facts[machine] = message
                 else:
@@ -179,6 +199,9 @@ class SocketFleet:
                     facts[machine] = MachineFacts(machine, lacks_project=True)
                 if isinstance(message, MachineFacts | FactsFailed):
                     pending.discard(machine)
+        for machine in sorted(pending & self._links.keys()):
+            why = f"it has not told its facts in {FACTS_SECONDS:g} s; see what its agent prints"
+            self._messages.append(Notice("warning", f"machine {machine} takes no part yet: {why}"))
         return tuple(facts[name] for name in self._links if name in facts)
 
     def start(self, order: Order, machine: str) -> None:
@@ -190,14 +213,20 @@ class SocketFleet:
             self._messages.append(Lost(order.stage, machine, "it is not connected any more", started=False))
 
     def wait(self, timeout: float) -> list[FleetMessage]:
-        """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
+        """Return the messages since the last call; wait for the first or for `wake`, `timeout` seconds at most."""
         until = monotonic() + timeout
         self._gather()
-        while not self._messages and (left := until - monotonic()) > 0:
+        while not self._messages and not self._woken and (left := until - monotonic()) > 0:
             self._gather(min(left, BEAT_SECONDS))
+        self._woken = False
         messages = list(self._messages)
         self._messages.clear()
         return messages
+
+    def wake(self) -> None:
+        """End the present or next `wait`. Any thread may call this."""
+        with suppress(OSError):  # there are enough of them in the socket, or the fleet is closed
+            self._wake_start.send(WAKE)
 
     def cancel(self, stage: str) -> None:
         """Stop a stage; its last message follows. Do nothing if it is not running."""
@@ -214,6 +243,8 @@ class SocketFleet:
             link.peer.close()
         self._links.clear()
         self._selector.close()
+        self._wake_end.close()
+        self._wake_start.close()
 
     def _gather(self, timeout: float = 0.0) -> None:
         """Note what has arrived; wait for the first message."""
@@ -225,18 +256,28 @@ class SocketFleet:
         self._welcome()
         for link in self._links.values():
             link.peer.flush()
-        self._selector.select(timeout)
+        ready = [key.data for key, _ in self._selector.select(timeout)]
+        if None in ready:
+            self._drain_wakes()
         messages: list[tuple[str, Message]] = []
-        for name, link in list(self._links.items()):
-            why = ""
+        for name in filter(None, ready):
+            link, why = self._links[name], ""
             try:
                 messages += [(name, message) for message in link.drain()]
             except UsageError as error:
                 why = error.what
-            if link.peer.closed or link.peer.is_silent(self._lease):
-                silent = f"nothing was heard of it for {self._lease:g} s"
-                messages += self._lose(name, why or ("its agent has ended" if link.peer.closed else silent))
+            if why or link.peer.closed:
+                messages += self._lose(name, why or "its agent has ended")
+        for name, link in list(self._links.items()):
+            if link.peer.is_silent(self._lease):
+                messages += self._lose(name, f"nothing was heard of it for {self._lease:g} s")
         return messages
+
+    def _drain_wakes(self) -> None:
+        self._woken = True
+        with suppress(BlockingIOError):
+            while self._wake_end.recv(1 << 12):
+                pass
 
     def _note(self, machine: str, message: Message) -> None:
         if isinstance(message, PASSED):

@@ -7,6 +7,8 @@ import platform
 import selectors
 import socket
 from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
@@ -19,6 +21,7 @@ from orun.environment.env_vars import AGENT_TOKEN
 from orun.errors import UsageError
 
 HELLO_SECONDS = 10.0  # for an agent to introduce itself
+AT_A_TIME = 32  # connections that are opened before a run
 
 
 class Link:
@@ -56,10 +59,10 @@ class Link:
         with selectors.DefaultSelector() as selector:
             selector.register(self.peer, selectors.EVENT_READ)
             while not self._arrived:
-                if self.peer.closed or monotonic() > until:
+                if (refused := self.peer.closed) or monotonic() > until:
                     self.peer.close()
                     raise UsageError(
-                        f"the agent at {self.place} {'refuses this driver' if self.peer.closed else 'does not answer'}",
+                        f"the agent at {self.place} {'refuses this driver' if refused else 'does not answer'}",
                         why="its token may be another one, or it has ended",
                         hint="see what it prints on its machine",
                     )
@@ -81,6 +84,24 @@ class Link:
         messages = [*self._arrived, *self._receive()]
         self._arrived.clear()
         return messages
+
+
+def open_links(agents: Mapping[str, Address], token: str) -> list[Link | UsageError]:
+    """Connect to agents, all at a time; return the connection or the error of each.
+
+    Args:
+        agents: their addresses, by the places that messages name.
+        token: what agents over TCP ask for.
+    """
+
+    def open_link(place: str, address: Address) -> Link | UsageError:
+        try:
+            return Link(address.connect(), place, token)
+        except UsageError as error:
+            return error
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        return list(pool.map(open_link, agents.keys(), agents.values()))
 
 
 class Connector:

@@ -159,7 +159,7 @@ class StageOrder:
         self._mask, self._reports = Mask.of(pipeline.private), StageReports(pipeline.private, self._pass_progress)
         with convert_os_errors(f"start {self.name}", self.store.root):
             logs = self.store.make_session_folder("log")
-            self.execution = StageExecution.prepare(pipeline, self.store, step, logs)
+            self.execution = StageExecution.prepare(pipeline, self.store, step, logs, self.machine)
             executor.start(self.execution.job(b""))  # kinds that ask for their provenance run on the driver's machine
 
     def pass_progress(self, message: Progress) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.agent.snapshots import LEFT_OUT
 from orun.core.machines import Snapshot
-from orun.core.serialization import Record
+from orun.core.serialization import Record, replace
 from orun.fs.locks import Lock
 from orun.fs.os_errors import convert_os_errors
 from orun.gates import baselines
@@ -86,8 +86,14 @@ class ProjectFolders:
             left_out = (folder / LEFT_OUT).read_text(encoding="utf-8")
         return Place(folder, (folder / snapshot.file).parent, tuple(left_out.splitlines()))
 
+    def forget_facts(self) -> None:
+        """Look at the facts of this machine anew: devices or variables may have changed."""
+        for identity, project in self._projects.items():
+            old = project.planner
+            self._projects[identity] = replace(project, planner=Planner(old.pipeline, self._store, old.baseline))
+
     def forget_pipelines(self) -> None:
-        """Load every pipeline anew at its next use: packages or devices may have changed."""
+        """Load every pipeline anew at its next use."""
         self._projects.clear()
 
     def check_again(self, project: Project) -> None:

@@ -14,7 +14,8 @@ from orun.core.events import Event, Notice
 from orun.core.machines import Machine, MachineFacts
 from orun.environment.resources import Resources
 from orun.errors import OrunError, UsageError
-from orun.remote.artifacts import Artifacts
+from orun.remote.artifacts import Artifacts, Steps
+from orun.remote.transfers import Transfers
 from orun.runner.machine_facts import machine_facts
 from orun.store import Store
 
@@ -44,9 +45,12 @@ class Question:
     _lacks_project: bool = False
 
     def __post_init__(self) -> None:
+        self._fetch = Fetch(self.request.remote, self._steps(), self.remotes)
+
+    def _steps(self) -> Steps:
+        yield Transfers.forget  # a run begins: somebody may have emptied the remote since the last one
         artifacts = Artifacts(self.store, self._events.append)
-        steps = fetch_project("project", self.request.snapshot, artifacts, self.folders)
-        self._fetch = Fetch(self.request.remote, steps, self.remotes)
+        return (yield from fetch_project("project", self.request.snapshot, artifacts, self.folders))
 
     def advance(self) -> bool:
         """Continue as far as it goes without waiting; send the answer and return True at the end.

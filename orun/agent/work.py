@@ -6,13 +6,14 @@ behind it waiting, and while it runs nothing is transferred: transfers take the 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
+from orun.agent.executor_pool import ExecutorPool
+from orun.agent.failures import bug, remote_failure
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.local_machine import code_digest
 from orun.agent.orders import RefusedError, StageOrder
@@ -28,9 +29,8 @@ from orun.core.serialization import replace
 from orun.environment import distributions
 from orun.environment.call_cache import forget
 from orun.environment.resources import machine_resources
-from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError, StageError, StageFailed
-from orun.executors import Finished, LocalExecutor, Mask, Progress
+from orun.executors import Finished, Progress
 from orun.fs.os_errors import convert_os_errors
 from orun.remote.connection import FAILURES
 from orun.runner.scheduler import fits_beside
@@ -60,7 +60,7 @@ class Work:
     log: Callable[[str], None] = lambda _: None
     _tasks: list[Task] = field(default_factory=list)
     _questions: list[Question] = field(default_factory=list)
-    _executors: list[LocalExecutor] = field(default_factory=list)
+    _executors: ExecutorPool = field(default_factory=ExecutorPool)
     _refreshed_at: float = float("-inf")
     _rested: bool = True  # whether nothing was used since the store was let go
     _leaving: str = ""  # why no more orders are taken
@@ -169,9 +169,10 @@ class Work:
             packages = distributions.exact()
             forget()
             self._refreshed_at = monotonic()
-            self._folders.forget_pipelines()
-            if packages != distributions.exact():  # the servers of stages have imported the old ones
-                self._close_executors()
+            self._folders.forget_facts()
+            if packages != distributions.exact():
+                self._folders.forget_pipelines()  # kinds may be in packages
+                self._executors.close()  # their servers have imported the old packages
             if self._is_orun_changed():
                 self._lose_all(f"orun was changed on {self.machine.id}; start the agent there again")
 
@@ -213,9 +214,9 @@ class Work:
             if not question.advance():
                 return
         except FAILURES as error:
-            failure = self._remote_failure(question.request.remote, error)
+            failure = remote_failure(self.machine.id, question.request.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = self._bug(error)
+            failure = bug(self.machine.id, error)
         self._questions.remove(question)
         if failure:
             question.send(FactsFailed(self.machine.id, failure))
@@ -254,33 +255,25 @@ class Work:
                 task.locks.release_all()
                 self._push(task, step.hit)
                 return True
-            task.executor = self._free_executor(task.work.name)
+            name = task.work.name
+            same = [other.executor for other in self._tasks if other.phase == "running" and other.work.name == name]
+            task.executor = self._executors.free(list(filter(None, same)))
             task.work.start(step, task.executor)
             task.phase = "running"
-            self.log(f"{task.work.name} started")
+            self.log(f"{name} started")
         return True
 
-    def _free_executor(self, stage: str) -> LocalExecutor:
-        """Return an executor that runs no stage of that name, as those of two drivers may have the same one."""
-        busy = [task.executor for task in self._tasks if task.phase == "running" and task.work.name == stage]
-        for executor in self._executors:
-            if executor not in busy:
-                return executor
-        self._executors.append(LocalExecutor())
-        return self._executors[-1]
-
     def _receive(self) -> None:
-        for executor in self._executors:
-            for message in executor.wait(0.0):
-                (task,) = (
-                    task
-                    for task in self._tasks
-                    if task.executor is executor and task.phase == "running" and task.work.name == message.stage
-                )
-                if isinstance(message, Progress):
-                    task.work.pass_progress(message)
-                else:
-                    self._conclude(task, message)
+        for executor, message in self._executors.messages():
+            (task,) = (
+                task
+                for task in self._tasks
+                if task.executor is executor and task.phase == "running" and task.work.name == message.stage
+            )
+            if isinstance(message, Progress):
+                task.work.pass_progress(message)
+            else:
+                self._conclude(task, message)
 
     def _conclude(self, task: Task, message: Finished) -> None:
         """Store the result of a process that has ended, and begin to push it."""
@@ -324,9 +317,9 @@ class Work:
             if not isinstance(error, StageError):  # of this machine, such as a full disk
                 failure = replace(failure, what=f"on {self.machine.id}: {failure.what}")
         except FAILURES as error:
-            failure = self._remote_failure(task.work.order.remote, error)
+            failure = remote_failure(self.machine.id, task.work.order.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = self._bug(error)
+            failure = bug(self.machine.id, error)
         if failure:
             self._end(task, Failed(task.work.name, self.machine.id, failure, task.work.lacks))
 
@@ -339,24 +332,10 @@ class Work:
             task.work.send(message)
         self.log(f"{task.work.name} {ending(message)}")
 
-    def _remote_failure(self, url: str, error: BaseException) -> Failure:
-        problem = f"{self.machine.id} cannot use the remote {url}"
-        hint = "See that it is there and lets that machine in, and run again"
-        return Failure("StageFailed", problem, Mask.of(Secrets()).text(str(error)), hint)
-
-    def _bug(self, error: Exception) -> Failure:
-        problem = f"{self.machine.id} met a bug in orun: {type(error).__name__}: {error}"
-        return Failure("StageFailed", problem, "".join(traceback.format_tb(error.__traceback__)))
-
     def close(self, why: str) -> None:
         """Stop all stages and wait until they have ended; tell the drivers why."""
-        self._close_executors()
+        self._executors.close()
         self._lose_all(why)
         self._remotes.close()
         self._folders.release()
         self.store.close()
-
-    def _close_executors(self) -> None:
-        for executor in self._executors:
-            executor.close()
-        self._executors.clear()

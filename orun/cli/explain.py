@@ -14,6 +14,7 @@ import orun
 from orun.cli import options
 from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
+from orun.core.serialization import encode
 from orun.report.facts import component_pairs, reason_fields
 from orun.report.figures import ABSENT, NOT_THERE, shortened
 from orun.report.table import Cell, Column, render
@@ -87,8 +88,14 @@ def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
     lines += ["", *render(USED, _used(step, full=full), terminal)] if step.used[0] else []
-    lines += ["", f"machine {step.machine}"] if step.machine else []
+    lines += ["", *_machine_lines(step)] if step.machine else []
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
+
+
+def _machine_lines(step: Step) -> list[str]:
+    """Return the machine whose facts are in the key, and which parts these are."""
+    names = ", ".join(component_name(*item.identity) for item in step.facts)
+    return [f"machine {step.machine}", *([f"  its facts in the key: {names}"] if names else [])]
 
 
 def _row(step: Step, pair: Pair, *, full: bool) -> tuple[Cell, ...]:
@@ -133,7 +140,7 @@ def _data(step: Step) -> dict[str, Any]:
         "action": step.action,
         **reason_fields(step.reasons),
         "key": step.key,
-        **({"machine": step.machine} if step.machine else {}),
+        **({"machine": step.machine, "facts": encode(step.facts)} if step.machine else {}),
         "parts": by_name(step.components),
         "previous": by_name(step.previous),
         "components": component_pairs(step.previous, step.components),

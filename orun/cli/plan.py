@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +12,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
+from orun.core.serialization import encode
 from orun.pipeline.problems import place
 from orun.report.facts import reason_fields
 from orun.report.figures import count
@@ -29,7 +30,7 @@ EXAMPLES = (
     ("orun plan pipelines/bert.yaml --from fuse --json", "the same of one stage and all after it, for a program"),
 )
 COLUMNS = (Column("stage"), Column("would"), Column("why", flexible=True), Column("last time", "right"))
-MACHINE = Column("machine")
+MACHINE, HERE = Column("machine"), "this machine"
 STYLES: dict[str, Style] = {"run": "good", "maybe": "doubt", "cached": "dim", "skipped": "doubt", "blocked": "doubt"}
 WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be skipped", "blocked": "be blocked"}
 
@@ -51,7 +52,7 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     start. The exit code is 0 all the same.
 
     With --on, the machine of each stage is shown: that which has its result, or that on which it would start if all
-    were idle.
+    were idle. Below stand the facts of the machines, and why stages run on this one.
     """
     from orun.environment.resources import available_resources
     from orun.runner.preflight import missing
@@ -63,8 +64,9 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
         plan = orun.plan(file, **choices)
     refused = missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
-        steps = [_data(step) for step in plan.steps]
-        options.show_json({"pipeline": plan.pipeline.name, "steps": steps, "refused": refused})
+        document = {"pipeline": plan.pipeline.name, "steps": [_data(step, plan) for step in plan.steps]}
+        machines = {"machines": encode(plan.machines)} if plan.machines else {}
+        options.show_json({**document, **machines, "refused": refused})
     else:
         options.show(lines_of(plan, refused, detect(sys.stdout, os.environ), _command_line()))
     return 0
@@ -79,9 +81,9 @@ def _command_line() -> str:
 
 def lines_of(plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str) -> list[str]:
     """The table of a plan, a sentence that sums it up and says how to carry it out, and what a run would refuse."""
-    columns = (*COLUMNS, MACHINE) if any(step.machine for step in plan.steps) else COLUMNS
-    table = render(columns, [_row(step)[: len(columns)] for step in plan.steps], terminal)
-    lines = [*table, "", _summary(plan, "" if refused else command_line)]
+    table = render((*COLUMNS, MACHINE), [_row(step, plan) for step in plan.steps], terminal)
+    machines = list(_machine_lines(plan))
+    lines = [*table, "", *machines, *([""] if machines else []), _summary(plan, "" if refused else command_line)]
     if refused:
         lines.append(f"{terminal.paint('warning', 'doubt')}: a run would refuse this:")
     for problem in refused:
@@ -90,13 +92,26 @@ def lines_of(plan: Plan, refused: Sequence[Problem], terminal: Terminal, command
     return lines
 
 
-def _row(step: Step) -> tuple[Cell, ...]:
+def _machine_lines(plan: Plan) -> Iterator[str]:
+    """Yield the facts of each machine that a stage is planned for, and why stages run on this one."""
+    for machine in plan.machines:
+        if any(step.machine == machine.id for step in plan.steps):
+            labels = [f"{name}={text}" for name, text in sorted(machine.labels.items())]
+            versions = [f"{name} {version}" for name, version in machine.versions.items()]
+            cores = count(machine.cores, "core")
+            yield f"{machine.id}: {', '.join([*labels, cores, f'Python {machine.python}', *versions])}"
+    for step in plan.steps:
+        if why := plan.here.get(step.stage.id):
+            yield f"{step.stage.id} runs on {HERE}: {why}"
+
+
+def _row(step: Step, plan: Plan) -> tuple[Cell, ...]:
     return (
         Cell(step.stage.id, "strong"),
         Cell(WORDS[step.action], STYLES[step.action]),
         Cell(why(step.reasons, every=True)),
         Cell("" if step.action in ("cached", "blocked") or step.seconds is None else show(step.seconds, "s")),
-        Cell(step.machine),
+        Cell(step.machine or (HERE if step.stage.id in plan.here else "")),
     )
 
 
@@ -114,7 +129,7 @@ def _summary(plan: Plan, command_line: str) -> str:
     return f"{text}; to do so: {command_line}" if command_line else text
 
 
-def _data(step: Step) -> dict[str, Any]:
+def _data(step: Step, plan: Plan) -> dict[str, Any]:
     return {
         "stage": step.stage.id,
         "uses": step.stage.uses,
@@ -123,4 +138,5 @@ def _data(step: Step) -> dict[str, Any]:
         "seconds": step.seconds,
         "key": step.key,
         **({"machine": step.machine} if step.machine else {}),
+        **({"here": plan.here[step.stage.id]} if step.stage.id in plan.here else {}),
     }

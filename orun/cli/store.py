@@ -83,16 +83,18 @@ def verify(store: Path | None, as_json: bool) -> int:
     Damaged files go to `quarantine/`. The next run that needs one makes it again. The exit code is 1 if anything is
     damaged.
     """
+    from orun.remote.known_results import ResultsOfRemotes
     from orun.store.verify import verify as read_all
 
     with options.open_store(store) as opened:
-        check = read_all(opened)
+        check = read_all(opened, ResultsOfRemotes(opened.root))
     if as_json:
         options.show_json({"whole": not check.problems, **vars(check)})
     else:
         read = f"{count(check.objects, 'object')} ({show(check.size, 'B')}) and {count(check.records, 'record')} read"
         outcome = f"{count(len(check.problems), 'problem')}; the next run makes again what it needs of it"
-        options.show([*check.problems, f"{read}: {outcome if check.problems else 'all of it is whole'}"])
+        left = f" ({count(check.remote, 'result')} in a remote only)" if check.remote else ""
+        options.show([*check.problems, f"{read}{left}: {outcome if check.problems else 'all of it is whole'}"])
     return DAMAGED if check.problems else 0
 
 

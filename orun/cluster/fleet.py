@@ -12,7 +12,6 @@ from orun.cluster.settings import address_of
 from orun.core.events import Notice
 from orun.core.machines import Lost, Machine, MachineFacts, Order, Snapshot
 from orun.core.serialization import replace
-from orun.errors import UsageError
 from orun.runner.fleet import FleetMessage
 
 
@@ -48,14 +47,10 @@ class RayFleet:
             UsageError: if no machine can be used, because of the first that cannot.
             HeadError: if the head has ended.
         """
-        problems: list[UsageError] = []
-        for machine, path in self._relay.sockets().items():
-            if path not in self._seen:
-                self._seen.add(path)
-                try:
-                    self._agents.add(Address(path=path).connect(), f"{machine} of {self._address}")
-                except UsageError as error:
-                    problems.append(error)
+        new = {name: path for name, path in self._relay.sockets().items() if path not in self._seen}
+        self._seen |= set(new.values())
+        places = {f"{name} of {self._address}": Address(path=path) for name, path in new.items()}
+        problems = self._agents.add_all(places)
         machines = self._agents.machines()
         if problems and not machines:
             raise problems[0]
@@ -83,7 +78,7 @@ class RayFleet:
         self._agents.start(order, machine)
 
     def wait(self, timeout: float) -> list[FleetMessage]:
-        """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
+        """Return the messages since the last call; wait for the first or for `wake`, `timeout` seconds at most."""
         messages = self._notices + self._agents.wait(0.0 if self._notices else timeout)
         self._notices = []
         return [
@@ -92,6 +87,10 @@ class RayFleet:
             else message
             for message in messages
         ]
+
+    def wake(self) -> None:
+        """End the present or next `wait`."""
+        self._agents.wake()
 
     def cancel(self, stage: str) -> None:
         """Stop a stage; its last message follows."""

@@ -72,21 +72,44 @@ class StageFacts(Record, frozen=True):
 
 
 class MachineFacts(Record, frozen=True):
-    """Facts of one machine about the stages of a snapshot.
+    """Facts of one machine about the stages of a snapshot. Most stages of a pipeline share theirs.
 
     Attributes:
         machine: its id.
-        stages: facts by stage.
+        facts: all that differ.
+        stages: which of them are those of a stage, by its id.
         packages: version of each distribution and module that is installed there.
         variables: state of each environment variable that stages find there, as `Secrets.state` returns it.
         lacks_project: the snapshot did not arrive there from the remote, so that nothing is known.
     """
 
     machine: str
-    stages: Mapping[str, StageFacts] = field(default_factory=dict)
+    facts: tuple[StageFacts, ...] = ()
+    stages: Mapping[str, int] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     lacks_project: bool = False
+
+    @classmethod
+    def collect(
+        cls, machine: str, stages: Mapping[str, StageFacts], packages: Mapping[str, str], variables: Mapping[str, str]
+    ) -> MachineFacts:
+        """Return the facts of a machine, those of its stages by their ids."""
+        numbers: dict[object, int] = {}
+        facts: list[StageFacts] = []
+        by_stage = {}
+        for stage, item in stages.items():
+            identity = item.components, item.missing, repr(item.skipped)
+            if identity not in numbers:
+                numbers[identity] = len(facts)
+                facts.append(item)
+            by_stage[stage] = numbers[identity]
+        return cls(machine, tuple(facts), by_stage, packages, variables)
+
+    def of(self, stage: str) -> StageFacts:
+        """Return the facts about a stage; none if the machine does not know it."""
+        number = self.stages.get(stage)
+        return StageFacts() if number is None else self.facts[number]
 
 
 class Order(Record, frozen=True):

@@ -155,7 +155,8 @@ class StageResult(Record, frozen=True):
         needs: ids of the stages right before it, guards of a release included.
         notes: sentences of its kind on the result.
         trace: `full`, or `python` when files opened by native code and other programs were not seen; None: unknown.
-        machine: id of the machine that built it in this run; empty for the machine of the run.
+        machine: id of the machine of a fleet that built it, if only in an earlier run, or on which it failed; empty if
+            none did.
     """
 
     stage: str

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 Host = Mapping[str, str]
 
-# Hardware facts of a fingerprint, besides those of the GPU. All other facts are versions of software.
+# Hardware facts of a fingerprint, besides those of the GPU. All other facts are versions of software. `machine`, the id
+# in a fleet, says where a result was made, and binds nothing.
 MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "maximum clock")
-HARDWARE = frozenset({*MACHINE, "system", "gpu name", "gpu compute_cap", "gpu memory.total", "gpu mig.mode.current"})
+HARDWARE = frozenset(
+    {*MACHINE, "machine", "system", "gpu name", "gpu compute_cap", "gpu memory.total", "gpu mig.mode.current"}
+)
 
 
 def same_machine(first: Host, second: Host) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import time
@@ -51,7 +51,7 @@ class Journal:
         with convert_os_errors("begin the log of the run", self.folder):
             self._log = Path(log).open("wb", buffering=0)
         self._reducer = Reducer()
-        self._results: dict[str, Any] = {}  # by stage, as plain data: encoded once, written to log and record
+        self._encoded: dict[str, Any] = {}  # results that came as plain data, by stage
         return self
 
     def __exit__(
@@ -67,17 +67,21 @@ class Journal:
 
     def emit(self, event: Event) -> None:
         """Write an event and pass it on; StoreError if it cannot be written."""
-        self.emit_encoded([(event, encode(event))])
+        self._emit([(event, encode(event))])
 
     def emit_encoded(self, events: Iterable[tuple[Event, Mapping[str, Any]]]) -> None:
         """Write events that come with their encoded form, all in one write, and pass them on."""
-        events, now = list(events), time()
+        events = list(events)
+        results = ((event.result.stage, data["result"]) for event, data in events if isinstance(event, StageFinished))
+        self._encoded |= dict(results)
+        self._emit(events)
+
+    def _emit(self, events: Sequence[tuple[Event, Mapping[str, Any]]]) -> None:
+        now = time()
         lines = [to_json(line_of(event, data, now)) for event, data in events]
         with convert_os_errors("write the log of the run", self.folder):
             write_all(self._log.fileno(), b"\n".join([*lines, b""]))
-        for event, data in events:
-            if isinstance(event, StageFinished):
-                self._results[event.result.stage] = data["result"]
+        for event, _ in events:
             self._reducer(event)
             self._listener(event)
 
@@ -94,7 +98,7 @@ class Journal:
 
     def _write(self, result: RunResult) -> None:
         record = self.folder / RECORD_FILE
-        stages = [self._results[stage.stage] for stage in result.stages]
+        stages = [self._encoded.get(stage.stage) or encode(stage) for stage in result.stages]
         content = encode_checksummed({**encode(replace(result, stages=())), "stages": stages})
         durable = not result.repeats  # the record of the repeated run, which says the same, is on the disk
         with convert_os_errors("write the record of the run", self.folder):

@@ -26,7 +26,7 @@ class Point:
         value: the value in `unit`; NaN if the stage returned NaN.
         low, high: its 95 % interval; None for an exact value.
         unit, better, noise: see `orun.core.metrics.Metric`.
-        host: name of the machine that measured.
+        host: name of the machine that measured; its id if it is one of a fleet.
         machine: digest of the hardware that the measurement is bound to: processor and GPU; for times also the host and
             its clocks. Figures of different machines are not comparable.
         key: cache key of the stage.
@@ -93,7 +93,7 @@ def points_of(result: RunResult) -> tuple[Point, ...]:
             unit=metric.unit,
             better=metric.better,
             noise=metric.noise,
-            host=result.host.get("host", ""),
+            host=stage.machine or result.host.get("host", ""),
             machine=machine_of(device_of(stage)),
             key=stage.key,
             run=result.run,

@@ -46,6 +46,7 @@ class Request(Record, frozen=True):
         overrides: the `--set` values.
         remote: the remote options; None if there were none.
         strict: whether every gate must pass.
+        fleet: the option that names other machines; empty if there was none.
     """
 
     store: Path
@@ -53,6 +54,7 @@ class Request(Record, frozen=True):
     overrides: Mapping[str, str]
     remote: Remote | None = None
     strict: bool = False
+    fleet: str = ""
 
     @property
     def record_path(self) -> Path:
@@ -60,6 +62,7 @@ class Request(Record, frozen=True):
         overrides = list(self.overrides.items())  # in their order: a later override may replace an earlier one
         parts = [str(self.file), overrides, *([encode(self.remote)] if self.remote else [])]
         parts += ["strict"] if self.strict else []
+        parts += ["on", self.fleet] if self.fleet else []
         text = json.dumps(parts, sort_keys=True)
         return note_path(self.store, blake3(text.encode()).hexdigest())
 
@@ -69,7 +72,8 @@ class NoopRecord(Record, frozen=True):
 
     Attributes:
         result: of that run.
-        data: the record as plain data, the result among it.
+        data: the record as plain data, the result among it. It may have `fleet`: the machines of the run must agree,
+            see `orun.noop.fleet_check`.
         in_place: whether nobody has touched the artifacts in the store and their checkouts.
     """
 

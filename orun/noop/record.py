@@ -24,6 +24,7 @@ from orun.fs.observed_state import ABSENT, digest_file, listing_digest, value_di
 from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
 from orun.noop.check import FORMAT, Request, signature, snapshot_of, surroundings
+from orun.noop.fleet_check import FleetState
 from orun.planning.facts import variables
 from orun.planning.kind_code import reached
 from orun.planning.plan import Done
@@ -36,7 +37,9 @@ PACKAGE = Path(__file__).parents[1]  # orun itself
 SECOND = 1_000_000_000  # nanoseconds
 
 
-def write_record(request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult) -> None:
+def write_record(
+    request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult, fleet: FleetState | None = None
+) -> None:
     """Write the no-op record of a run in which every stage is up to date.
 
     Nothing is written if something changed meanwhile or the record cannot be written: the next run checks everything.
@@ -46,9 +49,11 @@ def write_record(request: Request, planner: Planner, done: Mapping[str, Done], r
         planner: of the run.
         done: every stage of the pipeline.
         result: of the run.
+        fleet: other machines of the run, if any.
     """
     with suppress(OSError, StoreError, PipelineError):  # the baseline may have become unreadable
         if data := _record_of(planner, done, result):
+            data["fleet"] = encode(fleet)
             temporary = planner.store.make_session_folder("note") / "new"
             replace_file(str(request.record_path), encode_checksummed(data), str(temporary))
 
@@ -57,7 +62,7 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     observed = _observe(planner, done)
     code = {path: signature(path) for path in _code(planner)}
     records = _records(planner, done)
-    artifacts = {name: item.action.tree for name, item in done.items()}
+    artifacts = {stage.stage: stage.tree for stage in result.stages if stage.out}  # others are left in a remote
     stored = planner.store.take_snapshot(planner.pipeline.name, artifacts)
     if observed is None or records is None or stored is None:
         return None
@@ -72,7 +77,7 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     contents = _contents(planner, done, observed, fresh)
     if contents is None or not _is_settled(_config(planner), result):
         return None
-    targets = [encode(target) for item in done.values() for target in item.step.stage.targets or (None,)]
+    targets = [encode(target) for item in _here(done) for target in item.step.stage.targets or (None,)]
     targets = list({json.dumps(target): target for target in targets}.values())
     files = {path: seen for path, seen in observed.files.items() if path not in fresh}
     return {
@@ -160,22 +165,34 @@ def _config(planner: Planner) -> str:
     return str(config_file(planner.pipeline.project))
 
 
+def _here(done: Mapping[str, Done]) -> Iterator[Done]:
+    """Yield the stages that depend on the packages, variables and devices of this machine, not of another one."""
+    return (item for item in done.values() if not item.step.machine)
+
+
+def _of_project(item: Done, states: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths that a stage saw with their states, without those outside of the project on another machine."""
+    return {path: state for path, state in states.items() if not (item.step.machine and path.startswith("/"))}
+
+
 def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     """Return the folders that stages listed, with the digests of their names."""
-    folders = (folder for item in done.values() for folder in item.action.implicit_deps.folders.items())
+    seen = (_of_project(item, item.action.implicit_deps.folders) for item in done.values())
+    folders = (folder for states in seen for folder in states.items())
     return {str(planner.pipeline.root / name): digest for name, digest in folders}
 
 
 def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     """Return the paths that stages looked for, with what was there."""
-    probes = (probe for item in done.values() for probe in item.action.implicit_deps.probed.items())
+    seen = (_of_project(item, item.action.implicit_deps.probed) for item in done.values())
+    probes = (probe for states in seen for probe in states.items())
     return {str(planner.pipeline.root / name): state for name, state in probes}
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
     """Return the environment variables that stages, keys and the remote depend on, without secrets."""
     digests = {name: value_digest(name, stage_value(name)) for name in VARIABLES}
-    for item in done.values():
+    for item in _here(done):
         digests |= {name: state for name, state in item.action.implicit_deps.environment.items() if state != SECRET}
         digests |= {name: value_digest(name, stage_value(name)) for name in variables(item.step.stage)}
     return digests
@@ -183,7 +200,7 @@ def _variables(done: Mapping[str, Done]) -> dict[str, str]:
 
 def _modules(done: Mapping[str, Done]) -> dict[str, bool]:
     """Return the modules whose mere presence stages depend on, and whether they were there."""
-    packages = (item.action.implicit_deps.packages for item in done.values() if not item.step.stage.environment)
+    packages = (item.action.implicit_deps.packages for item in _here(done) if not item.step.stage.environment)
     versions = (version for imported in packages for version in imported.items())
     return {
         name: version == distributions.PRESENT
@@ -205,7 +222,8 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
         for reference in item.step.stage.references:
             content = value_of(item.step.components, ComponentKind.CONTENT, reference.parameter)
             digests[str(root / reference.path)] = content or ABSENT
-        digests |= {str(root / name): digest for name, digest in item.action.implicit_deps.files.items()}
+        files = _of_project(item, item.action.implicit_deps.files)
+        digests |= {str(root / name): digest for name, digest in files.items()}
     return digests
 
 

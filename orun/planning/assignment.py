@@ -8,15 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from orun.core.key_component import Components
-from orun.core.machines import Machine, MachineFacts, StageFacts
+from orun.core.machines import Machine, MachineFacts
 from orun.core.reason import Reason
 from orun.core.serialization import Record, replace
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.facts import Classes, Facts, LocalFacts
 from orun.planning.implicit_deps import current_state
 from orun.store import ImplicitDependencies, StatCache
-
-NONE = StageFacts()
 
 
 class AgentFacts(Record, frozen=True):
@@ -37,11 +35,11 @@ class AgentFacts(Record, frozen=True):
 
     def components(self, stage: Stage) -> Components:
         """See `Facts`."""
-        return self.record.stages.get(stage.id, NONE).components
+        return self.record.of(stage.id).components
 
     def skipped(self, stage: Stage) -> Reason | None:
         """See `Facts`."""
-        return self.record.stages.get(stage.id, NONE).skipped
+        return self.record.of(stage.id).skipped
 
     def unknown_environments(self, stage: Stage) -> list[str]:
         """See `Facts`: agents make no isolated environments."""
@@ -83,11 +81,13 @@ class Candidates(Record, frozen=True):
 
     Attributes:
         classes: their facts.
+        machines: their ids.
         problem: why there is none, as a clause; empty if there is one.
         skipped: why the stage is skipped on all of them; None if it is not.
     """
 
     classes: Classes = ()
+    machines: tuple[str, ...] = ()
     problem: str = ""
     skipped: Reason | None = None
 
@@ -105,24 +105,33 @@ class Assignment:
         self._local = LocalFacts(pipeline)
         self._facts: dict[str, AgentFacts] = {}  # of machines that are gone, too: their results are still accepted
         self._candidates: dict[str, Candidates] = {}
+        self._alike: dict[object, Candidates] = {}  # by what stages of the same candidates have in common
 
     def update(self, machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> None:
         """Take note of the machines that are there, and of what they know."""
         by_machine = {item.machine: AgentFacts(self._pipeline, item) for item in facts if not item.lacks_project}
         self.machines = {machine.id: machine for machine in machines if machine.id in by_machine}
         self._facts |= by_machine
-        self._candidates.clear()
+        self._forget_candidates()
 
     def add(self, machine: Machine, facts: MachineFacts) -> None:
         """Take note of a machine that has joined."""
         self.machines[machine.id] = machine
         self._facts[machine.id] = AgentFacts(self._pipeline, facts)
-        self._candidates.clear()
+        self._forget_candidates()
 
     def remove(self, machine: str) -> None:
         """Take note that a machine is gone."""
         self.machines.pop(machine, None)
+        self._forget_candidates()
+
+    def _forget_candidates(self) -> None:
         self._candidates.clear()
+        self._alike.clear()
+
+    def known_facts(self) -> tuple[MachineFacts, ...]:
+        """Return what the machines that are there have told."""
+        return tuple(self._facts[name].record for name in self.machines)
 
     def facts_of(self, machine: str) -> Facts:
         """Return the last facts of a machine, which may be gone; those of this machine for an empty id."""
@@ -140,6 +149,14 @@ class Assignment:
             self._candidates[stage.id] = self._here(stage, why) if why else self._of_fleet(stage)
         return self._candidates[stage.id]
 
+    def _of_fleet(self, stage: Stage) -> Candidates:
+        """Return the machines of the fleet that can run a stage: once for all with equal labels and facts."""
+        facts = tuple(self._facts[name].record.stages.get(stage.id) for name in self.machines)
+        alike = tuple(sorted(stage.runs_on.items())), facts
+        if alike not in self._alike:
+            self._alike[alike] = self._find(stage)
+        return self._alike[alike]
+
     def why_here(self, stage: Stage, *, writes: bool = False) -> str:
         """Return why a stage runs on this machine only, as a clause; empty if other machines can run it."""
         spec = self._pipeline.kinds[stage.uses].spec
@@ -153,23 +170,23 @@ class Assignment:
         labels = {"architecture": platform.machine(), "system": sys.platform}
         if differing := {name: text for name, text in stage.runs_on.items() if labels.get(name) != text}:
             return Candidates(problem=f"it runs on this machine, which has no {_text(differing)}: {why}")
-        return Candidates(((self._local,),))
+        return Candidates(((self._local,),), ("",))
 
-    def _of_fleet(self, stage: Stage) -> Candidates:
+    def _find(self, stage: Stage) -> Candidates:
         labelled = [name for name, machine in self.machines.items() if _has(machine, stage.runs_on)]
         if not labelled:
             return Candidates(problem=f"no machine has {_text(stage.runs_on)} ({self._there(stage.runs_on)})")
-        facts = {name: self._facts[name].record.stages.get(stage.id, NONE) for name in labelled}
+        facts = {name: self._facts[name].record.of(stage.id) for name in labelled}
         able = [name for name in labelled if not facts[name].missing]
         if not able:
             skipped = next((item.skipped for item in facts.values() if item.skipped), None)
             reasons = "; ".join(f"{name}: {', '.join(item.missing)}" for name, item in facts.items())
             classes = ((self._facts[labelled[0]],),) if skipped else ()
-            return Candidates(classes, f"no machine can run it: {reasons}", skipped)
+            return Candidates(classes, (), f"no machine can run it: {reasons}", skipped)
         equal: dict[Components, list[Facts]] = {}
         for name in able:
             equal.setdefault(facts[name].components, []).append(self._facts[name])
-        return Candidates(tuple(map(tuple, equal.values())))
+        return Candidates(tuple(map(tuple, equal.values())), tuple(able))
 
     def _there(self, labels: Mapping[str, str]) -> str:
         """Return which machines are there, by the labels that were asked for: `3 are here: A10, none x2`."""

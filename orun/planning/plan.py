@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from orun.core.key_component import Components
+from orun.core.machines import Machine
 from orun.core.reason import Reason
 from orun.core.renderers import registered
 from orun.core.run_record import GateOutcome, Verdict
@@ -35,6 +36,7 @@ class Step(Record, frozen=True):
         hit: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
         used: implicit dependencies of its last run, then and now. Only `explain` looks them up.
         machine: id of the machine whose facts are in the key; empty for this one.
+        facts: the components that the machine decides. Only `explain` looks them up.
     """
 
     stage: Stage
@@ -48,16 +50,26 @@ class Step(Record, frozen=True):
     hit: Action | None = None
     used: tuple[Components, Components] = ((), ())
     machine: str = ""
+    facts: Components = ()
 
     def __repr__(self) -> str:
         return f"Step({self.stage.id!r}, {self.action!r})"
 
 
 class Plan(Record, frozen=True):
-    """The steps of a pipeline in the order in which they may run."""
+    """Steps of a pipeline.
+
+    Attributes:
+        pipeline: the pipeline.
+        steps: in the order in which they may run.
+        machines: the machines of the fleet that they were planned for.
+        here: why a stage of a run on a fleet runs on the machine that plans, by its id.
+    """
 
     pipeline: Pipeline
     steps: tuple[Step, ...]
+    machines: tuple[Machine, ...] = ()
+    here: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         actions = Counter(step.action for step in self.steps)

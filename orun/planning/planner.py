@@ -27,11 +27,11 @@ from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning import cache_key
 from orun.planning.facts import Classes, Facts, LocalFacts
-from orun.planning.implicit_deps import changes
 from orun.planning.key_diff import UPSTREAM, key_changes
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.provenance import Provenance
 from orun.planning.stage_context import StageContext
+from orun.planning.stored_results import StoredResults, changes_of_key
 from orun.store import Action, ImplicitDependencies, Store
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Planner:
         force: ids of stages to run whatever is stored.
         fresh: whether to measure again what is bound to this host.
         assignment: the machines that stages run on; None if all run on this one.
+
+    Attributes:
+        results: the stored results of its stages.
     """
 
     def __init__(
@@ -69,10 +72,10 @@ class Planner:
         self.force = frozenset(force)
         self.fresh = fresh
         self.assignment = assignment
+        self.results = StoredResults(pipeline, store)
         self._local: Classes = ((LocalFacts(pipeline),),)
         self._parameters: dict[str, Components] = {}
         self._contexts: dict[str, StageContext] = {}
-        self._activity = ""
 
     def context(self, stage: Stage) -> StageContext:
         """Return what is needed of a stage besides its key."""
@@ -85,7 +88,7 @@ class Planner:
         done: dict[str, Done] = {}
         steps: dict[str, Step] = {}
         for number, stage in enumerate(self.pipeline.stages, 1):
-            self._activity = f"planning {stage.id} ({number} of {len(self.pipeline.stages)})"
+            self.results.activity = f"planning {stage.id} ({number} of {len(self.pipeline.stages)})"
             step = self.decide(stage, done)
             blocker = self.gate_before(stage, done)
             if blocked := next((name for name in stage.before if steps[name].action == "blocked"), ""):
@@ -95,7 +98,9 @@ class Planner:
             steps[stage.id] = step
             if step.hit and step.action == "cached":
                 done[stage.id] = Done(step, step.hit, self.judge(stage, step.hit))
-        return Plan(self.pipeline, tuple(steps.values()))
+        machines = tuple(self.assignment.machines.values()) if self.assignment else ()
+        here = {stage.id: why for stage in self.pipeline.stages if (why := self.why_here(stage))}
+        return Plan(self.pipeline, tuple(steps.values()), machines, here)
 
     def gate_before(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
         """Return which gate keeps a stage from running, as far as gates before it are judged; None if none does.
@@ -189,14 +194,14 @@ class Planner:
     def _components(
         self, stage: Stage, done: Mapping[str, Done], inputs: Mapping[str, str], facts: Facts
     ) -> Components:
-        report(f"{self._activity}: looking at the code of {stage.uses}")
+        report(f"{self.results.activity}: looking at the code of {stage.uses}")
         surroundings = facts.components(stage)
         components = cache_key.compose(self.pipeline, stage, inputs, self._digest, surroundings, self._parameters)
         provenance = Provenance.of(self.pipeline, stage, done)
         return (*components, *provenance.components()) if provenance else components
 
     def _digest(self, path: Path) -> str:
-        report(f"{self._activity}: reading {path}")
+        report(f"{self.results.activity}: reading {path}")
         return self.store.files.digest_path(path)
 
     def _key_stages(self, stage: Stage) -> tuple[str, ...]:
@@ -227,7 +232,7 @@ class Planner:
     def _waiting(self, step: Step, missing: list[str], environments: list[str]) -> Step:
         """Return the step of a stage that waits: its own changes are known, its inputs or environments are not."""
         foreign = UPSTREAM | OF_PACKAGES if environments else UPSTREAM
-        own = [change for change in _key_changes(step) if change.code not in foreign]
+        own = [change for change in changes_of_key(step) if change.code not in foreign]
         waits = reason(ReasonCode.WAITS, stages=missing or None, environments=environments or None)
         if not step.previous:
             return replace(step, action="run", reasons=(reason(ReasonCode.NEVER_RUN), waits))
@@ -238,33 +243,7 @@ class Planner:
             return replace(step, reasons=(reason(ReasonCode.FORCED),))
         if self.fresh and self.context(step.stage).spec.stage_class == "measurement":
             return replace(step, reasons=(reason(ReasonCode.MEASURED_AGAIN),))
-        stale: list[tuple[Action, list[Reason]]] = []
-        for action in self.store.actions(step.key):
-            for facts in machines:  # each may have other packages and variables
-                problems = self._changes(step.stage, action, facts)
-                if not problems:
-                    break
-            if not (problems := problems or self._damage(action)):
-                reasons = (self._origin(step, action),)
-                return replace(step, action="cached", reasons=reasons, hit=action, machine=facts.machine)
-            stale.append((action, problems))
-        return replace(step, reasons=self._why(step, stale))
-
-    def _why(self, step: Step, stale: list[tuple[Action, list[Reason]]]) -> tuple[Reason, ...]:
-        """Return what has changed since the stage was last done.
-
-        Args:
-            step: the decision so far.
-            stale: the results under its key, the newest first, and why each is no longer valid. A result that is newer
-                than the last run may be of a git branch that was left since.
-        """
-        latest = self.store.latest(self.pipeline.name, step.stage.id)
-        if last := next((problems for action, problems in stale if action == latest), None):
-            return tuple(last)
-        changed = _key_changes(step)
-        if changed and stale:
-            return (*changed, reason(ReasonCode.EARLIER_RESULT_STALE, *stale[0][1]))
-        return tuple(changed or (stale[0][1] if stale else [reason(ReasonCode.RESULT_MISSING)]))
+        return self.results.look_up(step, machines)
 
     def changes(self, stage: Stage, action: Action, machine: str | None = None) -> list[Reason]:
         """Return what differs now from what a stage saw when it ran; empty when its result is still valid.
@@ -275,21 +254,20 @@ class Planner:
             machine: the machine that must agree; when None, one of those that can run the stage must.
         """
         if machine is not None:
-            return self._changes(stage, action, self._facts_of(machine))
+            return self.results.changes(stage, action, self._facts_of(machine))
         problems = [reason(ReasonCode.RESULT_MISSING)]  # for no machine
         for facts in (facts for machines in self._classes(stage) for facts in machines):
-            if not (problems := self._changes(stage, action, facts)):
+            if not (problems := self.results.changes(stage, action, facts)):
                 break
         return problems
-
-    def _changes(self, stage: Stage, action: Action, facts: Facts) -> list[Reason]:
-        report(f"{self._activity}: looking at what its last run read")
-        seen = action.implicit_deps
-        return changes(seen, facts.current_state(stage, seen, self.store.files))
 
     def current_state(self, step: Step, dependencies: ImplicitDependencies) -> ImplicitDependencies:
         """Return the present state of what a stage saw when it ran, on the machine of a decision."""
         return self._facts_of(step.machine).current_state(step.stage, dependencies, self.store.files)
+
+    def facts(self, step: Step) -> Components:
+        """Return the components of a stage's key that the machine of a decision decides."""
+        return self._facts_of(step.machine).components(step.stage)
 
     def states_of(self, variables: Iterable[str], machine: str) -> dict[str, str]:
         """Return the state of environment variables on a machine."""
@@ -297,16 +275,6 @@ class Planner:
 
     def _facts_of(self, machine: str) -> Facts:
         return self.assignment.facts_of(machine) if self.assignment else self._local[0][0]
-
-    def _damage(self, action: Action) -> list[Reason]:
-        report(f"{self._activity}: checking its stored result")
-        return [reason(ReasonCode.RESULT_DAMAGED, problem=problem) for problem in self.store.check(action.tree)]
-
-    def _origin(self, step: Step, action: Action) -> Reason:
-        if (action.pipeline, action.stage) == (self.pipeline.name, step.stage.id):
-            return reason(ReasonCode.UP_TO_DATE)
-        pipeline = None if action.pipeline == self.pipeline.name else action.pipeline
-        return reason(ReasonCode.UP_TO_DATE, stage=action.stage, pipeline=pipeline)
 
     @cached_property
     def _removed(self) -> tuple[str, ...]:
@@ -333,10 +301,6 @@ class Planner:
         )
         caveats = caveats_of(self.pipeline, stage)
         return tuple(replace(verdict, caveats=(*verdict.caveats, *caveats)) for verdict in judge(stage, action, terms))
-
-
-def _key_changes(step: Step) -> list[Reason]:
-    return key_changes(step.stage, step.previous, step.components)
 
 
 def _skip(step: Step, facts: Facts) -> Step | None:

@@ -78,7 +78,7 @@ class Artifacts:
     def fetch_result(
         self, name: str, key: str, tree: str, secrets: Secrets, *, noun: str = "its result", artifact: bool = True
     ) -> Steps:
-        """Fetch the result of a key, wherever it was made, unless the store has it.
+        """Fetch the result of a key, wherever it was made, unless the store has it. Its log stays there.
 
         Args:
             name: the stage, for notices.
@@ -103,7 +103,7 @@ class Artifacts:
                     continue
                 if tree not in ("", action.tree):
                     continue
-                objects = self.fetch(name, action.tree, size=action.size, log=action.log, noun=noun)
+                objects = self.fetch(name, action.tree, size=action.size, noun=noun)
                 if artifact and not (yield from objects):
                     continue
                 self.store.put_action(action)

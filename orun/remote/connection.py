@@ -33,11 +33,13 @@ class Connection:
     Attributes:
         settings: address and mode of the remote.
         emit: takes notices.
+        wake: called by another thread when an operation has ended.
         state: `usable`, `read` when it accepts nothing more, or `down`.
     """
 
     settings: Settings
     emit: Callable[[Event], None]
+    wake: Callable[[], None] = lambda: None
     state: Literal["usable", "read", "down"] = "usable"
 
     def __post_init__(self) -> None:
@@ -53,11 +55,16 @@ class Connection:
         Returns:
             Its result, which may raise one of `FAILURES`; UsageError if a key is not usable.
         """
-        opened, news = self._opened, self._news
+        opened, news, wake = self._opened, self._news, self.wake
         if opened is None:
             opened = self._opened = self._requests.submit(_open, self.settings, self._transfers, self._closed)
         future = self._requests.submit(lambda: operation(opened.result()))
-        future.add_done_callback(lambda _: news.set())
+
+        def tell(_: Future[T]) -> None:  # without this object, which must not outlive the run
+            news.set()
+            wake()
+
+        future.add_done_callback(tell)
         return future
 
     def wait(self, timeout: float) -> None:

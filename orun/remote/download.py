@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +14,7 @@ from orun.planning.planner import Planner
 from orun.remote.artifacts import Artifacts, Steps
 from orun.remote.connection import FAILURES, Connection
 from orun.remote.envelope import RefusedError
-from orun.remote.known_results import KnownResults
+from orun.remote.known_results import CheckedResults, KnownResults
 from orun.remote.transfers import Records, Transfers
 from orun.remote.validation import validate_record
 from orun.remote.variables import unkeyed
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orun.core.machines import Built
 
 POLL_SECONDS = 0.05
+MOST = 64  # downloads at a time; each holds the lock of its key
 
 
 @dataclass
@@ -42,12 +43,16 @@ class Downloads:
         connection: to the remote.
         planner: decides what is up to date.
         known: results that are known to be in the remote.
+        left: ids of stages whose artifacts are left in the remote: only their records are fetched.
+        checked: the results that were found complete there.
         results: how many arrived.
     """
 
     connection: Connection
     planner: Planner
     known: KnownResults
+    left: Collection[str] = ()
+    checked: CheckedResults = field(default_factory=CheckedResults)
     results: int = 0
     _running: dict[str, Download] = field(default_factory=dict)
     _ended: set[tuple[str, str]] = field(default_factory=set)
@@ -62,12 +67,26 @@ class Downloads:
         return self._artifacts.size
 
     def wants(self, step: Step) -> bool:
-        """Return whether to look for a stage's result before it runs: once a key, never for a measurement."""
-        planner, name = self.planner, step.stage.id
-        is_measurement = planner.pipeline.kinds[step.stage.uses].spec.stage_class == "measurement"
-        if self.connection.state == "down" or is_measurement or name in planner.force:
+        """Return whether to look for a stage's result before it runs: once a key.
+
+        Of a measurement only the files of a result that another machine has made for this one are looked for.
+        """
+        name, planner = step.stage.id, self.planner
+        if self.connection.state == "down" or name in planner.force:
+            return False
+        if self._is_measurement(step) and (
+            planner.fresh or not any(action in self.known for action in planner.store.actions(step.key))
+        ):
             return False
         return step.action == "run" and bool(step.key) and (name, step.key) not in self._ended
+
+    def _is_measurement(self, step: Step) -> bool:
+        return self.planner.pipeline.kinds[step.stage.uses].spec.stage_class == "measurement"
+
+    @property
+    def full(self) -> bool:
+        """Whether no more results may be looked for at present."""
+        return len(self._running) >= MOST
 
     def fetch(self, step: Step) -> bool:
         """Continue the download of a stage's result; return whether it has ended. Never waits.
@@ -92,8 +111,7 @@ class Downloads:
 
     def is_result(self, step: Step, built: Built, action: Action) -> bool:
         """Return whether a result is the one that another machine has built: of measurements the very one."""
-        spec = self.planner.pipeline.kinds[step.stage.uses].spec
-        is_same = spec.stage_class != "measurement" or built.started_at in (0.0, action.started_at)
+        is_same = not self._is_measurement(step) or built.started_at in (0.0, action.started_at)
         return is_same and built.tree == action.tree
 
     def is_fetched(self, step: Step) -> bool:
@@ -137,39 +155,58 @@ class Downloads:
         return False
 
     def _result(self, step: Step) -> Steps:
-        """Fetch what is damaged in the store, else a result of the step's key."""
-        store, name = self.planner.store, step.stage.id
-        for action in store.actions(step.key):
-            if self.planner.changes(step.stage, action):
-                continue
-            if not store.check(action.tree):
-                return False  # another run has stored it meanwhile
-            if (yield from self._artifact(name, action)):
-                text = f"{name}: what was damaged or missing was refetched from the remote"
-                self.connection.emit(Notice("warning", text))
-                return self._note(step)
+        """Fetch what is damaged or missing of a result in the store, else a result of the step's key."""
+        if (yield from self._stored(step)) or self._is_measurement(step):
+            return True
+        fetch = self._check if step.stage.id in self.left else partial(self._artifact, step.stage.id)
         first, count = 0, 1  # most keys have one record
         while True:
             records = yield partial(Transfers.records, key=step.key, first=first, count=count)
             for action in self._validate(step, records):
-                if not self.planner.changes(step.stage, action) and (yield from self._artifact(name, action)):
-                    store.put_action(action)
+                if not self.planner.changes(step.stage, action) and (yield from fetch(action)):
+                    self.planner.store.put_action(action)
                     self.known.add(action)
                     return self._note(step)
             if not records.more:
                 return False
             first, count = first + count, 3 * count
 
+    def _stored(self, step: Step) -> Steps:
+        """Fetch what a result in the store lacks, or see that the remote has it; return whether there is a result."""
+        store, name = self.planner.store, step.stage.id
+        for action in store.actions(step.key):
+            if self.planner.changes(step.stage, action):
+                continue
+            if not store.check(action.tree):
+                return True  # another run has stored it meanwhile
+            if name in self.left:
+                if (yield from self._check(action)):
+                    return True
+                continue
+            was_left = action in self.known and store.tree(action.tree) is None
+            if (yield from self._artifact(name, action)):
+                if not was_left:
+                    text = f"{name}: what was damaged or missing was refetched from the remote"
+                    self.connection.emit(Notice("warning", text))
+                return self._note(step)
+        return False
+
     def _built(self, step: Step, built: Built) -> Steps:
-        """Fetch the result that a machine has told of, not another one of its key."""
+        """Fetch the result that a machine has told of, not another one of its key. The run has its log already."""
+        name = step.stage.id
         first, count = 0, 1
         while True:
             records = yield partial(Transfers.records, key=step.key, first=first, count=count)
             for action in self._validate(step, records):
-                if self.is_result(step, built, action) and (yield from self._artifact(step.stage.id, action)):
-                    self.planner.store.put_action(action)
-                    self.known.add(action)
-                    return True
+                if not self.is_result(step, built, action):
+                    continue
+                if name in self.left:
+                    self.checked.add(action)
+                elif not (yield from self._artifacts.fetch(name, action.tree, size=action.size)):
+                    continue
+                self.planner.store.put_action(action)
+                self.known.add(action)
+                return True
             if not records.more:
                 return False
             first, count = first + count, 3 * count
@@ -192,6 +229,13 @@ class Downloads:
                 problems.append(f"a record of key {step.key}: {error}")
         self._artifacts.refuse(step.stage.id, problems)
         return actions
+
+    def _check(self, action: Action) -> Steps:
+        """Find out whether an artifact is complete in the remote."""
+        if not (yield partial(Transfers.is_complete, tree=action.tree)):
+            return False
+        self.checked.add(action)
+        return True
 
     def _artifact(self, name: str, action: Action) -> Steps:
         return self._artifacts.fetch(name, action.tree, size=action.size, log=action.log)

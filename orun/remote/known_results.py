@@ -14,6 +14,8 @@ from orun.fs.durable import write_all
 from orun.fs.os_errors import convert_os_errors
 from orun.store import Action
 
+OBJECTS = "remote-objects-"  # begins the names of files that list objects
+
 
 class KnownLines:
     """Lines of a file that only grows."""
@@ -61,11 +63,36 @@ class KnownResults:
         self._lines.add([_line(action)])
 
 
+class ResultsOfRemotes:
+    """The results of a store that are known to be in any remote."""
+
+    def __init__(self, store: Path) -> None:
+        paths = (path for path in (store / "index").glob("remote-*.txt") if not path.name.startswith(OBJECTS))
+        self._remotes = [KnownLines(path) for path in paths]
+
+    def __contains__(self, action: Action) -> bool:
+        return any(_line(action) in lines for lines in self._remotes)
+
+
+class CheckedResults:
+    """The results that this run has found complete in the remote, so that their files need not be on this machine."""
+
+    def __init__(self) -> None:
+        self._lines: set[str] = set()
+
+    def __contains__(self, action: Action) -> bool:
+        return _line(action) in self._lines
+
+    def add(self, action: Action) -> None:
+        """Note that a result is complete in the remote."""
+        self._lines.add(_line(action))
+
+
 class KnownObjects(KnownLines):
     """Digests of the objects of snapshots that are known to be in one remote."""
 
     def __init__(self, store: Path, url: str) -> None:
-        super().__init__(store / "index" / f"remote-objects-{_name(url)}.txt")
+        super().__init__(store / "index" / f"{OBJECTS}{_name(url)}.txt")
 
 
 def _name(url: str) -> str:

@@ -8,7 +8,7 @@ is required.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from orun.core.events import Event, Notice
@@ -40,11 +40,18 @@ class Sync:
         settings: address and mode of the remote.
         planner: decides what is up to date.
         emit: takes notices.
+        wake: called by another thread when a transfer has ended.
     """
 
-    def __init__(self, settings: Settings, planner: Planner, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        planner: Planner,
+        emit: Callable[[Event], None],
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
         self._planner = planner
-        self._connection = Connection(settings, emit)
+        self._connection = Connection(settings, emit, wake)
         if not settings.trusted and os.environ.get(SHARED_KEY) == "":
             signs = settings.mode == "read" or os.environ.get(SIGNING_KEY)
             emit(Notice("warning", UNSIGNED if signs else f"{UNSIGNED}, and what is pushed is unsigned"))
@@ -62,6 +69,11 @@ class Sync:
         """Whether every result that should be in the remote is."""
         return self._uploads.complete
 
+    def leave(self, stages: Collection[str]) -> None:
+        """Leave the artifacts of these stages in the remote from now on: only their records are fetched."""
+        self._downloads.left = frozenset(stages)
+        self._planner.results.in_remote = self._downloads.checked
+
     def fetch_models(self, steps: Iterable[Step]) -> None:
         """Fetch the accepted models that stages compare with, if they are not in the store.
 
@@ -78,6 +90,11 @@ class Sync:
     def wants(self, step: Step) -> bool:
         """Return whether to look for a stage's result before it runs."""
         return self._downloads.wants(step)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more results may be looked for at present."""
+        return self._downloads.full
 
     def fetch(self, step: Step) -> bool:
         """Continue the download of a stage's result; return whether it has ended. Never waits."""

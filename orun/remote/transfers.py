@@ -196,6 +196,10 @@ class Transfers:
         sent = self.upload(pieces, repair=repair)
         return Pushed(self._write_record(key, record, newest=newest), sent)
 
+    def forget(self) -> None:
+        """Forget what is known to be there: it may have been emptied."""
+        self.present.clear()
+
     def upload(self, pieces: Sequence[Piece], *, repair: bool = False) -> int:
         """Write the objects that are not there, with `repair` all; return the bytes that were sent."""
         if repair:
@@ -238,11 +242,11 @@ class Transfers:
                 if same and newest:
                     self.bucket.put(record_name(key, slot), data)
                     return str(own["tree"])
-                if same and (tree == own["tree"] or self._is_complete(tree)):
+                if same and (tree == own["tree"] or self.is_complete(tree)):
                     return tree
         raise RefusedError(f"key {key} has {SLOTS} records there, and takes no more")
 
-    def _is_complete(self, tree: str) -> bool:
+    def is_complete(self, tree: str) -> bool:
         """Return whether every object of an artifact is there, by their sizes."""
         data = self.file_list(tree) if is_digest(tree) else None
         if not isinstance(data, bytes):

@@ -44,8 +44,12 @@ def markdown(result: RunResult) -> str:
 
 
 def _stages(result: RunResult) -> list[str]:
-    rows = [stage_row(result, stage) for stage in result.stages]
-    return ["### Stages", table(("stage", "result", "time", "size", "metrics"), rows)] if rows else []
+    titles = ["stage", "result", "time", "size", "metrics"]
+    rows = [[*stage_row(result, stage)] for stage in result.stages]
+    if any(stage.machine for stage in result.stages):
+        for row, text in zip([titles, *rows], ["machine", *(stage.machine for stage in result.stages)], strict=True):
+            row.insert(2, text)
+    return ["### Stages", table(titles, rows)] if rows else []
 
 
 def _checklist(result: RunResult) -> list[str]:

@@ -21,6 +21,7 @@ STYLES: dict[Outcome, Style] = {
 COLUMNS = (
     Column("stage"),
     Column("result", flexible=True),
+    Column("machine"),
     Column("time", "right"),
     Column("size", "right"),
     Column("metrics", flexible=True),
@@ -35,7 +36,8 @@ def stage_table(result: RunResult, terminal: Terminal, *, verbose: bool = False)
     for stage in result.stages:
         name, outcome, *rest = stage_row(result, stage, every=verbose)
         digests = [Cell(digest[:SHORT], "dim") for digest in (stage.key, stage.tree)] if verbose else []
-        rows.append([Cell(name, "strong"), Cell(outcome, STYLES[stage.outcome]), *map(Cell, rest), *digests])
+        cells = map(Cell, (stage.machine, *rest))
+        rows.append([Cell(name, "strong"), Cell(outcome, STYLES[stage.outcome]), *cells, *digests])
     return render(COLUMNS + KEY_COLUMNS if verbose else COLUMNS, rows, terminal)
 
 

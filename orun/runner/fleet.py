@@ -19,6 +19,7 @@ from orun.core.machines import (
     Refused,
     Snapshot,
 )
+from orun.core.serialization import Record
 from orun.executors import Progress
 
 FleetMessage: TypeAlias = (
@@ -33,9 +34,10 @@ class Fleet(Protocol):
         """Return the machines that are there now; look for those that joined or left, a few seconds at most."""
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
-        """Return what the machines know of a snapshot, whose tree is in the remote of that URL; wait for all answers.
+        """Return what the machines know of a snapshot, whose tree is in the remote of that URL.
 
-        A notice of `wait` says of each machine that cannot tell why. It is left out, unless it lacks the project.
+        All are asked at a time. A notice of `wait` says of each machine that cannot tell, or does not in time, why. It
+        is left out, unless it lacks the project.
         """
 
     def look(self, snapshot: Snapshot, remote: str) -> None:
@@ -45,13 +47,30 @@ class Fleet(Protocol):
         """Send an order to a machine; return at once. `Built`, `Failed`, `Refused` or `Lost` follows, exactly once."""
 
     def wait(self, timeout: float) -> list[FleetMessage]:
-        """Return the messages since the last call; wait for the first, `timeout` seconds at most."""
+        """Return the messages since the last call; wait for the first or for `wake`, `timeout` seconds at most."""
+
+    def wake(self) -> None:
+        """End the present or next `wait`. Any thread may call this."""
 
     def cancel(self, stage: str) -> None:
         """Stop a stage; its last message follows. Do nothing if it is not running."""
 
     def close(self) -> None:
         """Stop all stages and let go of the machines. May be called again."""
+
+
+class FleetRun(Record, frozen=True):
+    """Fleet of a run, and the project's state that its machines get.
+
+    Attributes:
+        fleet: the machines.
+        snapshot: the project.
+        wait: seconds that a stage waits for a machine that can run it.
+    """
+
+    fleet: Fleet
+    snapshot: Snapshot
+    wait: float = 0.0
 
 
 Connect: TypeAlias = Callable[[str], Fleet]  # entry point of the group `orun.executors`: a fleet by its URL

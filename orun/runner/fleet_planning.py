@@ -12,10 +12,10 @@ from orun.fs.os_errors import quoted
 from orun.planning.assignment import Assignment
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
+from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
-from orun.runner.fleet import Fleet
+from orun.runner.fleet import Fleet, FleetRun
 from orun.runner.open_fleet import open_fleet
-from orun.runner.orders import FleetRun
 from orun.runner.preflight import without_machine
 
 POLL_SECONDS = 2.0  # between two looks for machines that join
@@ -60,6 +60,7 @@ def join_fleet(
             run = FleetRun(fleet, share(planner, remote, repair=True), wait)
             facts = fleet.facts(run.snapshot, remote.url)
         planner.assignment.update(machines, facts)
+        planner.results.in_remote = KnownResults(planner.store.root, remote.url)
     except BaseException:
         fleet.close()
         raise

@@ -24,9 +24,9 @@ def machine_facts(pipeline: Pipeline, machine: str, available: Resources) -> Mac
         available: what stages may use of it.
     """
     local = LocalFacts(pipeline)
-    return MachineFacts(
+    return MachineFacts.collect(
         machine,
-        stages={stage.id: _facts_of(pipeline, stage, local, available) for stage in pipeline.stages},
+        {stage.id: _facts_of(pipeline, stage, local, available) for stage in pipeline.stages},
         packages=dict(package_versions(pipeline.root)),
         variables={name: pipeline.private.state_now(name) for name in stage_environment()},
     )

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from orun import errors
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
-from orun.core.machines import Built, Failed, Joined, Leaving, LogText, Lost, Order, Refused, Snapshot
+from orun.core.machines import Built, Failed, Joined, Leaving, LogText, Lost, Order, Refused
 from orun.core.reason_codes import ReasonCode
-from orun.core.serialization import Record
-from orun.environment.resources import Resources, machine_resources
+from orun.core.serialization import replace
 from orun.errors import MachineLost, StageError, StageFailed
 from orun.executors import Progress
 from orun.fs.os_errors import convert_os_errors, quoted
@@ -25,9 +24,11 @@ from orun.planning.implicit_deps import changed_meanwhile
 from orun.planning.key_diff import key_changes
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
-from orun.runner.fleet import Fleet, FleetMessage
-from orun.runner.scheduler import Schedule
+from orun.runner.fleet import FleetMessage, FleetRun
+from orun.runner.machine_choice import MachineChoice
 from orun.runner.setbacks import Setbacks
+from orun.runner.stage_execution import StageEnd
+from orun.runner.stage_reports import StageReports
 from orun.store import Action
 from orun.store.layout import safe_name
 from orun.text.suggestions import near
@@ -37,27 +38,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 5.0  # between two looks for machines that join
 AGAIN = (ReasonCode.FORCED, ReasonCode.MEASURED_AGAIN)  # the agent must not use a result that it has
-
-
-class FleetRun(Record, frozen=True):
-    """Fleet of a run, and the project's state that its machines get.
-
-    Attributes:
-        fleet: the machines.
-        snapshot: the project.
-        wait: seconds that a stage waits for a machine that can run it.
-    """
-
-    fleet: Fleet
-    snapshot: Snapshot
-    wait: float = 0.0
-
-
-class Ended(Record, frozen=True):
-    """End of an order: the result or the error; None if the stage starts again."""
-
-    step: Step
-    outcome: Action | StageError | None
 
 
 @dataclass
@@ -85,7 +65,8 @@ class Orders:
         remote: the store shared between machines.
         logs: folder of the logs of this run.
         emit: receives each event.
-        pass_progress: receives the progress of stages.
+        reports: filters what stages report.
+        choice: chooses the machine of a stage.
     """
 
     run: FleetRun
@@ -93,27 +74,23 @@ class Orders:
     remote: Sync
     logs: Path
     emit: Callable[[Event], None]
-    pass_progress: Callable[[Progress], None]
+    reports: StageReports
     _sent: dict[str, Sent] = field(default_factory=dict)
-    _built_on: dict[str, str] = field(default_factory=dict)
     _unread: set[str] = field(default_factory=set)  # stages whose results did not arrive here
+    _repairing: set[str] = field(default_factory=set)  # stages whose results are pushed again for other machines
     _looked_at: float = float("-inf")
     _news: bool = False  # whether machines came or went since `drain_news`
 
     def __post_init__(self) -> None:
         assert self.planner.assignment  # noqa: S101 - there are no orders without one
         self._assignment = self.planner.assignment
+        self.choice = MachineChoice(self.planner, self._assignment)
         self._setbacks = Setbacks(self.run.wait, self.emit)
 
     @property
     def active(self) -> bool:
         """Whether a machine works on an order, or its result is being fetched."""
-        return bool(self._sent)
-
-    @property
-    def fetching(self) -> bool:
-        """Whether a result is being fetched."""
-        return any(sent.built for sent in self._sent.values())
+        return bool(self._sent or self._repairing)
 
     @property
     def waiting(self) -> bool:
@@ -131,42 +108,6 @@ class Orders:
         news, self._news = self._news, False
         return news
 
-    def resources(self) -> dict[str, Resources]:
-        """Return what stages may use of each machine."""
-        return {name: machine_resources(machine) for name, machine in self._assignment.machines.items()}
-
-    def runs_here(self, stage: Stage) -> bool:
-        """Return whether a stage runs on this machine."""
-        return any(not machines[0].machine for machines in self.planner.candidates(stage).classes)
-
-    def choose(self, step: Step, schedule: Schedule) -> str:
-        """Return the machine that a stage starts on now; empty if all that can run it are busy.
-
-        A machine with the facts of the decision comes first, then one without GPUs that the stage does not need, then
-        one that built an input of the stage, then the one with the most free cores.
-        """
-        stage = step.stage
-        exclusive = self.planner.pipeline.kinds[stage.uses].spec.exclusive
-        machines, built_on = self._assignment.machines, {self._built_on.get(name) for name in stage.needs.values()}
-
-        def rank(name: str, *, equal: bool) -> tuple[bool, bool, bool, int]:
-            spare = machines[name].cores - schedule.busy_cores(name)
-            return not equal, machines[name].gpus > 0 and not stage.gpus, name not in built_on, -spare
-
-        ranked = []
-        for group in self.planner.candidates(stage).classes:
-            names = [facts.machine for facts in group]
-            free = (name for name in names if self._is_free(stage, name, schedule, exclusive=exclusive))
-            ranked += [(rank(name, equal=step.machine in names), name) for name in free]
-        return min(ranked, key=lambda item: item[0])[1] if ranked else ""
-
-    def _is_free(self, stage: Stage, machine: str, schedule: Schedule, *, exclusive: bool) -> bool:
-        running = schedule.on(machine)
-        kinds = self.planner.pipeline.kinds
-        if running and (exclusive or any(kinds[item.uses].spec.exclusive for item in running)):
-            return False
-        return schedule.fits(stage, machine)
-
     def are_inputs_shared(self, step: Step, done: Mapping[str, Done]) -> bool:
         """Return whether the inputs of a stage are in the remote; start to push those that are not.
 
@@ -175,6 +116,8 @@ class Orders:
         """
         shared = True
         for name in dict.fromkeys(step.stage.needs.values()):
+            if name in self._repairing:
+                return False
             if problem := self.remote.share(done[name].step, done[name].action):
                 hint = "see `orun run --help` on --remote-mode, and the notices above"
                 raise StageFailed(step.stage.id, f"{step.stage.id} cannot run on another machine: {problem}", hint=hint)
@@ -190,9 +133,12 @@ class Orders:
         self._setbacks.start(name, step.machine)
         self._sent[name] = Sent(step, monotonic())
         self.emit(StageStarted(name, step.reasons, str(log), step.seconds, step.machine))
+        self.run.fleet.start(self._order(step, done), step.machine)
+
+    def _order(self, step: Step, done: Mapping[str, Done]) -> Order:
         upstream = {item: done[item].action for item in step.stage.before if item in done}
-        order = Order(
-            stage=name,
+        return Order(
+            stage=step.stage.id,
             key=step.key,
             snapshot=self.run.snapshot,
             upstream={item: action.key for item, action in upstream.items()},
@@ -200,11 +146,10 @@ class Orders:
             components=step.components,
             trees={item: action.tree for item, action in upstream.items()},
             again=any(item.code in AGAIN for item in step.reasons),
-            repair=name in self._unread,
+            repair=step.stage.id in self._unread,
         )
-        self.run.fleet.start(order, step.machine)
 
-    def receive(self, timeout: float, done: Mapping[str, Done]) -> list[Ended]:
+    def receive(self, timeout: float, done: Mapping[str, Done]) -> list[StageEnd]:
         """Take the messages of the machines, wait for the first, and continue to fetch results.
 
         Args:
@@ -215,13 +160,13 @@ class Orders:
         for name, sent in list(self._sent.items()):
             if sent.built and self.remote.take(sent.step, sent.built):
                 del self._sent[name]
-                ended.append(Ended(sent.step, self._accept(sent.step, sent.built, done)))
+                ended.append(StageEnd(sent.step, self._accept(sent.step, sent.built, done)))
         return [item for item in ended if item]
 
-    def _handle(self, message: FleetMessage, done: Mapping[str, Done]) -> Ended | None:
+    def _handle(self, message: FleetMessage, done: Mapping[str, Done]) -> StageEnd | None:
         """Take a message; return the end of an order if it is that."""
         if isinstance(message, Progress):
-            self.pass_progress(message)
+            self.reports.pass_progress(message)
         elif isinstance(message, LogText):
             with convert_os_errors(f"write the log of {message.stage}", self.logs):
                 self.logs.mkdir(exist_ok=True)
@@ -238,11 +183,13 @@ class Orders:
             self.emit(Notice("info", f"machine {message.machine} takes no more stages: its agent stops"))
             self._assignment.remove(message.machine)
             self._news = True
+        elif message.stage in self._repairing:
+            self._repairing.discard(message.stage)
         elif message.stage in self._sent:  # else it ended before, as with a machine that was lost and came back
             return self._end(message, done)
         return None
 
-    def _end(self, message: Built | Failed | Refused | Lost, done: Mapping[str, Done]) -> Ended | None:
+    def _end(self, message: Built | Failed | Refused | Lost, done: Mapping[str, Done]) -> StageEnd | None:
         sent = self._sent[message.stage]
         if isinstance(message, Built):
             sent.built = message
@@ -251,16 +198,27 @@ class Orders:
             return None  # its result is in the remote already, or another machine has the order now
         del self._sent[message.stage]
         if isinstance(message, Failed):
-            return Ended(sent.step, None if self._repair(message, done) else self._error(message))
+            return StageEnd(sent.step, None if self._repair(message, done) else self._error(message))
         again = self._lose(sent, message) if isinstance(message, Lost) else self._refuse(message)
-        return Ended(sent.step, again)
+        return StageEnd(sent.step, again)
 
     def _repair(self, message: Failed, done: Mapping[str, Done]) -> bool:
         """Push the input again that did not arrive at a machine; return False if that is not why the stage failed."""
         upstream = done.get(message.lacks)
         if upstream is None or not self._setbacks.may_repair(message.stage, message.failure.what):
             return False
+        if self.planner.store.check(upstream.action.tree):  # its files are on another machine
+            return self._push_again(upstream, done)
         return not self.remote.share(upstream.step, upstream.action, repair=True)
+
+    def _push_again(self, upstream: Done, done: Mapping[str, Done]) -> bool:
+        """Order a result again from the machine that made it; return whether that is there."""
+        step, machine = upstream.step, upstream.action.host.get("machine", "")
+        if machine not in self._assignment.machines:
+            return False
+        self._repairing.add(step.stage.id)
+        self.run.fleet.start(replace(self._order(step, done), repair=True), machine)
+        return True
 
     def _error(self, message: Failed) -> StageError:
         failure = message.failure
@@ -302,7 +260,7 @@ class Orders:
         """
         stage, store = step.stage, self.planner.store
         action = next((item for item in store.actions(step.key) if self.remote.is_result(step, built, item)), None)
-        if action is None or store.check(action.tree):
+        if action is None or self.planner.results.damage(action):
             problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
             if self._setbacks.may_repair(stage.id, problem):
                 able = [facts.machine for group in self.planner.candidates(stage).classes for facts in group]
@@ -319,7 +277,6 @@ class Orders:
             subject = str(changes[0].arguments.get("subject", changes[0].code))
             return changed_meanwhile(stage.id, f"{subject} was changed")
         self._unread.discard(stage.id)
-        self._built_on[stage.id] = step.machine
         return action
 
     def _log(self, name: str) -> Path:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orun.core.events import Event, GateJudged, Notice, StageFinished
-from orun.core.reason import Reason
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.errors import StageError
@@ -57,6 +58,16 @@ class RunOutcome:
         before = {stage.id: stage.before for stage in stages}
         self.guards = reached([name for release in releases for name in release.before], before)
 
+    def blocker(self, stage: Stage) -> Reason | None:
+        """Return which stage or gate before a ready stage keeps it from running; None if none does."""
+        for name in stage.before:
+            outcome = self.results[name].outcome
+            if outcome == "skipped" and name not in stage.upstream and not self.planner.pipeline.strict:
+                continue
+            if name not in self.done:
+                return reason(ReasonCode.STAGE_BEFORE, stage=name, outcome=outcome)
+        return self.planner.gate_before(stage, self.done)
+
     def settle_outputs(self) -> None:
         """At the end of a run, restore outputs that another run replaced and remove those of removed stages."""
         pipeline = self.planner.pipeline
@@ -70,7 +81,7 @@ class RunOutcome:
     def add_up_to_date(self, step: Step, action: Action, outcome: Outcome) -> None:
         """Check out the artifact of a stage that is up to date, and judge its gates."""
         stage, pipeline = step.stage, self.planner.pipeline
-        out, restored = self.outputs.put(stage.id, action)
+        out, restored = self._check_out(stage, action)
         fetched = self.remote is not None and self.remote.is_fetched(step)
         if restored and step.previous and outcome == "cached" and not fetched:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))
@@ -82,9 +93,22 @@ class RunOutcome:
         if stage.id in self.guards:
             verdicts = tuple(replace(verdict, fails=verdict.fails or verdict.blocks) for verdict in verdicts)
         self.verdicts += verdicts
-        self._add(result_up_to_date(step, action, outcome, str(out), fetched=fetched))
+        self._add(result_up_to_date(step, action, outcome, out, fetched=fetched))
         for verdict in verdicts:
             self.emit(GateJudged(verdict))
+
+    def _check_out(self, stage: Stage, action: Action) -> tuple[str, bool]:
+        """Check out an artifact; return its folder, and whether that had to change.
+
+        If its files are left in the remote, there is no folder, and an earlier output of the stage is removed.
+        """
+        if action in self.planner.results.in_remote and self.store.check(action.tree):
+            if self.store.withdraw(self.planner.pipeline.name, stage.id):
+                notice = f"{stage.id}: its earlier output was removed from out/; the new one is in the remote"
+                self.emit(Notice("info", notice))
+            return "", False
+        out, restored = self.outputs.put(stage.id, action)
+        return str(out), restored
 
     def add_failure(self, step: Step, error: StageError) -> None:
         """Add the result of a stage that failed."""

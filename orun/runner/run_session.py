@@ -31,7 +31,7 @@ from orun.text.suggestions import near
 if TYPE_CHECKING:
     from orun.remote.settings import Settings
     from orun.remote.sync import Sync
-    from orun.runner.orders import FleetRun
+    from orun.runner.fleet import FleetRun
 
 UNLIMITED = "{stage}: its `resources.memory` limits nothing on {system}; only Linux stops a stage that takes more"
 MOST_NAMED = 5  # stages in the error about a read-only store
@@ -124,7 +124,9 @@ class Session(Record, frozen=True):
             return None
         from orun.remote.sync import Sync
 
-        return Sync(self.remote, self.planner, self._emit)
+        if self.fleet is None:
+            return Sync(self.remote, self.planner, self._emit)
+        return Sync(self.remote, self.planner, self._emit, self.fleet.fleet.wake)
 
     def _needed(self) -> set[str]:
         """Return the chosen stages and all before them, including those that guard a release."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, merge
 
 from orun.environment.resources import Resources
 from orun.pipeline.model import Stage
@@ -23,6 +24,7 @@ class Schedule:
         settled: ids of stages that are up to date or will not run.
         running: stages whose processes run, by id.
         machines: resources of other machines, by id.
+        queue_of: returns what decides whether a stage can start: of two with the same, both can or none.
     """
 
     stages: tuple[Stage, ...]
@@ -31,6 +33,7 @@ class Schedule:
     settled: set[str] = field(default_factory=set)
     running: dict[str, Stage] = field(default_factory=dict)
     machines: Mapping[str, Resources] = field(default_factory=dict)
+    queue_of: Callable[[Stage], Hashable] = lambda _: None
 
     def __post_init__(self) -> None:
         self._by_id = {stage.id: stage for stage in self.stages}
@@ -44,24 +47,64 @@ class Schedule:
             rest = max((self._seconds_to_end[name] for name in self._after[stage.id]), default=0.0)
             self._seconds_to_end[stage.id] = rest + self.seconds.get(stage.id, UNKNOWN_SECONDS)
         self._on: dict[str, dict[str, Stage]] = {}  # running stages by machine
-        self._ready: list[Stage] = []
+        self._queues: dict[Hashable, list[Stage]] = {}  # ready stages, the longest remaining path first
+        self._queue_of: dict[str, Hashable] = {}  # by ready stage
         self._new: list[Stage] = []
         for name, before in self._waiting.items():
             if not before:
-                self._add_ready(name)
+                self._add_new(name)
 
-    def _add_ready(self, name: str) -> None:
+    def _add_ready(self, stage: Stage) -> None:
+        queue = self.queue_of(stage)
+        self._queue_of[stage.id] = queue
+        insort(self._queues.setdefault(queue, []), stage, key=self._rank)
+
+    def _rank(self, stage: Stage) -> float:
+        return -self._seconds_to_end[stage.id]
+
+    def _add_new(self, name: str) -> None:
         self._new.append(self._by_id[name])
-        insort(self._ready, self._by_id[name], key=lambda stage: -self._seconds_to_end[stage.id])
+        self._add_ready(self._by_id[name])
+
+    def _remove_ready(self, name: str) -> None:
+        self._queues[self._queue_of.pop(name)].remove(self._by_id[name])
+
+    def sort_again(self) -> None:
+        """Sort ready stages into queues again, after what `queue_of` depends on has changed."""
+        stages = self.ready()
+        self._queues.clear()
+        for stage in stages:
+            self._add_ready(stage)
 
     @property
     def finished(self) -> bool:
         """Whether every stage is settled."""
         return len(self.settled) == len(self.stages)
 
+    def is_ready(self, name: str) -> bool:
+        """Return whether a stage may start: upstream settled, not running."""
+        return name in self._queue_of
+
     def ready(self) -> tuple[Stage, ...]:
-        """Return stages that may start: upstream settled, not running; the longest remaining path first."""
-        return tuple(self._ready)
+        """Return the stages that may start; the longest remaining path first."""
+        return tuple(merge(*self._queues.values(), key=self._rank))
+
+    def offer(self, start: Callable[[Stage], bool]) -> None:
+        """Offer ready stages to a function, the longest remaining path first.
+
+        Args:
+            start: tries to start a stage; returns whether the next one of its queue may be able to start.
+        """
+        queues = [queue[::-1] for queue in self._queues.values() if queue]
+        heads = [(self._rank(queue[-1]), number) for number, queue in enumerate(queues)]
+        heapify(heads)
+        while heads:
+            _, number = heappop(heads)
+            stage = queues[number].pop()
+            if self.is_ready(stage.id) and not start(stage):
+                continue
+            if queues[number]:
+                heappush(heads, (self._rank(queues[number][-1]), number))
 
     def drain_new(self) -> tuple[Stage, ...]:
         """Return stages that became ready since the last call and were not settled or started meanwhile."""
@@ -72,12 +115,6 @@ class Schedule:
     def has_new(self) -> bool:
         """Whether a stage became ready since the last `drain_new`."""
         return bool(self._new)
-
-    @property
-    def full(self) -> bool:
-        """Whether every core is in use on every machine."""
-        limits = {"": self.resources, **self.machines}
-        return all(self.busy_cores(machine) >= limit.cores for machine, limit in limits.items())
 
     def busy_cores(self, machine: str) -> int:
         """Return the cores that running stages use on a machine."""
@@ -98,14 +135,14 @@ class Schedule:
 
     def start(self, stage: Stage, machine: str = "") -> None:
         """Note that a stage runs on a machine."""
-        self._ready.remove(stage)
+        self._remove_ready(stage.id)
         self.running[stage.id] = stage
         self._on.setdefault(machine, {})[stage.id] = stage
 
     def stop(self, name: str) -> None:
         """Note that a stage does not run any more and must start again."""
         self._end(name)
-        self._add_ready(name)
+        self._add_new(name)
 
     def _end(self, name: str) -> bool:
         """Note that a stage does not run any more; return whether it ran."""
@@ -115,13 +152,13 @@ class Schedule:
 
     def settle(self, name: str) -> None:
         """Note that a stage is up to date, failed, or will not run."""
-        if not self._end(name) and self._by_id[name] in self._ready:
-            self._ready.remove(self._by_id[name])
+        if not self._end(name) and self.is_ready(name):
+            self._remove_ready(name)
         self.settled.add(name)
         for after in self._after[name]:
             self._waiting[after].discard(name)
             if not self._waiting[after] and after not in self.settled:
-                self._add_ready(after)
+                self._add_new(after)
 
 
 def fits_beside(stage: Stage, running: Sequence[Stage], limit: Resources) -> bool:

@@ -13,7 +13,7 @@ from orun.core.key_component import value_of
 from orun.core.serialization import Record, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions, venvs
-from orun.errors import InputChanged
+from orun.errors import InputChanged, StageError
 from orun.executors import Job, JobResult
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
@@ -39,6 +39,7 @@ class StageExecution(Record, frozen=True):
         log: file that takes what it prints.
         declared: signature of each file that its parameters name, when it started.
         started_at: seconds since the epoch.
+        machine: id of this machine in a fleet; empty for none.
     """
 
     pipeline: Pipeline
@@ -48,9 +49,10 @@ class StageExecution(Record, frozen=True):
     log: Path
     declared: Mapping[str, Signature | None]
     started_at: float
+    machine: str = ""
 
     @classmethod
-    def prepare(cls, pipeline: Pipeline, store: Store, step: Step, logs: Path) -> StageExecution:
+    def prepare(cls, pipeline: Pipeline, store: Store, step: Step, logs: Path, machine: str = "") -> StageExecution:
         """Create the session directory of a stage, with its inputs read-only."""
         scratch = store.make_session_folder(step.stage.id)
         for port, tree in step.inputs.items():
@@ -59,7 +61,7 @@ class StageExecution(Record, frozen=True):
         (scratch / "work").mkdir()
         logs.mkdir(exist_ok=True)
         log = logs / f"{safe_name(step.stage.id)}.log"
-        return cls(pipeline, store, step, scratch, log, _declared(pipeline, store, step), time())
+        return cls(pipeline, store, step, scratch, log, _declared(pipeline, store, step), time(), machine)
 
     def job(self, lineage: bytes) -> Job:
         """Return the job for the executor; write `lineage.json` for kinds that ask for it."""
@@ -131,6 +133,7 @@ class StageExecution(Record, frozen=True):
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
         packages = venvs.packages(step.stage.environment_of(step.stage.target))
+        host = device.made_on(use.spec.stage_class, step.stage.target, packages)
         action = Action(
             key=step.key,
             components=step.components,
@@ -141,7 +144,7 @@ class StageExecution(Record, frozen=True):
             log=self.store.add_file(self.log),
             pipeline=self.pipeline.name,
             stage=step.stage.id,
-            host=device.made_on(use.spec.stage_class, step.stage.target, packages),
+            host=host | ({"machine": self.machine} if self.machine else {}),
             started_at=self.started_at,
             seconds=result.seconds,
             cpu_seconds=result.cpu_seconds,
@@ -242,6 +245,13 @@ class StageExecution(Record, frozen=True):
         )
         earlier = [action.implicit_deps for action in self.store.actions(self.step.key)]
         return carry_over(implicit_deps, earlier, root, files, secrets, exact)
+
+
+class StageEnd(Record, frozen=True):
+    """End of a stage on whichever machine: its result or its error; None if it starts again."""
+
+    step: Step
+    outcome: Action | StageError | None
 
 
 def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:

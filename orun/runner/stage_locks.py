@@ -19,7 +19,9 @@ from time import localtime, monotonic, strftime
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
 from orun.executors import enclosing_stage
+from orun.pipeline.model import Stage
 from orun.planning.plan import Step
+from orun.stages.contract import Spec
 from orun.store import Lock, MachineClaim, MachineLock, Store, machine_lock
 
 SAME_STAGE = "another orun process, which runs the same stage"
@@ -37,6 +39,20 @@ class LockMode(Enum):
     SHARED = "shared"  # several stages at a time
     EXCLUSIVE = "exclusive"  # a measurement, alone on the machine
     REMOTE = "remote"  # none: another machine runs the stage
+
+
+def lock_mode(spec: Spec, stage: Stage, seconds: float | None) -> LockMode:
+    """Return how a stage takes the machine lock of this machine.
+
+    Args:
+        spec: declaration of its kind.
+        stage: the stage.
+        seconds: how long it took last time, if known.
+    """
+    if spec.exclusive:
+        return LockMode.EXCLUSIVE
+    small = seconds is not None and seconds <= SHORT and stage.cpus == 1 and not stage.gpus
+    return LockMode.SHORT if small and spec.stage_class == "portable" else LockMode.SHARED
 
 
 class StageLocks(Record, frozen=True):

@@ -40,7 +40,7 @@ def result_up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *,
         needs=step.stage.before,
         notes=action.notes,
         trace=action.trace,
-        machine=step.machine if outcome == "built" else "",
+        machine=step.machine if outcome == "built" else action.host.get("machine", ""),
     )
 
 

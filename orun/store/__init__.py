@@ -9,12 +9,13 @@ if TYPE_CHECKING:
     from orun.fs.locks import Lock
     from orun.fs.machine_locks import MachineClaim, MachineLock, machine_lock
     from orun.fs.signatures import Signature
-    from orun.store.records import Action, Entry, ImplicitDependencies, Tree, UndeclaredWrite
+    from orun.store.records import Action, ActionSet, Entry, ImplicitDependencies, Tree, UndeclaredWrite
     from orun.store.stat_cache import StatCache
     from orun.store.store import Store
 
 __all__ = [
     "Action",
+    "ActionSet",
     "Entry",
     "ImplicitDependencies",
     "Lock",
@@ -32,7 +33,7 @@ _HOMES = {
     "orun.fs.locks": ("Lock",),
     "orun.fs.machine_locks": ("MachineClaim", "MachineLock", "machine_lock"),
     "orun.fs.signatures": ("Signature",),
-    "orun.store.records": ("Action", "ImplicitDependencies", "Entry", "UndeclaredWrite", "Tree"),
+    "orun.store.records": ("Action", "ActionSet", "ImplicitDependencies", "Entry", "UndeclaredWrite", "Tree"),
     "orun.store.stat_cache": ("StatCache",),
     "orun.store.store": ("Store",),
 }

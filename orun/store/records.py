@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, Protocol
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
@@ -135,3 +135,10 @@ class Action(Record, frozen=True):
     def inputs(self) -> Components:
         """All that its result depends on: the components of its key, and its implicit dependencies."""
         return (*self.components, *self.implicit_deps.components)
+
+
+class ActionSet(Protocol):
+    """Results of stages, to be asked whether one is among them."""
+
+    def __contains__(self, action: Action, /) -> bool:
+        """Return whether a result is among them."""

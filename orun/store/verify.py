@@ -10,6 +10,7 @@ from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.store.checksummed_json import read_record
 from orun.store.layout import RECORD_FILE
+from orun.store.records import ActionSet
 from orun.store.store import Store
 
 
@@ -22,16 +23,22 @@ class Verified:
         size: their bytes.
         records: number of intact action records.
         problems: what is damaged or missing, one sentence each. Damaged files are in quarantine.
+        remote: number of records whose artifact is in a remote only, where a run on other machines has left it.
     """
 
     objects: int
     size: int
     records: int
     problems: tuple[str, ...]
+    remote: int = 0
 
 
-def verify(store: Store) -> Verified:
+def verify(store: Store, in_remotes: ActionSet = ()) -> Verified:
     """Read every object and record, move damaged ones to quarantine, and report the artifacts that are incomplete.
+
+    Args:
+        store: the store.
+        in_remotes: results that remotes have, whose artifacts need not be here.
 
     Raises:
         StoreError: if the store cannot be read.
@@ -44,10 +51,14 @@ def verify(store: Store) -> Verified:
         list(store.parts.actions.pointers())
         store.parts.index.flush()
     problems = [notice for notice in store.drain_notices() if notice != store.parts.index.problem]  # no damage
+    left = 0
     for action in records:
+        if action in in_remotes and store.tree(action.tree) is None:
+            left += 1
+            continue
         name = f"{action.pipeline}/{action.stage}"
         problems += (f"the artifact of {name}: {problem}" for problem in store.check(action.tree))
-    return Verified(len(sizes), sum(sizes.values()), len(records), (*problems, *_bad_runs(store)))
+    return Verified(len(sizes), sum(sizes.values()), len(records), (*problems, *_bad_runs(store)), left)
 
 
 def _bad_runs(store: Store) -> list[str]:

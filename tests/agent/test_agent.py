@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
+from time import monotonic
 
 import onnx
 import pytest
 
+from orun.agent import client
 from orun.agent.address import Address
 from orun.agent.client import SocketFleet, connect
 from orun.core.component_kinds import ComponentKind
@@ -112,8 +116,8 @@ def test_a_real_model_is_built(driver: Driver) -> None:
 def test_facts_are_those_of_each_machine(driver: Driver) -> None:
     facts = {each.machine: each for each in driver.fleet.facts(driver.snapshot, driver.remote)}
     assert list(facts) == ["a", "b"]
-    assert facts["a"].stages["make"] == facts["b"].stages["make"]
-    assert facts["a"].stages["variable"] != facts["b"].stages["variable"]
+    assert facts["a"].of("make") == facts["b"].of("make")
+    assert facts["a"].of("variable") != facts["b"].of("variable")
     assert facts["a"].packages["onnx"] == driver.fleet.machines()[0].versions["onnx"]
     assert facts["a"].variables["HOME"] != facts["b"].variables["HOME"]
     assert not {"RAY_MARK", AGENT_TOKEN} & facts["b"].variables.keys()
@@ -122,7 +126,7 @@ def test_facts_are_those_of_each_machine(driver: Driver) -> None:
 def test_an_order_with_another_key_is_refused_with_what_differs(driver: Driver) -> None:
     driver.fleet.start(driver.order("variable"), "b")
     facts = {each.machine: each for each in driver.fleet.facts(driver.snapshot, driver.remote)}
-    mark = value_of(facts["b"].stages["variable"].components, ComponentKind.VARIABLE, "MARK")
+    mark = value_of(facts["b"].of("variable").components, ComponentKind.VARIABLE, "MARK")
     differing = reason(ReasonCode.VARIABLE_CHANGED, subject="MARK", old="unset", new=mark)
     assert driver.last("variable") == Refused("variable", "b", (differing,))
 
@@ -222,8 +226,30 @@ def test_two_drivers_run_stages_of_one_name_side_by_side(
 def third(driver: Driver, tmp_path: Path) -> Iterator[AgentProcess]:
     """One more machine, `c`."""
     with AgentProcess.start("c", tmp_path / "c") as agent:
-        driver.fleet.add(Address.parse(agent.url).connect(), agent.url)
+        assert driver.fleet.add_all({agent.url: Address.parse(agent.url)}) == []
         yield agent
+
+
+def test_a_machine_that_does_not_tell_its_facts_takes_no_part(
+    driver: Driver, third: AgentProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "FACTS_SECONDS", 5.0)
+    third.process.send_signal(signal.SIGSTOP)
+    try:
+        facts = driver.fleet.facts(driver.snapshot, driver.remote)
+    finally:
+        third.process.send_signal(signal.SIGCONT)
+    assert [item.machine for item in facts] == ["a", "b"]
+    assert driver.fleet.wait(0.0) == [
+        Notice("warning", "machine c takes no part yet: it has not told its facts in 5 s; see what its agent prints")
+    ]
+
+
+def test_another_thread_ends_the_wait(driver: Driver) -> None:
+    began = monotonic()
+    Timer(0.1, driver.fleet.wake).start()
+    assert driver.fleet.wait(30.0) == []
+    assert monotonic() - began < 10.0
 
 
 def test_a_killed_agent_loses_its_stage_and_leaves_no_process(driver: Driver, third: AgentProcess) -> None:
@@ -357,9 +383,8 @@ def test_no_agent_listens_on_every_network() -> None:
 
 
 def test_two_machines_of_one_name_are_refused(driver: Driver, agents: tuple[AgentProcess, AgentProcess]) -> None:
-    with pytest.raises(UsageError) as caught:
-        driver.fleet.add(Address.parse(agents[0].url).connect(), agents[0].url)
-    assert str(caught.value) == (
+    (problem,) = driver.fleet.add_all({agents[0].url: Address.parse(agents[0].url)})
+    assert str(problem) == (
         f"two machines are called a: those at {agents[0].url} and {agents[0].url}\n"
         "  hint: give one of them a name of its own: orun agent --name NAME ..."
     )

@@ -12,6 +12,12 @@ from orun.core.events import Event, Notice, StageStarted
 from tests.agent.support import AgentProcess, make_project
 from tests.project import outcomes
 
+SHORT = """
+name: text
+stages:
+  make: {uses: ./stages.py:make}
+  upper: {uses: ./stages.py:upper, needs: make}
+"""
 BUILT = ["make", "upper", "measure"]
 
 
@@ -43,8 +49,34 @@ def test_a_run_on_two_machines_ends_like_a_local_one(tmp_path: Path, agents: tup
     assert outcomes(other) == {"make": "cached", "upper": "cached", "measure": "built"}, (
         "a measurement is no result to fetch"
     )
-    local = orun.run(file, to=["upper"], set=override, store=tmp_path / "store")
+    local = orun.run(file, to=["upper"], set=override, store=tmp_path / "store", remote=remote)
     assert outcomes(local) == {"make": "cached", "upper": "cached"}, "this machine has the same facts"
+
+
+def test_a_run_with_nothing_to_do_asks_the_machines_for_their_facts(
+    tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]
+) -> None:
+    file = make_project(tmp_path / "project")
+    file.write_text(SHORT, encoding="utf-8")
+    urls = ",".join(agent.url for agent in agents)
+    events: list[Event] = []
+
+    def run() -> orun.RunResult:
+        events.clear()
+        remote = f"file://{tmp_path}/remote"
+        return orun.run(file, store=tmp_path / "store", remote=remote, executor=urls, on_event=events.append)
+
+    first, again = run(), run()
+    assert outcomes(first) == {"make": "built", "upper": "built"}
+    assert (again.repeats, outcomes(again)) == (first.run, {"make": "cached", "upper": "cached"})
+    assert again["upper"].machine == first["upper"].machine
+    notice = f"the machines at {urls} have the facts that the results depend on"
+    assert [event.text for event in events if isinstance(event, Notice)] == [notice]
+    agents[0].stop()
+    with AgentProcess.start("one", tmp_path / "anew", url=agents[0].url, variables={"MARK": "new"}):
+        planned = run()
+        assert (planned.repeats, outcomes(planned)) == ("", outcomes(again)), "a machine has changed"
+        assert run().repeats == planned.run
 
 
 def test_an_agent_that_dies_is_replaced(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:

@@ -77,12 +77,12 @@ def make_project(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def agent(cluster: Cluster, machine: str, role: str) -> Iterator[subprocess.Popen[str]]:
+def agent(cluster: Cluster, machine: str, role: str, *options: str) -> Iterator[subprocess.Popen[str]]:
     """An agent that has joined."""
     store = cluster.folder / machine / "store"
     process = cluster.start(
         machine, "-m", "orun", "agent", "--join", cluster.head, "--name", machine, "--label", f"role={role}",
-        "--store", str(store), ORUN_LOCKS=str(cluster.folder / machine),
+        "--store", str(store), *options, ORUN_LOCKS=str(cluster.folder / machine),
     )  # fmt: skip
     try:
         wait_for_line(process, f"machine {machine} has joined {cluster.head}")

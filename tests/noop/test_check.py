@@ -6,12 +6,12 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import orun
 from orun.core.events import Event, Notice, RunStarted, StageFinished
-from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.errors import StoreError
 from orun.fs.signatures import CLOCK
@@ -216,10 +216,10 @@ def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(
 ) -> None:
     noted = noop_record.write_record
 
-    def replaced(request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult) -> None:
+    def replaced(request: Request, planner: Planner, done: Mapping[str, Done], *rest: Any) -> None:
         action = done["upper"].action
         Store.open(project.store).put_action(replace(action, started_at=action.started_at + 1))
-        noted(request, planner, done, result)
+        noted(request, planner, done, *rest)
 
     monkeypatch.setattr(noop_record, "write_record", replaced)
     project.edit("pipeline.yaml", "name: text", "name: text  # and a comment")

@@ -34,7 +34,7 @@ def make_pipeline(folder: Path, spec: Spec = Spec(), **changes: Any) -> Pipeline
 def assign(pipeline: Pipeline, *machines: Machine, **facts: StageFacts) -> Assignment:
     """An assignment of machines, each with its facts about the stage by the machine's id."""
     assignment = Assignment(pipeline)
-    known = [MachineFacts(machine.id, {"s": facts.get(machine.id, StageFacts())}) for machine in machines]
+    known = [MachineFacts(machine.id, (facts.get(machine.id, StageFacts()),), {"s": 0}) for machine in machines]
     assignment.update(machines, known)
     return assignment
 
@@ -55,6 +55,14 @@ def test_machines_with_equal_facts_are_one_class(tmp_path: Path) -> None:
     assert classes(assignment, pipeline) == [["a", "c"], ["b"]]
     assignment.remove("a")
     assert classes(assignment, pipeline) == [["b"], ["c"]]
+
+
+def test_stages_with_equal_facts_share_them() -> None:
+    stages = {"a": driver("580.1"), "b": driver("581.0"), "c": driver("580.1")}
+    facts = MachineFacts.collect("m", stages, {}, {})
+    assert facts.facts == (driver("580.1"), driver("581.0"))
+    assert {name: facts.of(name) for name in "abc"} == stages
+    assert facts.of("unknown") == StageFacts()
 
 
 def test_labels_choose_the_machines(tmp_path: Path) -> None:

@@ -93,13 +93,13 @@ class FakeFleet:
         more = (KeyComponent(ComponentKind.DEVICE, "gpu driver_version", value=driver),) if driver else ()
         stages = {
             stage: replace(
-                facts,
-                components=(*facts.components, *more),
-                missing=(self.missing[name, stage],) if (name, stage) in self.missing else facts.missing,
+                here.of(stage),
+                components=(*here.of(stage).components, *more),
+                missing=(self.missing[name, stage],) if (name, stage) in self.missing else here.of(stage).missing,
             )
-            for stage, facts in here.stages.items()
+            for stage in here.stages
         }
-        return replace(here, machine=name, stages=stages)
+        return MachineFacts.collect(name, stages, here.packages, here.variables)
 
     def start(self, order: Order, machine: str) -> None:
         """Take an order."""
@@ -120,6 +120,9 @@ class FakeFleet:
         answers = self.answers.get(order.stage)
         answer = answers.pop(0) if answers else build
         return answer(self, order, machine)
+
+    def wake(self) -> None:
+        """Nothing waits."""
 
     def cancel(self, stage: str) -> None:
         """Forget an order."""
@@ -155,7 +158,11 @@ def build(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
         log=store.add_file(log),
         pipeline=planner.pipeline.name,
         stage=order.stage,
-        host={"host": machine, **{c.subject: c.value for c in order.components if c.kind == ComponentKind.DEVICE}},
+        host={
+            "host": machine,
+            "machine": machine,
+            **{c.subject: c.value for c in order.components if c.kind == ComponentKind.DEVICE},
+        },
         started_at=time(),
         seconds=0.1,
         cpu_seconds=0.1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -14,6 +15,7 @@ from orun.core.machines import Failed, Leaving
 from orun.core.run_record import Failure, RunResult
 from orun.errors import NoMachine, UsageError
 from orun.fs.digests import digest_bytes
+from orun.store import Store
 from tests.project import Project, built, outcomes
 from tests.runner.fleet import SNAPSHOT, FakeFleet, build, fail, hand_back, lose, push_nothing, refuse
 
@@ -32,6 +34,31 @@ stages:
   make: {uses: ./stages.py:make}
   upper: {uses: ./stages.py:upper, needs: make, runs_on: {accelerator: T4}}
   count: {uses: ./stages.py:count, needs: upper}
+"""
+JOINED = """
+name: text
+stages:
+  first: {uses: ./stages.py:make}
+  largest: {uses: ./stages.py:upper, needs: first}
+  other: {uses: ./stages.py:upper, needs: first, with: {mark: o}}
+  join: {uses: ./join.py:join, needs: {left: largest, right: other}, with: {mark: j}}
+"""
+PATHS = """
+name: text
+stages:
+  alone: {uses: ./stages.py:make}
+  head: {uses: ./stages.py:make, with: {text: other}}
+  middle: {uses: ./stages.py:upper, needs: head}
+  tail: {uses: ./stages.py:upper, needs: middle}
+  end: {uses: ./stages.py:upper, needs: tail}
+"""
+JOIN = """
+from orun import stage
+
+
+@stage(inputs={"left": "files", "right": "files"}, output="files")
+def join(context, *, mark: str):
+    (context.output / "text").write_text(mark)
 """
 RELEASE = """
 from orun import stage
@@ -78,7 +105,7 @@ def test_each_stage_runs_on_a_machine_with_its_labels(on: Fixture) -> None:
     assert result.exit_code == 0
     assert outcomes(result) == {"make": "built", "upper": "built", "count": "built"}
     assert on.fleet.orders == [("make", "builder"), ("upper", "bench"), ("count", "bench")], "where its input was built"
-    assert on.project.text("upper") == "upper on bench"
+    assert on.project.text("count") == "count on bench"
     assert [result[name].machine for name in ("make", "upper", "count")] == ["builder", "bench", "bench"]
     started = [event for event in on.project.events if isinstance(event, StageStarted)]
     assert [event.machine for event in started] == ["builder", "bench", "bench"]
@@ -104,6 +131,83 @@ def test_a_wide_pipeline_uses_every_machine(tmp_path: Path) -> None:
     machines = {machine for stage, machine in on.fleet.orders if stage != "make"}
     assert machines == set(MACHINES)
     assert set(on.fleet.busiest.values()) == {1}
+
+
+def test_a_stage_goes_where_most_of_its_inputs_are_if_nothing_else_decides(tmp_path: Path) -> None:
+    on = Fixture(tmp_path, JOINED)
+    on.project.write("join.py", JOIN)
+    on.fleet.labels = {"a": {}, "b": {}, "c": {}}
+    on.fleet.cores = 1
+    on.run()
+    (largest,) = on.fleet.machine_of("largest")
+    assert on.fleet.machine_of("join") == [largest], "built in this run"
+    on.project.edit("pipeline.yaml", "mark: j", "mark: k")
+    on.run()
+    assert on.fleet.machine_of("join") == [largest, largest], "built in an earlier run"
+
+
+def test_the_longest_remaining_path_goes_first(tmp_path: Path) -> None:
+    on = Fixture(tmp_path, PATHS)
+    on.fleet.labels = {"a": {}}
+    on.fleet.cores = 1
+    on.run()
+    assert [stage for stage, _ in on.fleet.orders][:3] == ["head", "middle", "tail"], "a chain before a lone stage"
+
+
+def test_files_of_results_that_only_machines_need_stay_in_the_remote(on: Fixture) -> None:
+    result = on.run()
+    assert result.exit_code == 0
+    store = Store.open(on.project.store)
+    here = {stage.stage: not store.check(stage.tree) for stage in result.stages}
+    assert here == {"make": False, "upper": False, "count": True}
+    assert (result["make"].out, Path(result["count"].out).name) == ("", "count")
+    assert not (on.project.store / "out" / "text" / "make").exists()
+    again = on.run()
+    assert outcomes(again) == {"make": "cached", "upper": "cached", "count": "cached"}
+    assert on.notices() == []
+    assert len(on.fleet.orders) == 3
+
+
+def test_a_measurement_builds_on_nothing(on: Fixture) -> None:
+    kind, measures = '@stage(inputs={"text": "files"}, output="files")', 'output="metrics", metrics=["words"])'
+    on.project.edit("stages.py", f"{kind}\ndef count", f'@stage(inputs={{"text": "files"}}, {measures}\ndef count')
+    result = on.run()
+    assert [Path(stage.out).name for stage in result.stages] == ["", "upper", "count"]
+
+
+def test_a_result_that_is_asked_for_is_fetched(on: Fixture) -> None:
+    on.run()
+    result = on.run(only=["make"])
+    assert outcomes(result) == {"make": "cached"}
+    assert on.project.text("make") == "make on builder"
+
+
+def test_what_is_gone_from_the_remote_is_built_again(on: Fixture) -> None:
+    on.run()
+    shutil.rmtree(on.remote.removeprefix("file://"))
+    shutil.rmtree(on.fleet.folder)
+    on.project.edit("pipeline.yaml", "uses: ./stages.py:upper", "uses: ./stages.py:upper, with: {mark: m}")
+    result = on.run()
+    assert built(result) == ["make", "upper"]
+    assert result.exit_code == 0
+
+
+def test_an_earlier_output_of_a_result_that_stays_away_is_removed(on: Fixture) -> None:
+    on.run(only=["make"])
+    assert on.project.text("make") == "make on builder"
+    on.project.edit("stages.py", "write_text(text)", 'write_text(text + " ")')
+    on.fleet.gone = {"builder"}
+    result = on.run()
+    assert (result["make"].machine, result["make"].out) == ("bench", "")
+    assert on.notices() == ["make: its earlier output was removed from out/; the new one is in the remote"]
+    assert not (on.project.store / "out" / "text" / "make").exists()
+
+
+def test_a_local_run_fetches_what_was_left_in_the_remote(on: Fixture) -> None:
+    on.run()
+    result = on.project.run(remote=on.remote)
+    assert outcomes(result) == {"make": "cached", "upper": "cached", "count": "cached"}
+    assert on.project.text("make") == "make on builder"
 
 
 def test_a_lost_machine_is_replaced_and_said(on: Fixture) -> None:
@@ -328,10 +432,25 @@ def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> No
         return [Failed(order.stage, machine, failure, lacks="make")]
 
     on.fleet.answers["upper"] = [lack]
-    on.run(only=["make"])
+    made = Store.open(on.project.store).tree(on.run(only=["make"])["make"].tree)
+    assert made
     assert on.run(to=["upper"]).exit_code == 0
-    for path in Path(on.remote.removeprefix("file://")).glob("objects/*/*"):
-        assert digest_bytes(path.read_bytes()) == path.parent.name + path.name
+    for digest in made.objects:
+        path = Path(on.remote.removeprefix("file://"), "objects", digest[:2], digest[2:])
+        assert digest_bytes(path.read_bytes()) == digest
+    assert on.notices() == ["bench did not get the result of make; it is pushed again"]
+
+
+def test_an_input_that_is_on_another_machine_is_pushed_again_by_that(on: Fixture) -> None:
+    def lack(_fleet: FakeFleet, order: Any, machine: str) -> Any:
+        damage_objects(on.remote)
+        failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
+        return [Failed(order.stage, machine, failure, lacks="make")]
+
+    on.fleet.answers["upper"] = [lack]
+    result = on.run()
+    assert (result.exit_code, on.fleet.machine_of("make")) == (0, ["builder", "builder"])
+    assert outcomes(result) == {"make": "built", "upper": "built", "count": "built"}
     assert on.notices() == ["bench did not get the result of make; it is pushed again"]
 
 

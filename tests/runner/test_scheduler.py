@@ -72,12 +72,32 @@ def test_stages_that_have_become_ready_are_told_once() -> None:
     assert [one.id for one in schedule.drain_new()] == ["c"]
 
 
-def test_there_is_no_room_when_every_core_is_busy() -> None:
-    wide = stage("wide", cpus=2)
-    schedule = Schedule((wide, stage("a")), {}, Resources(2))
-    assert not schedule.full
-    schedule.start(wide)
-    assert schedule.full
+def test_a_queue_is_left_at_the_first_stage_that_cannot_start() -> None:
+    wide = [stage(f"w{number}", cpus=2) for number in range(3)]
+    small = [stage(f"s{number}") for number in range(3)]
+    seconds = {"w0": 9.0, "s0": 8.0, "w1": 7.0, "s1": 6.0, "w2": 5.0, "s2": 4.0}
+    schedule = Schedule((*wide, *small), seconds, Resources(3), queue_of=lambda item: item.cpus)
+    offered = []
+
+    def start(item: Stage) -> bool:
+        offered.append(item.id)
+        if schedule.fits(item):
+            schedule.start(item)
+        return not schedule.is_ready(item.id)
+
+    schedule.offer(start)
+    assert offered == ["w0", "s0", "w1", "s1"], "the longest remaining path first, over all queues"
+    assert [item.id for item in schedule.running.values()] == ["w0", "s0"]
+
+
+def test_stages_move_to_other_queues_when_machines_change() -> None:
+    fast: set[str] = set()
+    schedule = Schedule((stage("a"), stage("b")), {}, Resources(2), queue_of=lambda item: item.id in fast)
+    fast.add("b")
+    schedule.sort_again()
+    assert sorted(names(schedule)) == ["a", "b"]
+    schedule.settle("b")
+    assert names(schedule) == ["a"]
 
 
 def test_stages_outside_the_run_do_not_hold_others_back() -> None:

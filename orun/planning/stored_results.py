@@ -1,0 +1,95 @@
+"""Stored results of a stage's key: which of them may be used again, and why the others may not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orun.core.activity import report
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
+from orun.core.serialization import replace
+from orun.pipeline.model import Pipeline, Stage
+from orun.planning.facts import Facts
+from orun.planning.implicit_deps import changes
+from orun.planning.key_diff import key_changes
+from orun.planning.plan import Step
+from orun.store import Action, ActionSet, Store
+
+
+@dataclass
+class StoredResults:
+    """Results of the stages of one pipeline in one store.
+
+    Attributes:
+        pipeline: the pipeline.
+        store: the store.
+        in_remote: results whose files are in the remote of a fleet, and need not be in the store.
+        activity: what the planner is at, for those who wait.
+    """
+
+    pipeline: Pipeline
+    store: Store
+    in_remote: ActionSet = ()
+    activity: str = ""
+
+    def look_up(self, step: Step, machines: tuple[Facts, ...]) -> Step:
+        """Return the decision to use a stored result again, or to run the stage, with the reasons.
+
+        Args:
+            step: the decision so far, with its key.
+            machines: facts of the machines on which the stage has this key.
+        """
+        stale: list[tuple[Action, list[Reason]]] = []
+        for action in self.store.actions(step.key):
+            for facts in machines:  # each may have other packages and variables
+                problems = self.changes(step.stage, action, facts)
+                if not problems:
+                    break
+            if not (problems := problems or self.damage(action)):
+                reasons = (self._origin(step, action),)
+                return replace(step, action="cached", reasons=reasons, hit=action, machine=facts.machine)
+            stale.append((action, problems))
+        return replace(step, reasons=self._why(step, stale))
+
+    def _why(self, step: Step, stale: list[tuple[Action, list[Reason]]]) -> tuple[Reason, ...]:
+        """Return what has changed since the stage was last done.
+
+        Args:
+            step: the decision so far.
+            stale: the results under its key, the newest first, and why each is no longer valid. A result that is newer
+                than the last run may be of a git branch that was left since.
+        """
+        latest = self.store.latest(self.pipeline.name, step.stage.id)
+        if last := next((problems for action, problems in stale if action == latest), None):
+            return tuple(last)
+        changed = changes_of_key(step)
+        if changed and stale:
+            return (*changed, reason(ReasonCode.EARLIER_RESULT_STALE, *stale[0][1]))
+        return tuple(changed or (stale[0][1] if stale else [reason(ReasonCode.RESULT_MISSING)]))
+
+    def changes(self, stage: Stage, action: Action, facts: Facts) -> list[Reason]:
+        """Return what differs now on a machine from what a stage saw when it ran."""
+        report(f"{self.activity}: looking at what its last run read")
+        seen = action.implicit_deps
+        return changes(seen, facts.current_state(stage, seen, self.store.files))
+
+    def damage(self, action: Action) -> list[Reason]:
+        """Return what is wrong with the artifact of a result; empty if it is intact, or left in the remote."""
+        report(f"{self.activity}: checking its stored result")
+        problems = self.store.check(action.tree)
+        if problems and action in self.in_remote:
+            return []
+        if problems and self.store.tree(action.tree) is None:
+            return [reason(ReasonCode.RESULT_MISSING)]
+        return [reason(ReasonCode.RESULT_DAMAGED, problem=problem) for problem in problems]
+
+    def _origin(self, step: Step, action: Action) -> Reason:
+        if (action.pipeline, action.stage) == (self.pipeline.name, step.stage.id):
+            return reason(ReasonCode.UP_TO_DATE)
+        pipeline = None if action.pipeline == self.pipeline.name else action.pipeline
+        return reason(ReasonCode.UP_TO_DATE, stage=action.stage, pipeline=pipeline)
+
+
+def changes_of_key(step: Step) -> list[Reason]:
+    """Return how the key of a stage differs from that of its last run."""
+    return key_changes(step.stage, step.previous, step.components)

@@ -1,0 +1,74 @@
+"""Choice of the machine that a stage of a run on several machines starts on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orun.environment.resources import Resources, machine_resources
+from orun.pipeline.model import Stage
+from orun.planning.assignment import Assignment
+from orun.planning.plan import Done, Step
+from orun.planning.planner import Planner
+from orun.runner.scheduler import Schedule
+
+
+@dataclass
+class MachineChoice:
+    """Choice among the machines that can run a stage.
+
+    Attributes:
+        planner: knows them.
+        assignment: its machines.
+    """
+
+    planner: Planner
+    assignment: Assignment
+
+    def resources(self) -> dict[str, Resources]:
+        """Return what stages may use of each machine."""
+        return {name: machine_resources(machine) for name, machine in self.assignment.machines.items()}
+
+    def runs_here(self, stage: Stage) -> bool:
+        """Return whether a stage runs on this machine."""
+        return "" in self.planner.candidates(stage).machines
+
+    def choose(self, step: Step, schedule: Schedule, done: Mapping[str, Done]) -> str:
+        """Return the machine that a stage starts on now; empty if all that can run it are busy.
+
+        A machine with the facts of the decision comes first, then one without GPUs that the stage does not need, then
+        the one that built most bytes of its inputs, then the one with the most free cores.
+        """
+        stage, machines = step.stage, self.assignment.machines
+        sizes = _input_sizes(stage, done)
+
+        def rank(name: str, *, equal: bool) -> tuple[bool, bool, int, int]:
+            spare = machines[name].cores - schedule.busy_cores(name)
+            return not equal, machines[name].gpus > 0 and not stage.gpus, -sizes.get(name, 0), -spare
+
+        ranked = []
+        for group in self.planner.candidates(stage).classes:
+            names = [facts.machine for facts in group]
+            free = (name for name in names if self._is_free(stage, name, schedule))
+            ranked += [(rank(name, equal=step.machine in names), name) for name in free]
+        return min(ranked, key=lambda item: item[0])[1] if ranked else ""
+
+    def _is_free(self, stage: Stage, machine: str, schedule: Schedule) -> bool:
+        """Return whether a stage can start on a machine now. A measurement has its machine to itself."""
+        running = schedule.on(machine)
+        if running and any(self._is_exclusive(item) for item in (stage, *running)):
+            return False
+        return schedule.fits(stage, machine)
+
+    def _is_exclusive(self, stage: Stage) -> bool:
+        return self.planner.pipeline.kinds[stage.uses].spec.exclusive
+
+
+def _input_sizes(stage: Stage, done: Mapping[str, Done]) -> dict[str, int]:
+    """Return the bytes of a stage's inputs by the machine that built them, in this run or an earlier one."""
+    sizes: dict[str, int] = {}
+    for name in dict.fromkeys(stage.needs.values()):
+        action = done[name].action
+        machine = action.host.get("machine", "")
+        sizes[machine] = sizes.get(machine, 0) + max(action.size, 1)
+    return sizes
