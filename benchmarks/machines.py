@@ -1,90 +1,259 @@
-"""Cost of a stage on machines of a Ray cluster, against the same stage here.
+"""Cost of stages on other machines, against the same stages here.
 
-    python -m benchmarks.machines                          200 trivial stages, 2 agents
-    python -m benchmarks.machines --stages 1000 --agents 4
+    python -m benchmarks.machines                                   what one more trivial stage costs, on 2 agents
+    python -m benchmarks.machines overhead --stages 1000 --agents 4 --sockets
+    python -m benchmarks.machines makespan                          36 stages that sleep, on 3 agents of 2 cores
+    python -m benchmarks.machines memory --stages 10000             what one more stage adds to the driver's memory
 
-Needs root and the program `ip`: each machine is a network namespace of this computer, so all share its cores. The
-pipeline runs once here and once on the agents, with an empty store and remote each time. CPU time covers the run's own
-processes: here also those of the stages; on agents also the relay, but not the agents.
+Each machine of a Ray cluster is a network namespace of this computer, so that all share its cores; that needs root and
+the program `ip`. With `--sockets` agents listen at sockets, without Ray.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from random import Random
+from statistics import linear_regression
 
-from benchmarks.spent import machine, table
-from tests.cluster.cluster import Cluster, open_cluster
-from tests.cluster.runs import agent, start_run
+from benchmarks.spent import Spent, machine, table, verdict
+from orun.environment import processes
+from tests.agent.support import AgentProcess
+from tests.cluster.cluster import open_cluster
+from tests.cluster.runs import agent
 from tests.git import commit, git
 
+FEW = 20  # stages of the run whose cost is subtracted: what a run costs before its first stage
+CPU_BAR, WALL_BAR = 15.0, 50.0  # ms a stage beyond a local run
+MAKESPAN_BAR = 1.2  # times the least possible
+MEMORY_BAR = 2.0  # kB a stage
+WARM = 0.2  # of the stages, after which the growth of memory counts
+LONGEST = 3600.0  # seconds of a run
 CODE = """
+import time
+
 from orun import Context, stage
 
 
 @stage(inputs={}, output="files")
-def make(context: Context, *, number: int) -> None:
+def make(context: Context, *, number: int, seconds: float = 0.0) -> None:
+    time.sleep(seconds)
     (context.output / "text").write_text(str(number))
 """
 
 
-def write(folder: Path, count: int) -> Path:
-    """Write a project of so many stages; return its pipeline file."""
-    folder.mkdir()
-    stages = [f"  s{number}: {{uses: ./code.py:make, with: {{number: {number}}}}}" for number in range(count)]
-    (folder / "code.py").write_text(CODE, encoding="utf-8")
-    file = folder / "wide.yaml"
-    file.write_text("\n".join(["stages:", *stages]) + "\n", encoding="utf-8")
-    git(folder, "init", "-q")
-    commit(folder, "first")
-    return file
+Start = Callable[..., subprocess.Popen[str]]  # starts `python -m orun WORDS` on the machine of runs
 
 
-def spent(process: subprocess.Popen[str]) -> tuple[float, float]:
-    """Wait for a run; return its seconds by the clock and its CPU seconds."""
+@dataclass(frozen=True)
+class Fleet:
+    """Agents, and folders for projects.
+
+    Attributes:
+        url: of the agents.
+        start: starts orun on the machine of runs.
+        folder: of the projects.
+        agents: their processes.
+    """
+
+    url: str
+    start: Start
+    folder: Path
+    agents: Sequence[subprocess.Popen[str]]
+
+    def project(self, name: str, seconds: Sequence[float]) -> Path:
+        """Write a project with a stage of each duration; return its pipeline file."""
+        folder = self.folder / name / "project"
+        folder.mkdir(parents=True)
+        lines = [
+            f"  s{number}: {{uses: ./code.py:make, with: {{number: {number}, seconds: {duration}}}}}"
+            for number, duration in enumerate(seconds)
+        ]
+        (folder / "code.py").write_text(CODE, encoding="utf-8")
+        file = folder / f"{name}.yaml"
+        file.write_text("\n".join([f"name: {name}", "stages:", *lines]) + "\n", encoding="utf-8")
+        git(folder, "init", "-q")
+        commit(folder, "first")
+        return file
+
+    def start_here(self, file: Path) -> subprocess.Popen[str]:
+        """Start a run of a pipeline on the machine of runs alone."""
+        return self.start(str(file), "--store", str(file.parent.parent / "here"), "-q")
+
+    def start_there(self, file: Path, *options: str) -> subprocess.Popen[str]:
+        """Start a run of a pipeline on the agents."""
+        top = file.parent.parent
+        return self.start(
+            str(file),
+            "--on",
+            self.url,
+            "--remote",
+            f"file://{top}/remote",
+            "--store",
+            str(top / "there"),
+            "-q",
+            *options,
+        )
+
+    def agents_cpu(self) -> float:
+        """Return the CPU seconds of the agents and all their processes so far."""
+        pids = [pid for process in self.agents for pid in (process.pid, *processes.descendants(process.pid))]
+        return sum(map(_cpu_of, pids))
+
+
+@contextlib.contextmanager
+def open_fleet(count: int, *, sockets: bool) -> Iterator[Fleet]:
+    """Agents of a Ray cluster, or at sockets."""
+    names = [f"m{number}" for number in range(count)]
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="machines-")))
+        if sockets:
+            alone = [stack.enter_context(AgentProcess.start(name, folder / name, "--cores", "2")) for name in names]
+            url, start, agents = ",".join(each.url for each in alone), _start, [each.process for each in alone]
+        else:
+            cluster = stack.enter_context(open_cluster(("head", *names)))
+            agents = [stack.enter_context(agent(cluster, name, "any", "--cores", "2")) for name in names]
+            url = f"ray://{cluster.head}"
+            start = partial(cluster.start, "head", "-m", "orun", ORUN_LOCKS=str(cluster.folder / "head"))
+        for process in agents:
+            threading.Thread(target=_drain, args=(process,), daemon=True).start()
+        yield Fleet(url, start, folder, agents)
+
+
+def _start(*words: str) -> subprocess.Popen[str]:
+    """Start orun on this machine."""
+    command = [sys.executable, "-m", "orun", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _drain(process: subprocess.Popen[str]) -> None:
+    """Read what an agent prints: it would wait once the pipe is full."""
+    with contextlib.suppress(ValueError):  # closed
+        for _ in process.stdout or ():
+            pass
+
+
+def _cpu_of(pid: int) -> float:
+    """Return the CPU seconds of a process and of the children that it waited for."""
+    with contextlib.suppress(OSError):  # it has ended
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def spend(process: subprocess.Popen[str]) -> Spent:
+    """Wait for a run; return what its own processes cost."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    output, _ = process.communicate(timeout=1800)
+    output, _ = process.communicate(timeout=LONGEST)
     if process.returncode:
         raise RuntimeError(output)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.perf_counter() - began, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Spent(cpu, time.perf_counter() - began)
 
 
-def run_here(cluster: Cluster, file: Path) -> tuple[float, float]:
-    """Run the pipeline on the machine of the head alone."""
-    return spent(cluster.start("head", "-m", "orun", str(file), "--store", str(cluster.folder / "here"), "-q"))
+def overhead(fleet: Fleet, stages: int) -> str:
+    """Return the table of what one more trivial stage costs."""
+
+    def cost(start: Callable[[Path], subprocess.Popen[str]], name: str) -> tuple[float, float, float]:
+        few = spend(start(fleet.project(f"few-{name}", [0.0] * FEW)))
+        before = fleet.agents_cpu()
+        many = spend(start(fleet.project(f"many-{name}", [0.0] * stages)))
+        agents = 1000 * (fleet.agents_cpu() - before) / stages
+        more = stages - FEW
+        return 1000 * (many.wall - few.wall) / more, 1000 * (many.cpu - few.cpu) / more, agents
+
+    here = cost(fleet.start_here, "here")
+    there = cost(fleet.start_there, "there")
+    beyond = [there[0] - here[0], there[1] + there[2] - here[1]]
+    rows = [
+        ["here", f"{here[0]:.1f}", f"{here[1]:.1f}", "", ""],
+        [f"{len(fleet.agents)} agents", f"{there[0]:.1f}", f"{there[1]:.1f}", f"{there[2]:.1f}", ""],
+        ["beyond here", f"{beyond[0]:.1f}", f"{beyond[1]:.1f}", "",
+         f"wall {verdict(beyond[0], WALL_BAR)}, CPU {verdict(beyond[1], CPU_BAR)}"],
+    ]  # fmt: skip
+    titles = [f"one more of {stages} stages", "wall, ms", "CPU of the run, ms", "CPU of the agents, ms", "bar"]
+    return table(titles, rows)
 
 
-def run_there(cluster: Cluster, file: Path, agents: Sequence[str]) -> tuple[float, float]:
-    """Run the pipeline on the agents."""
-    with contextlib.ExitStack() as stack:
-        for name in agents:
-            stack.enter_context(agent(cluster, name, "any"))
-        return spent(start_run(cluster, file.parent, file.name, "-q"))
+def makespan(fleet: Fleet, stages: int) -> str:
+    """Return the table of how long stages that sleep take, the first time and with known durations."""
+    random = Random(23)
+    seconds = [round(random.uniform(1.0, 6.0), 1) for _ in range(stages)]
+    cores = 2 * len(fleet.agents)
+    least = max(sum(seconds) / cores, *seconds)
+    file = fleet.project("wide", seconds)
+    rows = []
+    for name, options in (("durations unknown", []), ("durations known", ["--force"])):
+        whole = spend(fleet.start_there(file, *options)).wall
+        span = _span(file.parent.parent / "there")
+        figures = [f"{figure:.1f}" for figure in (least, span, whole)]
+        rows.append([name, *figures, f"{span / least:.2f}", verdict(span / least, MAKESPAN_BAR)])
+    return table(["run", "least possible, s", "first start to last end, s", "whole run, s", "ratio", "bar"], rows)
+
+
+def _span(store: Path) -> float:
+    """Return the seconds from the first start to the last end of a stage in the last run."""
+    log = max((store / "runs").iterdir()) / "events.jsonl"
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    started = [event["time"] for event in events if event["event"] == "stage_started"]
+    ended = [event["time"] for event in events if event["event"] == "stage_finished"]
+    return float(max(ended) - min(started))
+
+
+def memory(fleet: Fleet, stages: int) -> str:
+    """Return the table of how the driver's memory grows with each stage that ends."""
+    file = fleet.project("long", [0.0] * stages)
+    run = fleet.start_there(file)
+    runs, status = file.parent.parent / "there" / "runs", Path(f"/proc/{run.pid}/statm")
+    began, samples = time.perf_counter(), []
+    while run.poll() is None:
+        time.sleep(1.0)
+        with contextlib.suppress(OSError, ValueError):  # it has not begun, or has ended
+            log = max(runs.iterdir()) / "events.jsonl"
+            ended = log.read_bytes().count(b'"event":"stage_finished"')
+            samples.append((ended, int(status.read_text(encoding="ascii").split()[1]) * resource.getpagesize() / 1024))
+    wall = time.perf_counter() - began
+    if run.returncode:
+        raise RuntimeError(run.communicate()[0])
+    first = next(size for ended, size in samples if ended)
+    counted = [(ended, size) for ended, size in samples if ended >= WARM * stages]
+    growth = linear_regression(*zip(*counted, strict=True)).slope
+    cells = [f"{first / 1024:.0f}", f"{max(size for _, size in samples) / 1024:.0f}", f"{growth:.2f}", f"{wall:.0f}"]
+    titles = ["stages", "MB at the first end", "MB at most", "kB a stage", "wall, s", "bar"]
+    return table(titles, [[str(stages), *cells, verdict(growth, MEMORY_BAR)]])
+
+
+PARTS: Mapping[str, tuple[Callable[[Fleet, int], str], int, int]] = {  # with stages and agents
+    "overhead": (overhead, 220, 2),
+    "makespan": (makespan, 36, 3),
+    "memory": (memory, 10_000, 4),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--stages", type=int, default=200, help="how many")
-    parser.add_argument("--agents", type=int, default=2, help="machines that join the head")
+    parser.add_argument("part", nargs="?", choices=PARTS, default="overhead", help="what to measure")
+    parser.add_argument("--stages", type=int, help="how many")
+    parser.add_argument("--agents", type=int, help="machines that join the head")
+    parser.add_argument("--sockets", action="store_true", help="agents without Ray")
     options = parser.parse_args(arguments)
-    names = [f"m{number}" for number in range(options.agents)]
-    with tempfile.TemporaryDirectory(prefix="machines-") as folder, open_cluster(("head", *names)) as cluster:
-        file = write(Path(folder, "project"), options.stages)
-        rows = {"here": run_here(cluster, file), f"{options.agents} agents": run_there(cluster, file, names)}
-    cells = [
-        [name, f"{wall:.1f}", f"{1000 * wall / options.stages:.1f}", f"{1000 * cpu / options.stages:.1f}"]
-        for name, (wall, cpu) in rows.items()
-    ]
-    sys.stdout.write(f"{machine()}\n\n{table(['where', 'wall, s', 'wall a stage, ms', 'CPU a stage, ms'], cells)}\n")
+    measure, stages, agents = PARTS[options.part]
+    with open_fleet(options.agents or agents, sockets=options.sockets) as fleet:
+        sys.stdout.write(f"{machine()}\n\n{measure(fleet, options.stages or stages)}\n")
 
 
 if __name__ == "__main__":

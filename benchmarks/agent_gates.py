@@ -1,0 +1,156 @@
+"""Gates on latency through an agent, against the same gates by hand on the agent's machine.
+
+    python -m benchmarks.agent_gates                 20 runs each, in turn; about 15 minutes
+    python -m benchmarks.agent_gates --runs 3
+
+Two models of matrix products, of which the second has one product in eight more. Each run measures the pair anew and
+judges two gates: one that the second model passes, one that it fails. By hand, orun runs on the machine of the agent.
+Through the agent, it runs on the machine of the head; Ray runs on both. Needs root and the program `ip`: the machines
+are network namespaces of this computer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.spent import machine, table
+from orun.core.run_record import RunResult
+from orun.eventlog import read_result
+from tests.cluster.cluster import Cluster, open_cluster
+from tests.cluster.runs import agent, output_of, start_run
+from tests.git import commit, git
+
+WIDTH = 256
+PRODUCTS = {"reference": 24, "candidate": 27}
+PIPELINE = """
+name: pair
+targets:
+  cpu: {{providers: [CPUExecutionProvider], session: {{intra_op_num_threads: 1}}}}
+stages:
+  reference: {{uses: convert/onnx, with: {{path: reference.onnx}}}}
+  candidate: {{uses: convert/onnx, with: {{path: candidate.onnx}}}}
+  latency:
+    uses: measure/latency
+    needs: {{model: candidate, reference: reference}}
+    with: {{target: cpu, time: {seconds}s}}
+    gate:
+      speedup: {{min: 0.8}}
+      mean: {{min_speedup: 0.95}}
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run measured: the speed-up with its interval, and the outcome of each gate."""
+
+    value: float
+    low: float
+    high: float
+    gates: tuple[str, ...]
+
+
+def write_project(folder: Path, seconds: float) -> Path:
+    """Write the pair of models and their pipeline; return its file."""
+    folder.mkdir(parents=True)
+    for name, products in PRODUCTS.items():
+        onnx.save(_model(products), str(folder / f"{name}.onnx"))
+    file = folder / "pair.yaml"
+    file.write_text(PIPELINE.format(seconds=seconds), encoding="utf-8")
+    git(folder, "init", "-q")
+    commit(folder, "first")
+    return file
+
+
+def _model(products: int) -> onnx.ModelProto:
+    """Return a chain of matrix products."""
+    random = np.random.default_rng(0)
+    names = ["x", *(f"h{number}" for number in range(1, products)), "y"]
+    weights = [(random.standard_normal((WIDTH, WIDTH)) / WIDTH**0.5).astype(np.float32) for _ in range(products)]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(products)],
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, WIDTH])],
+        [numpy_helper.from_array(weight, f"w{i}") for i, weight in enumerate(weights)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def measure_by_hand(cluster: Cluster, file: Path) -> Measured:
+    """Measure on the agent's machine, without the agent."""
+    store = file.parent.parent / "by-hand"
+    words = ("-m", "orun", str(file), "--store", str(store), "--fresh", "-q")
+    return _measured(output_of(cluster.start("m", *words, ORUN_LOCKS=str(cluster.folder / "m"))), store)
+
+
+def measure_through_agent(cluster: Cluster, file: Path) -> Measured:
+    """Measure through the agent."""
+    store = file.parent.parent / "through-agent"
+    return _measured(
+        output_of(start_run(cluster, file.parent, file.name, "--store", str(store), "--fresh", "-q")), store
+    )
+
+
+def _measured(output: str, store: Path) -> Measured:
+    """Return what the last run in a store has measured."""
+    result: RunResult = read_result(max((store / "runs").iterdir()) / "record.json")
+    metric = result["latency"]["speedup"]
+    if metric.interval is None:
+        raise RuntimeError(output)
+    gates = tuple(f"{verdict.title}: {verdict.outcome}" for verdict in result.verdicts)
+    return Measured(metric.value, metric.interval.low, metric.interval.high, gates)
+
+
+def summary(measured: dict[str, list[Measured]]) -> str:
+    """Return a row for each way, and how far the two agree."""
+    rows = []
+    for name, runs in measured.items():
+        values = [run.value for run in runs]
+        lower, _, upper = quantiles(values, n=4)
+        width = median(run.high - run.low for run in runs)
+        verdicts = Counter(gate for run in runs for gate in run.gates)
+        texts = "; ".join(f"{gate} {count}" for gate, count in sorted(verdicts.items()))
+        rows.append(
+            [name, str(len(runs)), f"{median(values):.4f}", f"{lower:.4f} to {upper:.4f}", f"{width:.4f}", texts]
+        )
+    head = ["", "runs", "speed-up, median", "quartiles", "width of the interval", "verdicts"]
+    first, second = measured.values()
+    overlap = sum(a.low <= b.high and b.low <= a.high for a in first for b in second) / (len(first) * len(second))
+    same = sum(a.gates == b.gates for a in first for b in second) / (len(first) * len(second))
+    text = f"{same:.1%} of all pairs of runs have equal verdicts, and {overlap:.1%} have intervals that overlap."
+    return f"{table(head, rows)}\n\n{text}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=20, help="of each way")
+    parser.add_argument("--seconds", type=float, default=8.0, help="for a measurement")
+    options = parser.parse_args(arguments)
+    ways: dict[str, Callable[[Cluster, Path], Measured]] = {
+        "by hand": measure_by_hand, "through the agent": measure_through_agent
+    }  # fmt: skip
+    measured: dict[str, list[Measured]] = {name: [] for name in ways}
+    with tempfile.TemporaryDirectory(prefix="gates-") as folder, open_cluster(("head", "m")) as cluster:
+        file = write_project(Path(folder, "project"), options.seconds)
+        with agent(cluster, "m", "any"):
+            for number in range(options.runs):
+                for name, measure in ways.items():
+                    measured[name].append(measure(cluster, file))
+                    print(f"{number + 1}/{options.runs} {name}: {measured[name][-1]}", file=sys.stderr, flush=True)
+    sys.stdout.write(f"{machine()}\n\n{summary(measured)}\n")
+
+
+if __name__ == "__main__":
+    main()
