@@ -327,9 +327,9 @@ def test_a_run_says_what_it_reads_while_it_plans(project: Path) -> None:
         file.truncate(8 << 30)
     (project / "read.yaml").write_text("stages: {read: {uses: ./read.py:read, with: {path: zeros.bin}}}\n")
     command = [sys.executable, "-m", "orun", "read.yaml"]
-    process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    first = process.stdout.readline()
-    assert first in ("reading read.yaml\n", f"planning read (1 of 1): reading {project}/zeros.bin\n")
-    assert f"planning read (1 of 1): reading {project}/zeros.bin\n" in [first, *process.stdout]
-    assert process.wait() == 0
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        lines = process.stdout.readlines()
+    assert lines[0] in ("reading read.yaml\n", f"planning read (1 of 1): reading {project}/zeros.bin\n")
+    assert f"planning read (1 of 1): reading {project}/zeros.bin\n" in lines
+    assert process.returncode == 0
