@@ -24,7 +24,7 @@ class Pace(Record, frozen=True):
     pause: float
 
 
-ON_TERMINAL, IN_LOG = Pace(0.3, 0.5), Pace(0.9, 5.0)  # a terminal shows one line, a log keeps each
+ON_TERMINAL, IN_LOG = Pace(0.3, 0.5), Pace(0.5, 5.0)  # a terminal shows one line, a log keeps each
 
 
 class WaitingLine:
