@@ -111,7 +111,9 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
 
     name = search.default.target.name
     if proposal == DEFAULT:
-        context.note(f"no session settings are shown to be faster on {name} than its own")
+        missing, tried = sum(not track.judged for track in search.tracks), len(search.tracks)
+        hint = f"; {missing} of {tried} were not judged: raise `time`, or use a quieter machine" if missing else ""
+        context.note(f"no session settings are shown to be faster on {name} than its own{hint}")
         return DEFAULT, _speedup(None)
     confirmed = search.confirm(proposal)
     ratio = confirmed.evidence(REFERENCE).inverse().ratio

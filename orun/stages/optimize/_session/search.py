@@ -1,9 +1,10 @@
 """Successive elimination of session settings, by launches beside the default ones.
 
 Every launch times a candidate and the default in fresh processes, in blocks that alternate (`orun.measure.latency`).
-The candidates take turns, a launch each. One is dropped as soon as its interval shows that it is not faster than the
-default by `LEAST_GAIN`, or that it is slower than another value of the same setting. Of those that are left, the best
-of each setting are tried together in the same way.
+Each candidate gets as many launches as an interval needs, those for threads first, so that little time decides
+something. Then they take turns, a launch each. One is dropped as soon as its interval shows that it is not faster than
+the default by `LEAST_GAIN`, or that it is slower than another value of the same setting. Of those that are left, the
+best of each setting are tried together in the same way.
 
 The fastest of many looks faster than it is. So the search only proposes: `confirm` measures the proposal anew, in
 launches that the search has not seen, and allows for what launches of one run have in common.
@@ -47,6 +48,7 @@ class Track:
         launches: number of launches, disturbed ones included.
         method: the time that it is compared by, once known.
         dropped: why it is out; empty while it is in.
+        refused: whether ONNX Runtime cannot run it.
     """
 
     candidate: Candidate
@@ -54,6 +56,12 @@ class Track:
     launches: int = 0
     method: Method | None = None
     dropped: str = ""
+    refused: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """Whether there were enough launches to tell how fast it is, or it cannot run."""
+        return self.refused or self.ratio is not None
 
     @property
     def ratio(self) -> Estimate | None:
@@ -107,7 +115,8 @@ class Search:
         self.tracks += tracks
         while running := [track for track in tracks if not track.dropped and track.launches < MOST]:
             for track in running:
-                if time.monotonic() < self.until:
+                wanted = max(FEWEST, track.launches + 1)
+                while track.launches < wanted and not track.refused and time.monotonic() < self.until:
                     self._launch(track, random)
             _drop_slower(tracks)
             if time.monotonic() >= self.until:
@@ -124,7 +133,7 @@ class Search:
         try:
             launch: Launch = run_launch(cases, PACE, random, track.method)
         except OrunError as error:
-            track.dropped = f"cannot run: {error.why or error.what}"
+            track.refused, track.dropped = True, f"cannot run: {error.why or error.what}"
             return
         track.launches += 1
         track.method = launch.method
