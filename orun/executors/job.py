@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from orun.core.metrics import Metric
 from orun.core.serialization import Record, field
+from orun.core.source_model import SourceModel
 from orun.core.targets import Interpreter, Target
 from orun.errors import StageError
 from orun.stages.contract import Spec
@@ -40,6 +41,7 @@ class Job(Record, frozen=True):
         ignore: folders whose files are no implicit dependencies (the store, except output checkouts).
         target: the target that its parameters name.
         extra_targets: targets that other parameters name, by parameter.
+        sources: source models that it runs in place of what is at its inputs, by input.
         seed: seed of every random choice.
         timeout: time limit in seconds, or None.
         memory: memory limit of all its processes together in bytes, or None.
@@ -66,6 +68,7 @@ class Job(Record, frozen=True):
     ignore: tuple[str, ...] = ()
     target: Target | None = None
     extra_targets: Mapping[str, Target] = field(default_factory=dict)
+    sources: Mapping[str, SourceModel] = field(default_factory=dict)
     seed: int = 0
     timeout: float | None = None
     memory: int | None = None

@@ -19,8 +19,8 @@ from orun.store.records import Action
 # Parameters that set how long or how much is measured, and not under which conditions.
 EFFORT = frozenset(
     {
-        "better", "launches", "max_launches", "metrics", "min_launches", "reference_target", "resamples", "resolution",
-        "rounds", "runs", "slices", "time", "warmup",
+        "better", "launches", "max_launches", "metrics", "min_launches", "reference_runtime", "reference_target",
+        "resamples", "resolution", "rounds", "runs", "slices", "time", "warmup",
     }
 )  # fmt: skip
 

@@ -79,11 +79,14 @@ class Ports(Record, frozen=True):
 
 def without_references(setup: Components) -> Components:
     """Return a setup without the references: they matter only to figures that compare two models."""
-    return tuple(item for item in setup if item.kind != ComponentKind.INPUT or not _is_reference(item.subject))
+    of_ports = (ComponentKind.INPUT, ComponentKind.CONTENT)
+    return tuple(item for item in setup if item.kind not in of_ports or not _is_reference(item.subject))
 
 
 def _is_reference(port: str) -> bool:
-    return port == REFERENCE or bool(further(port))
+    """Return whether a port holds a reference, or what its source model needs: `weights of reference`."""
+    name = port.rpartition(" of ")[2]
+    return name == REFERENCE or bool(further(name))
 
 
 def _types(spec: Spec, port: str) -> set[str]:

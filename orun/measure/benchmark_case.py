@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from orun.core.targets import Target
+from orun.measure.framework_model import Opener
 from orun.measure.latency.cpu_time import Work
 
 MODEL, BASELINE = "model", "baseline"  # names of cases; any other is a reference
@@ -25,6 +26,7 @@ class BenchmarkCase:
         feeds: its inputs by name.
         bound: whether inputs and outputs are bound to the device beforehand. Copies are then not part of an inference.
         streamed: whether time on the device's stream is measured too.
+        source: opens the model of another framework that runs in place of the ONNX model; None for ONNX Runtime.
     """
 
     model: Path
@@ -32,6 +34,7 @@ class BenchmarkCase:
     feeds: Mapping[str, NDArray[Any]]
     bound: bool = False
     streamed: bool = False
+    source: Opener | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class SessionInfo:
         work: threads that work in an inference.
         processor: whether every node runs on the CPU, by whichever provider.
         warm: seconds of inference until it was warm.
+        framework: what runs it if not ONNX Runtime: `PyTorch 2.13.0, eager`.
     """
 
     load: float
@@ -53,3 +57,4 @@ class SessionInfo:
     work: Work
     processor: bool
     warm: float = 0.0
+    framework: str = ""

@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
-from orun.measure.session import open_session
+from orun.measure.framework_model import FrameworkSession, Opener, Value
+from orun.measure.session import open_model
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -78,28 +78,27 @@ class ForeignProcess:
         self._process.kill()
 
 
-@dataclass(frozen=True)
-class Value:
-    """Input or output of a model: name, type and shape as ONNX Runtime writes them."""
-
-    name: str
-    type: str
-    shape: Sequence[int | str | None]
-
-
 class RemoteSession:
-    """Session in a process of another Python, with the part of `InferenceSession` that accuracy measurements use.
+    """Session in a process of its own, with the part of `InferenceSession` that accuracy measurements use.
+
+    Args:
+        model: the ONNX model.
+        target: where it runs, with the Python of its process; that of this process when it names none.
+        source: opens the model of another framework that runs in place of the ONNX model.
 
     Attributes:
         process: the process.
+        framework: what runs the model if not ONNX Runtime: `PyTorch 2.13.0, eager`.
     """
 
-    def __init__(self, model: Path, target: Target) -> None:
-        if target.interpreter is None:
-            raise ValueError(f"target {target.name!r} runs in this process")
-        self.process = ForeignProcess(target.interpreter, "orun.measure.foreign_process:serve_session", (model, target))
+    def __init__(self, model: Path, target: Target, source: Opener | None = None) -> None:
+        interpreter = target.interpreter or Interpreter(sys.executable)
+        self._title = f"a model of another {'environment' if target.interpreter else 'framework'}"
+        self.process = ForeignProcess(
+            interpreter, "orun.measure.foreign_process:serve_session", (model, target, source)
+        )
         try:
-            self._ask("open")
+            self.framework: str = self._ask("open")
         except BaseException:
             self.close()
             raise
@@ -132,8 +131,7 @@ class RemoteSession:
         return values
 
     def _ask(self, request: str, *arguments: Any) -> Any:
-        title = "a model of another environment"
-        return send_request(self.process, self.process.connection, title, request, arguments)
+        return send_request(self.process, self.process.connection, self._title, request, arguments)
 
 
 def end_process(process: ForeignProcess | BaseProcess, connection: Connection) -> None:
@@ -174,17 +172,17 @@ def send_request(
     return answer
 
 
-def serve_session(connection: Connection, argument: tuple[Path, Target]) -> None:
+def serve_session(connection: Connection, argument: tuple[Path, Target, Opener | None]) -> None:
     """Serve a `RemoteSession`.
 
     Args:
         connection: to the other process.
-        argument: path of the model and its target.
+        argument: the arguments of the session.
     """
-    model, target = argument
+    model, target, source = argument
     serve_requests(
         connection,
-        _SessionServer(model, target),
+        _SessionServer(model, target, source),
         lambda error: UsageError(f"{model.name} does not run", why=str(error).strip()),
     )
 
@@ -212,13 +210,15 @@ def serve_requests(connection: Connection, server: object, explain: Callable[[Ex
 class _SessionServer:
     """Holder of the session, with a method for each request."""
 
-    def __init__(self, model: Path, target: Target) -> None:
+    def __init__(self, model: Path, target: Target, source: Opener | None) -> None:
         self._model = model
         self._target = target.here
-        self._session: InferenceSession
+        self._source = source
+        self._session: InferenceSession | FrameworkSession
 
-    def open(self) -> None:
-        self._session = open_session(self._model, self._target)
+    def open(self) -> str:
+        self._session = open_model(self._model, self._target, self._source)
+        return self._session.title if isinstance(self._session, FrameworkSession) else ""
 
     def inputs(self) -> list[Value]:
         return _values(self._session.get_inputs())

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orun.environment.processes import die_with
 from orun.errors import UsageError
 from orun.measure.benchmark_case import BenchmarkCase, SessionInfo
 from orun.measure.binding import bind_inference, bind_submission
 from orun.measure.foreign_process import serve_requests
+from orun.measure.framework_model import FrameworkSession
 from orun.measure.latency import huge_pages, nodes
 from orun.measure.latency.cpu_cores import pin, read_yardstick
 from orun.measure.latency.cpu_time import Times, observe_work, time_inferences
@@ -25,7 +26,7 @@ from orun.measure.latency.cuda_streams import Stream, StreamTimes, make_stream, 
 from orun.measure.latency.nodes import Profile
 from orun.measure.latency.warmup import Warmth, warm_up
 from orun.measure.plugins import on_processor
-from orun.measure.session import open_session
+from orun.measure.session import open_model, open_session
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -45,7 +46,7 @@ def serve(connection: Connection, case: BenchmarkCase) -> None:
 def _cannot_run(case: BenchmarkCase, error: Exception) -> UsageError:
     shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in case.feeds.items())
     return UsageError(
-        f"ONNX Runtime cannot run {case.model.name} on {shapes}",
+        f"{'its framework' if case.source else 'ONNX Runtime'} cannot run {case.model.name} on {shapes}",
         why=str(error).strip().partition("\n")[0],
         hint="set `shape`, or give `inputs` that fit",
     )
@@ -56,7 +57,7 @@ class _CaseServer:
 
     def __init__(self, case: BenchmarkCase) -> None:
         self._case = case
-        self._session: InferenceSession
+        self._session: Any  # of ONNX Runtime or another framework
         self._run: Callable[[], object]
         self._stream: Stream
         self._submit: Callable[[], object]
@@ -66,7 +67,7 @@ class _CaseServer:
 
     def open(self, warmup: float, longest: float) -> SessionInfo:
         start = time.perf_counter()
-        self._hold(open_session(self._case.model, self._case.target))
+        self._hold(open_model(self._case.model, self._case.target, self._case.source))
         self._load = time.perf_counter() - start
         first = float(time_inferences(self._run, 1).wall[0])
         warmth = self._warm(warmup, longest)
@@ -77,6 +78,7 @@ class _CaseServer:
             work=observe_work(self._run, OBSERVE_SECONDS),
             processor=self._on_processor,
             warm=warmth.seconds,
+            framework=self._session.title if isinstance(self._session, FrameworkSession) else "",
         )
 
     def time(self, count: int, seconds: float, resumed: float) -> Times:
@@ -116,9 +118,12 @@ class _CaseServer:
     def time_stream(self, seconds: float) -> StreamTimes:
         return time_stream(self._stream, self._submit, seconds)
 
-    def _hold(self, session: InferenceSession) -> None:
+    def _hold(self, session: InferenceSession | FrameworkSession) -> None:
         self._session = session
-        self._run = bind_inference(session, self._case.feeds, bound=self._case.bound)
+        if isinstance(session, FrameworkSession):
+            self._run = session.bind(self._case.feeds)
+        else:
+            self._run = bind_inference(session, self._case.feeds, bound=self._case.bound)
 
     @property
     def _on_processor(self) -> bool:

@@ -17,6 +17,7 @@ from orun.errors import UsageError
 from orun.measure import placement
 from orun.measure.engines import add_engine_options
 from orun.measure.extension_operators import add_extensions
+from orun.measure.framework_model import FrameworkSession, Opener
 from orun.measure.plugins import CPU, available, make_session
 from orun.measure.session_options import disabled_optimizers, session_options
 from orun.measure.session_settings import add_settings
@@ -24,7 +25,7 @@ from orun.measure.session_settings import add_settings
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-__all__ = ["open_session", "session_options"]
+__all__ = ["open_model", "open_session", "session_options"]
 
 # ONNX Runtime up to 1.31 replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
 FLOAT8 = "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
@@ -75,6 +76,11 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
     if judged:
         placement.check_fallback(target, placement.read_placement(session))
     return session
+
+
+def open_model(model: Path, target: Target, source: Opener | None) -> InferenceSession | FrameworkSession:
+    """Open an ONNX model as `open_session` does, or in its place the model of another framework that it comes from."""
+    return FrameworkSession(model, source()) if source else open_session(model, target)
 
 
 def _explain_path(model: Path) -> str:

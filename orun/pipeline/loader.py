@@ -25,6 +25,7 @@ from orun.pipeline.nodes import Entry, Map, Scalar
 from orun.pipeline.placement import labels_of_targets, shipped
 from orun.pipeline.problems import Problems
 from orun.pipeline.secrets import secrets
+from orun.pipeline.sources import connect_sources
 from orun.pipeline.stages import make
 from orun.pipeline.targets import targets
 from orun.pipeline.unused import unused
@@ -81,6 +82,8 @@ class Loader:
             for instance in instances
             if instance.kind
         }
+        kinds = {instance.id: instance.kind for instance in instances if instance.kind}
+        stages = connect_sources(instances, stages, kinds, self.problems)
         require_judged(instances, stages, named, self.problems)
         require_axes(instances, stages, unsound, self.problems)
         self.secrets = secrets(tree, instances, self.problems)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from orun.core.metrics import Unit
 from orun.core.serialization import Record, field, replace
 from orun.core.source_location import Position
+from orun.core.source_model import SourceModel
 from orun.core.targets import Environment, Target
 from orun.core.unknown_name import UnknownName
 from orun.environment.secret_variables import Secrets
@@ -132,6 +133,7 @@ class Stage(Record, frozen=True, dict=True):
         references: the code and paths among the parameters.
         target: the resolved target that a parameter names, or None; the first when several do.
         extra_targets: targets that other parameters name, by the parameter.
+        sources: source models of convert stages that it runs in place of what is at its inputs, by input.
         environment: the isolated environment that its process runs in, its own or that of its target; None for the
             packages that orun runs with.
         out_of_process: it runs the models of its targets in processes of their environments (see `Spec`).
@@ -155,6 +157,7 @@ class Stage(Record, frozen=True, dict=True):
     references: tuple[Reference, ...] = ()
     target: Target | None = None
     extra_targets: Mapping[str, Target] = field(default_factory=dict)
+    sources: Mapping[str, SourceModel] = field(default_factory=dict)
     environment: Environment | None = None
     out_of_process: bool = False
     gates: tuple[Gate | Group, ...] = ()

@@ -150,7 +150,8 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
         yield KeyComponent(ComponentKind.STARTUP, value=os.pathsep.join(started))
     packages = venvs.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
-    for tool in (*use.spec.tools, *extensions):
+    of_sources = (tool for source in stage.sources.values() for tool in source.tools)
+    for tool in dict.fromkeys((*use.spec.tools, *extensions, *of_sources)):
         yield KeyComponent(ComponentKind.TOOL, tool, value=_version(tool, packages))
     if stage.environment:
         yield from _packages(packages)

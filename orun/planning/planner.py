@@ -29,7 +29,7 @@ from orun.planning import cache_key
 from orun.planning.facts import Classes, Facts, LocalFacts
 from orun.planning.key_diff import UPSTREAM, key_changes
 from orun.planning.plan import Done, Plan, Step
-from orun.planning.provenance import Provenance
+from orun.planning.provenance import Provenance, source_components
 from orun.planning.stage_context import StageContext
 from orun.planning.stored_results import StoredResults, changes_of_key
 from orun.store import Action, ImplicitDependencies, Store
@@ -198,7 +198,7 @@ class Planner:
         surroundings = facts.components(stage)
         components = cache_key.compose(self.pipeline, stage, inputs, self._digest, surroundings, self._parameters)
         provenance = Provenance.of(self.pipeline, stage, done)
-        return (*components, *provenance.components()) if provenance else components
+        return (*components, *source_components(stage, done), *(provenance.components() if provenance else ()))
 
     def _digest(self, path: Path) -> str:
         report(f"{self.results.activity}: reading {path}")

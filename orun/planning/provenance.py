@@ -77,6 +77,17 @@ class Provenance(Record, frozen=True):
         }
 
 
+def source_components(stage: Stage, done: Mapping[str, Done]) -> Iterator[KeyComponent]:
+    """Yield a component for each source model that a stage runs: all that the convert stage was seen to use.
+
+    The content of the ONNX model is not enough: code that computes the same in another way exports the same model.
+    """
+    for name in dict.fromkeys(source.stage for source in stage.sources.values()):
+        if convert := done.get(name):
+            seen = [convert.action.key, encode(convert.action.implicit_deps)]
+            yield KeyComponent(ComponentKind.PROVENANCE, name, value=_digest(seen))
+
+
 def _digest(data: object) -> str:
     return blake3(json.dumps(data, sort_keys=True).encode()).hexdigest()
 

@@ -14,6 +14,7 @@ from orun.environment.install_commands import install_command, upgrade_command
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
+from orun.pipeline.sources import target_of_references
 from orun.planning.plan import Plan, Step
 from orun.text import units
 
@@ -169,7 +170,18 @@ def needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
         return own
     from orun.stages.required_packages import required_packages
 
-    return {**own, **required_packages(import_module(kind.entry), stage.params, pipeline.root), **own}
+    here = stage.environment_of(target_of_references(stage)) == stage.environment
+    of_sources = tools_of_sources(stage) if here else {}
+    return {**own, **of_sources, **required_packages(import_module(kind.entry), stage.params, pipeline.root), **own}
+
+
+def tools_of_sources(stage: Stage) -> dict[str, str]:
+    """Return the tools that the source models of a stage need -> what asks for them."""
+    return {
+        tool: f"the source model of {source.stage} in {source.runtime}"
+        for source in stage.sources.values()
+        for tool in source.tools
+    }
 
 
 def _needs_unknown(stage: Stage, distribution: str, error: Exception) -> Problem:
@@ -194,7 +206,8 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
     why = providers.missing(target, environment)
     if not why and environment and environment != stage.environment:
         packages = venvs.packages(environment)
-        lacking = [tool for tool in MODEL_RUNTIME if distributions.find(tool, packages) is None]
+        of_sources = tools_of_sources(stage) if target.name == target_of_references(stage).name else {}
+        lacking = [tool for tool in (*MODEL_RUNTIME, *of_sources) if distributions.find(tool, packages) is None]
         why = f"its environment {environment.name!r} does not hold {', '.join(lacking)}" if lacking else ""
     if not why:
         try:

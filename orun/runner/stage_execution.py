@@ -88,6 +88,7 @@ class StageExecution(Record, frozen=True):
             ignore=self.store.private,
             target=self._with_python(stage.target) if stage.target else None,
             extra_targets={name: self._with_python(target) for name, target in stage.extra_targets.items()},
+            sources=stage.sources,
             seed=self.pipeline.seed,
             timeout=stage.timeout,
             memory=stage.memory,

@@ -8,6 +8,8 @@ A built-in kind is a module `orun/stages/<folder>/<file>.py` with
     metrics   optional, if the names depend on parameters: metrics(params: Params) -> Collection[str]
     packages  optional, if some parameters need further packages:
               packages(params: Params, root: Path) -> Mapping[str, str], the reason for each package
+    source    for kinds with `Spec.runtimes`: opens the model that it converts, in a process that runs nothing else:
+              source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel
 
 The docstring of the module is the user's documentation. The module imports nothing heavy: `run` does.
 A plug-in package offers such a module under the entry point group `orun.stages`.
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from orun.core.metrics import Metric, Unit
 from orun.core.serialization import Record, field
+from orun.core.source_model import SourceModel
 from orun.core.targets import StageClass, Target
 from orun.stages.params import Code
 
@@ -46,6 +49,8 @@ class Port(Record, frozen=True):
         many: whether further inputs may be connected, as `<port>.<name>`.
         needed_for: for an optional port, the values that require it, by the list parameter that holds them.
         metrics: names of metrics that exist only if it is connected.
+        runtime: the parameter that says what runs the models at this port: ONNX Runtime, or the framework that a model
+            was converted from.
     """
 
     accepts: tuple[Artifact, ...]
@@ -54,6 +59,7 @@ class Port(Record, frozen=True):
     many: bool = False
     needed_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     metrics: tuple[str, ...] = ()
+    runtime: str = ""
 
 
 class Spec(Record, frozen=True):
@@ -90,6 +96,8 @@ class Spec(Record, frozen=True):
         samples: number of samples that a gate on each metric needs, by name; the parameter `samples` defaults to the
             largest for the gates of the stage.
         units: units of metrics, by name, as far as known beforehand; thresholds of gates are checked against them.
+        runtimes: for a kind that converts, what can run its source model as a reference of `measure/*`; each with the
+            distributions that it needs.
     """
 
     inputs: Mapping[str, Port] = field(default_factory=dict)
@@ -114,6 +122,7 @@ class Spec(Record, frozen=True):
     metrics: tuple[str, ...] | None = ()
     samples: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, Unit] = field(default_factory=dict)
+    runtimes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def publishes(self) -> bool:
@@ -137,6 +146,7 @@ class Context:
         root: the folder of the pipeline file; code and paths are relative to it.
         target: the target that the parameters name, or None; the first if there are several.
         extra_targets: targets of other parameters, by parameter.
+        sources: source models that stand for the models at input ports, by port; see `Port.runtime`.
         key: cache key of the result before the stage runs; a name for data that outlives an interrupted run.
         seed: seed for every random choice.
         timeout: seconds that the stage may run, or None.
@@ -157,6 +167,7 @@ class Context:
     open_log: Callable[[], logging.Logger]
     progress: Callable[[int, int, str], None]
     extra_targets: Mapping[str, Target] = dataclasses.field(default_factory=dict)
+    sources: Mapping[str, SourceModel] = dataclasses.field(default_factory=dict)
     key: str = ""
     notes: list[str] = dataclasses.field(default_factory=list)
 

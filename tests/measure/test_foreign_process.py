@@ -14,7 +14,8 @@ import pytest
 from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
 from orun.measure.benchmark_case import BenchmarkCase
-from orun.measure.foreign_process import RemoteSession, Value
+from orun.measure.foreign_process import RemoteSession
+from orun.measure.framework_model import Value
 from orun.measure.session import open_session
 from orun.measure.workers import Worker
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from orun.core.metrics import Metric
+from orun.core.source_model import SourceModel
 from orun.core.targets import Target
 from orun.stages._graph.input_domain import carry_domain
 from orun.stages.contract import MODEL, Context, KindModule
@@ -53,6 +54,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     inputs: Mapping[str, Path] | None = None,
     root: Path | None = None,
     target: Target | None = None,
+    sources: Mapping[str, SourceModel] | None = None,
     seed: int = 0,
     timeout: float | None = None,
     lineage: Path | None = None,
@@ -67,6 +69,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         inputs: folder of each connected input port.
         root: the folder that code and path parameters are relative to; `folder` when left out.
         target: the target that a parameter names.
+        sources: source models that stand for the models at input ports.
         seed: seed of every random choice.
         timeout: seconds that the stage may run.
         lineage: path of `lineage.json`.
@@ -89,6 +92,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         output=output,
         root=root or folder,
         target=target,
+        sources=sources or {},
         seed=seed,
         timeout=timeout,
         lineage=lineage,

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from orun.core.metrics import Metric
-from orun.core.serialization import encode
+from orun.core.serialization import encode, replace
 from orun.errors import OutputRefused
 from orun.executors.job import Job, JobResult
 from orun.executors.local import failure_location, lost_writes, seeds
@@ -130,14 +130,20 @@ def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, 
 
 
 def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> Context:
+    sources = {
+        port: replace(source, inputs={name: str(inputs[held]) for name, held in source.inputs.items()})
+        for port, source in job.sources.items()
+    }
+    of_sources = {held for source in job.sources.values() for held in source.inputs.values()}
     return Context(
         stage=job.stage,
         key=job.key,
-        inputs=inputs,
+        inputs={port: folder for port, folder in inputs.items() if port not in of_sources},
         output=Path(job.output),
         root=Path(job.root),
         target=job.target,
         extra_targets=job.extra_targets,
+        sources=sources,
         seed=job.seed,
         timeout=job.timeout,
         lineage=Path(job.lineage) if job.lineage else None,

@@ -55,7 +55,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
     """
     names = [value.name for value in load_graph(context.result).graph.output]
     with failing(context, f"the {type(estimator).__name__} cannot take the examples"), warnings_to(context.log):
-        expected = _answers_of(estimator, data, raw=raw)
+        expected = answers_of(estimator, data, raw=raw)
     if len(names) > len(expected):
         raise StageFailed(
             context.stage,
@@ -98,7 +98,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
     return Comparison(float(good.mean()), largest, output, why)
 
 
-def _answers_of(estimator: Estimator, data: Table, *, raw: bool) -> list[Array]:
+def answers_of(estimator: Estimator, data: Table, *, raw: bool) -> list[Array]:
     """Return what scikit-learn answers, in float64 where the estimator takes it, in the order of skl2onnx's outputs."""
     try:
         return list(_expected(estimator, data.matrix(estimator), raw=raw))
@@ -106,16 +106,18 @@ def _answers_of(estimator: Estimator, data: Table, *, raw: bool) -> list[Array]:
         return list(_expected(estimator, data.matrix(estimator, widened=False), raw=raw))
 
 
-def _expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array]:
+def methods_of(estimator: Estimator, *, raw: bool) -> tuple[str, ...]:
+    """Return the methods whose results are skl2onnx's outputs, in order."""
     if not hasattr(estimator, "predict") or isinstance(estimator, SelectorMixin):
-        transformed = estimator.transform(matrix)
-        yield transformed.toarray() if hasattr(transformed, "toarray") else np.asarray(transformed)
-        return
-    yield np.asarray(estimator.predict(matrix))
+        return ("transform",)
     scores = ("decision_function",) if raw else ("predict_proba", "decision_function", "transform")
-    method = next((name for name in scores if hasattr(estimator, name)), None)
-    if method is not None:
-        yield _to_array(getattr(estimator, method)(matrix))
+    return ("predict", *[name for name in scores if hasattr(estimator, name)][:1])
+
+
+def _expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array]:
+    for method in methods_of(estimator, raw=raw):
+        answer = getattr(estimator, method)(matrix)
+        yield answer.toarray() if hasattr(answer, "toarray") else _to_array(answer)
 
 
 def _limits(
@@ -132,7 +134,7 @@ def _limits(
             if isinstance(value, np.ndarray) and value.dtype == np.float64:
                 setattr(part, name, value + (value.astype(np.float32) - value) / STEPS)
     with warnings_to(context.log):
-        moved_answers = _answers_of(moved, data, raw=raw)
+        moved_answers = answers_of(moved, data, raw=raw)
     aligned = [_align(other, right) for other, right in zip(moved_answers, expected, strict=False)]
     limits = merge([(expected, aligned)], None)
     return [limit and replace(limit, spread=STEPS * limit.spread) for limit in limits]

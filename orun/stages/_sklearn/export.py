@@ -143,7 +143,7 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
             options=_options(plain, settings) or None,
             target_opset={"": settings.opset, "ai.onnx.ml": ML_OPSET},
         )
-    if _only_labels(plain):
+    if only_labels(plain):
         del model.graph.output[1:]
     tidy_domains(model)
     _name(context, model, settings.outputs)
@@ -212,7 +212,7 @@ def _score_options(estimator: Estimator) -> dict[str, Any]:
     return {"raw_scores": True} if raw and not hasattr(estimator, "predict_proba") else {}
 
 
-def _only_labels(estimator: Estimator) -> bool:
+def only_labels(estimator: Estimator) -> bool:
     """Return whether skl2onnx yields probabilities that scikit-learn lacks: the shares of a hard vote."""
     from sklearn.ensemble import VotingClassifier
     from sklearn.pipeline import Pipeline

@@ -33,6 +33,7 @@ class Function:
     """
 
     def __init__(self, call: Callable[..., Any], inputs: Sequence[Input], keep: Any = None) -> None:
+        self.title = f"TensorFlow {tf.__version__}, traced by tf.function"
         self.inputs = tuple(inputs)
         self._keep = keep
         self._names: tuple[str, ...] = ()
@@ -67,11 +68,15 @@ class Function:
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """Run the function."""
+        return [tensor.numpy() for tensor in self.bind(feed)()]
+
+    def bind(self, feed: Feed) -> Callable[[], Any]:
+        """Return a function that runs it on tensors."""
         tensors = [
             tf.constant(feed[item.name], dtype=spec.dtype)
             for item, spec in zip(self.inputs, self._signature, strict=True)
         ]
-        return [tensor.numpy() for tensor in self._concrete(*tensors)]
+        return lambda: self._concrete(*tensors)
 
     @contextmanager
     def nudged_weights(self, seed: int) -> Iterator[None]:

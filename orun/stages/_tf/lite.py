@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class Lite:
     """TFLite file. Inputs and outputs have the names of its first signature where it has one."""
 
-    def __init__(self, path: Path, declared: Declared) -> None:
+    def __init__(self, path: Path, declared: Declared, threads: int = 1) -> None:
+        self.title = f"TensorFlow Lite of TensorFlow {tf.__version__}"
         self._path = path
-        self._interpreter = tf.lite.Interpreter(str(path), num_threads=1)
+        self._interpreter = tf.lite.Interpreter(str(path), num_threads=threads)
         self._inputs = _details_by_name(self._interpreter, "inputs")
         self._outputs = _details_by_name(self._interpreter, "outputs")
         self.inputs = tuple(
@@ -41,13 +42,18 @@ class Lite:
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """Run the interpreter."""
+        self.bind(feed)()
+        return [self._interpreter.get_tensor(detail["index"]) for detail in self._outputs.values()]
+
+    def bind(self, feed: Feed) -> Callable[[], object]:
+        """Set the inputs and return what runs the interpreter."""
         for name, detail in self._inputs.items():
             self._interpreter.resize_tensor_input(detail["index"], feed[name].shape)
         self._interpreter.allocate_tensors()
         for name, detail in self._inputs.items():
             self._interpreter.set_tensor(detail["index"], feed[name])
-        self._interpreter.invoke()
-        return [self._interpreter.get_tensor(detail["index"]) for detail in self._outputs.values()]
+        run: Callable[[], object] = self._interpreter.invoke
+        return run
 
     def nudged_weights(self, seed: int) -> AbstractContextManager[None]:
         """Change nothing: the weights of a TFLite file are constants."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -45,8 +45,15 @@ class Model(Protocol):
     def weights(self) -> int:
         """Bytes of the weights."""
 
+    @property
+    def title(self) -> str:
+        """Version of TensorFlow, and what of it runs the model."""
+
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """Run the model in TensorFlow."""
+
+    def bind(self, feed: Feed) -> Callable[[], object]:
+        """Return a function that runs the model on these inputs, which are converted beforehand."""
 
     def nudged_weights(self, seed: int) -> AbstractContextManager[None]:
         """Change weights by at most one unit in the last place within a block, where they can be changed."""

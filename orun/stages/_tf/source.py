@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.environment.processor import usable_cores
 from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.datasets import CODE
@@ -41,8 +42,24 @@ class Source:
     tensors: Sequence[str]
 
 
-def open_model(context: Context, source: Source) -> Model:
+@dataclass(frozen=True)
+class Speed:
+    """Wish for a fast model instead of one whose results are the same every time.
+
+    Attributes:
+        threads: of an inference; None for TensorFlow's own choice.
+    """
+
+    threads: int | None
+
+
+def open_model(context: Context, source: Source, speed: Speed | None = None) -> Model:
     """Open the model as a function of named inputs, in inference mode, on the CPU.
+
+    Args:
+        context: of the stage.
+        source: where the model comes from.
+        speed: of a model that is timed.
 
     Raises:
         StageFailed: when it is no model, cannot be read, or neither it nor the pipeline declares its inputs.
@@ -59,13 +76,17 @@ def open_model(context: Context, source: Source) -> Model:
             hint="set KERAS_BACKEND=tensorflow, or the `backend` in keras.json",
         )
     tf.config.set_visible_devices([], "GPU")
+    if speed and speed.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(speed.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(speed.threads)
     keras.utils.set_random_seed(context.seed)  # a function may initialize weights at random
-    tf.config.experimental.enable_op_determinism()  # or train them
+    if speed is None:
+        tf.config.experimental.enable_op_determinism()  # or train them
     with warnings_to(context.log):
-        return _open(context, source)
+        return _open(context, source, (speed.threads or usable_cores()) if speed else 1)
 
 
-def _open(context: Context, source: Source) -> Model:
+def _open(context: Context, source: Source, threads: int) -> Model:
     from orun.stages._tf import files
     from orun.stages._tf.lite import Lite
     from orun.stages._tf.wrap import wrap
@@ -75,7 +96,7 @@ def _open(context: Context, source: Source) -> Model:
         with failing(context, f"TensorFlow cannot trace what {source.name} returns", "look at `inputs`"):
             return wrap(context, model, source.name, source.declared)
     readers: Mapping[str, Callable[[Path], Model]] = {
-        ".tflite": lambda file: Lite(file, source.declared),
+        ".tflite": lambda file: Lite(file, source.declared, threads),
         ".pb": lambda file: files.frozen_graph(file, source.declared, source.tensors),
         ".keras": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),
         ".h5": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),

@@ -31,6 +31,7 @@ from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range, Ratio
 
 if TYPE_CHECKING:
+    from orun.measure.framework_model import FrameworkModel
     from orun.stages._sklearn.plain import Estimator
 
 MEMORY_FACTOR = 14  # peak memory over the estimator's numbers: skl2onnx makes Python objects of them
@@ -67,6 +68,7 @@ SPEC = Spec(
     interface="changed",
     preload=("numpy", "onnx", "onnxruntime", "sklearn", "skl2onnx"),
     metrics=("size", "nodes", "max_abs_error", "agreement"),
+    runtimes={"sklearn": ("scikit-learn",)},
 )
 
 
@@ -85,9 +87,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
     save(export(context, estimator, data, settings), context.result)
-    comparison = compare(
-        context, estimator, data, Tolerance(params.atol, params.rtol), raw=bool(params.options.get("raw_scores"))
-    )
+    comparison = compare(context, estimator, data, Tolerance(params.atol, params.rtol), raw=_raw(params))
     if comparison.agreement < params.min_agreement:
         raise StageFailed(
             context.stage,
@@ -100,6 +100,18 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "max_abs_error": Metric(comparison.largest, better="lower"),
         "agreement": Metric(comparison.agreement, "ratio", "higher"),
     }
+
+
+def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:
+    """Open the estimator as a reference."""
+    from orun.stages._sklearn.reference import SklearnReference
+
+    del runtime  # there is one
+    return SklearnReference(_estimator(context, params), threads, raw=_raw(params))
+
+
+def _raw(params: Params) -> bool:
+    return bool(params.options.get("raw_scores"))
 
 
 def _estimator(context: Context, params: Params) -> Estimator:

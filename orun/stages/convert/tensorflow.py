@@ -41,6 +41,7 @@ from orun.stages.params import Code, Doc, FilePath, Range
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from orun.measure.framework_model import FrameworkModel
     from orun.stages._graph.feeds import Input
     from orun.stages._tf.model import Model
     from orun.stages._tf.source import Source
@@ -108,6 +109,7 @@ SPEC = Spec(
     interface="changed",
     preload=("numpy", "onnx", "onnxruntime", "tensorflow", "keras", "tf2onnx"),
     metrics=("size", "nodes", "max_abs_error"),
+    runtimes={"tensorflow": ("tensorflow|tensorflow-cpu", "keras")},
 )
 
 
@@ -144,6 +146,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     )
     error = check_result(context, agreement, tries, expected, limits_of(context, source))
     return {**weigh(context.result), "max_abs_error": error}
+
+
+def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:
+    """Open the model as a reference."""
+    from orun.stages._tf.source import Speed, open_model
+
+    del runtime  # there is one
+    return open_model(context, _source(context, params), Speed(threads))
 
 
 def _source(context: Context, params: Params) -> Source:

@@ -42,7 +42,8 @@ from orun.stages.params import Code, Doc, FilePath, Range
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.stages._graph.feeds import Case
+    from orun.measure.framework_model import FrameworkModel
+    from orun.stages._graph.feeds import Case, Input
     from orun.stages._torch.export import Bound
     from orun.stages._torch.source import Source
 
@@ -132,6 +133,7 @@ SPEC = Spec(
     one_of=("model", "hub"),
     preload=("torch", "onnx", "onnxruntime"),
     metrics=("size", "nodes", "max_abs_error"),
+    runtimes={"torch": ("torch",), "torch.compile": ("torch",)},
 )
 
 
@@ -149,7 +151,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
     from orun.stages._graph.agreement import run_cases
     from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.feeds import Input, make_cases
+    from orun.stages._graph.feeds import make_cases
     from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.leniency import Agreement
@@ -159,18 +161,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._torch.mend import mend
     from orun.stages._torch.source import open_model
 
-    inputs = [
-        Input(
-            name,
-            spec.dtype,
-            tuple(spec.shape),
-            spec.low,
-            spec.high,
-            mask=spec.fill != "random",
-            padded=spec.fill == PADDED,
-        )
-        for name, spec in params.inputs.items()
-    ]
+    inputs = _inputs(params)
     _require_names(context, params)
     bound = open_model(context, _source(context, params), inputs)
     if len(bound.renamed) > 1:  # a single input cannot be confused with another
@@ -197,6 +188,36 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     )
     error = check_result(context, agreement, tries, expected, limits_of(context, bound))
     return {**weigh(context.result), "max_abs_error": error}
+
+
+def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:
+    """Open the module as a reference."""
+    import torch
+
+    from orun.stages._torch.reference import TorchReference
+    from orun.stages._torch.source import open_model
+
+    if threads:
+        torch.set_num_threads(threads)
+    bound = open_model(context, _source(context, params), _inputs(params))
+    return TorchReference(bound, compiled=runtime == "torch.compile")
+
+
+def _inputs(params: Params) -> list[Input]:
+    from orun.stages._graph.feeds import Input
+
+    return [
+        Input(
+            name,
+            spec.dtype,
+            tuple(spec.shape),
+            spec.low,
+            spec.high,
+            mask=spec.fill != "random",
+            padded=spec.fill == PADDED,
+        )
+        for name, spec in params.inputs.items()
+    ]
 
 
 def _require_names(context: Context, params: Params) -> None:

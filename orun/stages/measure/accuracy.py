@@ -47,6 +47,9 @@ apply to each slice: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `auc` and
 of that class against the rest. In a slice of another field they need examples of several classes. One number of your
 own needs `resamples` for slices.
 
+The reference can be the model that a convert stage takes, in its own framework: `reference: export` with
+`reference_runtime: torch` compares with the outputs of PyTorch. It runs in a process of its own.
+
 Further references are inputs `reference.NAME`. Task metrics are compared with each; a gate names it by `against: NAME`.
 
 An output that is not finite fails the stage, and so does an output whose shape or type differs from the reference's.
@@ -77,6 +80,7 @@ from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset, title
 from orun.stages.name_checks import require_made_up
 from orun.stages.params import Code, Doc, Range
+from orun.stages.reference_models import ReferenceRuntime, openers
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -100,6 +104,7 @@ SPEC = Spec(
             optional=True,
             many=True,
             needed_for={"metrics": tuple(FIDELITY)},
+            runtime="reference_runtime",
         ),
     },
     output="metrics",
@@ -126,6 +131,7 @@ class Params:
     dims: MadeUpDims = field(default_factory=dict)
     target: ModelTarget = None
     reference_target: ReferenceTarget = None
+    reference_runtime: ReferenceRuntime = "onnxruntime"
     samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
     batch: Annotated[int, Doc("Largest number of examples of equal shape to feed together."), Range(low=1)] = 1
     outputs: Annotated[list[str], Doc("Outputs of the model to measure; all when left out.")] = field(
@@ -222,14 +228,19 @@ def _dataset(context: Context, params: Params) -> Dataset:
 
 
 def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession | RemoteSession]:
-    """Return a session of each role's model, in this process or in one of another environment."""
+    """Return a session of each role's model, in this process or in one of another environment or runtime."""
     from orun.measure.foreign_process import RemoteSession
     from orun.measure.session import open_session
 
     sessions: dict[str, InferenceSession | RemoteSession] = {}
-    for role in context.inputs:
-        target = _target(context, role)
-        if target.interpreter:
+    targets = {role: _target(context, role) for role in context.inputs}
+    sources = openers(context, targets)
+    for role, target in targets.items():
+        if role in sources:
+            session = stack.enter_context(RemoteSession(context.model(role), target, sources[role]))
+            context.note(f"the {role} is the model that {context.sources[role].stage} converts, in {session.framework}")
+            sessions[role] = session
+        elif target.interpreter:
             sessions[role] = stack.enter_context(RemoteSession(context.model(role), target))
         else:
             sessions[role] = open_session(context.model(role), target)

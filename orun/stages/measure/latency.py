@@ -19,6 +19,12 @@ Gates are judged from the stored launches, so a new threshold measures nothing a
 inferences still get faster, the first launch warms up for up to twenty times as long, and later launches for as long as
 the first needed.
 
+The reference can be the model that a convert stage takes, in its own framework: `needs: {model: int8, reference:
+export}` with `reference_runtime: torch` measures the `speedup` over PyTorch. It runs on the CPU, in a process of its
+own, with the threads of its target (`intra_op_num_threads`). Inputs are converted beforehand; outputs stay as the
+framework returns them. Keras models and SavedModels are timed as a traced `tf.function`, TFLite files in their
+interpreter, estimators by `predict_proba` or another method with scores, else by `predict`.
+
 The stage has the machine to itself. The result is bound to the host. The artifact holds `latency.json` with the
 launches, and `samples.npz` with the time of each inference.
 """
@@ -35,6 +41,7 @@ from orun.measure.latency.sequential_test import FINEST
 from orun.stages.common_parameters import ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
+from orun.stages.reference_models import ReferenceRuntime, openers
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
@@ -55,7 +62,12 @@ SPEC = Spec(
     inputs={
         "model": Port(("onnx", "engine"), "The model to time."),
         "reference": Port(
-            ("onnx", "engine"), "The model that it is compared with.", optional=True, many=True, metrics=("speedup",)
+            ("onnx", "engine"),
+            "The model that it is compared with.",
+            optional=True,
+            many=True,
+            metrics=("speedup",),
+            runtime="reference_runtime",
         ),
     },
     output="metrics",
@@ -82,6 +94,7 @@ class Params:
 
     target: ModelTarget = None
     reference_target: ReferenceTarget = None
+    reference_runtime: ReferenceRuntime = "onnxruntime"
     inputs: TimedInputs = None
     io_binding: IoBinding = False
     device_time: Annotated[
@@ -143,6 +156,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         _require_stream(context, params)
     cases = benchmark_cases(context, params)
     measurement = measure(cases, budget_for(params), context.seed, context.progress)
+    for name, session in measurement.launches[0].sessions.items():
+        if session.framework:
+            context.note(f"the {name} is the model that {context.sources[name].stage} converts, in {session.framework}")
     write(context.output, measurement, cases)
     for line in summarize(measurement):
         context.log.info("%s", line)
@@ -202,13 +218,15 @@ def benchmark_cases(context: Context, params: Params) -> dict[str, BenchmarkCase
     feeds = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     other = context.extra_targets.get("reference_target", target)
     targets = {name: other if name.startswith("reference") else target for name in models}
+    sources = openers(context, targets)
     return {
         name: BenchmarkCase(
             path,
             targets[name],
             feeds[name],
             params.io_binding,
-            streamed=params.device_time and has_stream(targets[name]),
+            streamed=params.device_time and has_stream(targets[name]) and name not in sources,
+            source=sources.get(name),
         )
         for name, path in models.items()
     }

@@ -1,0 +1,220 @@
+"""References of other frameworks: the models that convert stages take, run by PyTorch, TensorFlow and scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sklearn
+import tensorflow as tf
+import torch
+
+from orun.core.serialization import replace
+from orun.core.source_model import SourceModel
+from orun.core.targets import Target
+from orun.errors import OrunError
+from orun.pipeline.fragments import plain_default
+from orun.stages.contract import module_name
+from orun.stages.params import params_of
+from orun.stages.registry import module_of
+from tests.measure.support import ONE_THREAD
+from tests.stages.modules import networks
+from tests.stages.support import StageRun, run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+QUICK = {"time": 0.0, "warmup": 0.0, "samples": 6, "max_launches": 3}
+SCORER = {
+    "model": "small.py:scorer",
+    "inputs": {
+        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
+        "mask": {"shape": ["batch", "length"], "fill": "mask"},
+    },
+    "outputs": ["embedding", "scores"],
+}
+PYTORCH, TENSORFLOW = f"PyTorch {torch.__version__}", f"TensorFlow {tf.__version__}"
+SKLEARN = f"scikit-learn {sklearn.__version__}"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A converted model, and its source model."""
+
+    output: Path
+    source: SourceModel
+
+
+def convert(folder: Path, kind: str, runtime: str, params: Mapping[str, Any], root: Path = MODULES) -> Converted:
+    made = run_stage(kind, folder, params, root=root)
+    defaults = {item.name: plain_default(item.default) for item in params_of(module_of(kind).Params)}
+    return Converted(made.output, SourceModel("export", module_name(kind), runtime, defaults | dict(params)))
+
+
+def measure(kind: str, folder: Path, model: Converted, params: Mapping[str, Any], root: Path = MODULES) -> StageRun:
+    return run_stage(
+        kind,
+        folder,
+        params,
+        inputs={"model": model.output, "reference": model.output},
+        sources={"reference": model.source},
+        root=root,
+        target=ONE_THREAD,
+    )
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> Converted:
+    return convert(tmp_path_factory.mktemp("torch"), "convert/torch", "torch", SCORER)
+
+
+@pytest.fixture(scope="module")
+def keras_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    with warnings.catch_warnings(action="ignore"):  # TensorFlow warns of itself
+        model = networks.sequential()
+        model.save(folder / "model.keras")
+        model.export(folder / "saved", verbose=False)
+        lite = tf.lite.TFLiteConverter.from_saved_model(str(folder / "saved")).convert()
+    (folder / "model.tflite").write_bytes(lite)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def forest(tmp_path_factory: pytest.TempPathFactory) -> Converted:
+    params = {"model": "estimators.py:forest", "data": "estimators.py:digits"}
+    return convert(tmp_path_factory.mktemp("sklearn"), "convert/sklearn", "sklearn", params)
+
+
+def require_compared(run: StageRun, framework: str) -> None:
+    """It was timed like any reference, in three launches, and the note says what ran."""
+    speedup = run.metrics["speedup"]
+    assert speedup.interval is not None
+    assert speedup.interval.low <= speedup.value <= speedup.interval.high
+    comparison = run.metrics["cpu"].reference
+    assert comparison is not None
+    assert comparison.count == 3
+    assert run.notes == (f"the reference is the model that export converts, in {framework}",)
+    launches = json.loads((run.output / "latency.json").read_text())["launches"]
+    assert [item["sessions"]["reference"]["framework"] for item in launches] == [framework] * 3
+    assert all("framework" not in item["sessions"]["model"] for item in launches)
+
+
+def test_a_module_is_timed_eagerly(scorer: Converted, tmp_path: Path) -> None:
+    require_compared(measure("measure/latency", tmp_path, scorer, QUICK), f"{PYTORCH}, eager")
+
+
+@pytest.mark.slow  # it compiles C++
+def test_a_module_is_timed_as_torch_compiles_it(scorer: Converted, tmp_path: Path) -> None:
+    compiled = Converted(scorer.output, replace(scorer.source, runtime="torch.compile"))
+    require_compared(measure("measure/latency", tmp_path, compiled, QUICK), f"{PYTORCH}, torch.compile")
+    run = measure("measure/accuracy", tmp_path, compiled, {"metrics": ["max_abs"], "samples": 4})
+    assert run.value("max_abs") < 1e-5
+
+
+FILES = pytest.mark.parametrize(
+    ("file", "framework"),
+    [
+        ("model.keras", f"{TENSORFLOW}, traced by tf.function"),
+        ("model.tflite", f"TensorFlow Lite of {TENSORFLOW}"),
+    ],
+)
+
+
+@pytest.mark.slow  # it imports TensorFlow for each launch
+@FILES
+def test_models_of_tensorflow_are_timed(keras_files: Path, tmp_path: Path, file: str, framework: str) -> None:
+    model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, keras_files)
+    require_compared(measure("measure/latency", tmp_path, model, QUICK, keras_files), framework)
+
+
+@FILES
+def test_outputs_are_compared_with_those_of_tensorflow(
+    keras_files: Path, tmp_path: Path, file: str, framework: str
+) -> None:
+    model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, keras_files)
+    params = {"metrics": ["max_abs", "agreement"], "samples": 8}
+    run = measure("measure/accuracy", tmp_path, model, params, keras_files)
+    assert run.value("max_abs") < 1e-5
+    assert run.value("agreement") == 1
+    assert run.notes == (f"the reference is the model that export converts, in {framework}",)
+
+
+def test_an_estimator_is_timed(forest: Converted, tmp_path: Path) -> None:
+    require_compared(measure("measure/latency", tmp_path, forest, QUICK), SKLEARN)
+
+
+def test_outputs_are_compared_with_those_of_pytorch(scorer: Converted, tmp_path: Path) -> None:
+    run = measure("measure/accuracy", tmp_path, scorer, {"metrics": ["max_abs", "cosine"]})
+    assert 0 <= run.value("max_abs") < 1e-6
+    assert run.value("cosine.min") == pytest.approx(1, abs=1e-6)
+    assert run.notes == (f"the reference is the model that export converts, in {PYTORCH}, eager",)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "data"),
+    [("forest", "digits"), ("tree_of_names", "digits"), ("margins", "digits"), ("ridge", "bodies")],
+)
+def test_outputs_are_compared_with_those_of_scikit_learn(tmp_path: Path, estimator: str, data: str) -> None:
+    """Labels and scores come in the form that the ONNX model gives them."""
+    params = {"model": f"estimators.py:{estimator}", "data": f"estimators.py:{data}"}
+    model = convert(tmp_path, "convert/sklearn", "sklearn", params)
+    run = measure("measure/accuracy", tmp_path, model, {"metrics": ["max_abs"], "batch": 32})
+    assert run.value("max_abs") < 1e-3
+    assert run.notes == (f"the reference is the model that export converts, in {SKLEARN}",)
+
+
+def test_another_module_is_told_from_the_model(scorer: Converted, tmp_path: Path) -> None:
+    """The reference is what PyTorch computes, not the ONNX model at the same input."""
+    run = run_stage(
+        "measure/accuracy",
+        tmp_path,
+        {"metrics": ["max_abs"]},
+        inputs={"model": scorer.output, "reference": scorer.output},
+        sources={"reference": scorer.source},
+        root=MODULES,
+        seed=1,  # which draws other weights
+    )
+    assert run.value("max_abs") > 0.1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_it_runs_on_the_threads_of_its_target(tmp_path: Path, threads: int) -> None:
+    (tmp_path / "counting.py").write_text(COUNTING)
+    params = {"model": "counting.py:make", "inputs": {"x": {"shape": ["batch", 2]}}, "outputs": ["y"]}
+    model = convert(tmp_path, "convert/torch", "torch", {**params, "exporter": "torchscript"}, tmp_path)
+    run_stage(
+        "measure/accuracy",
+        tmp_path,
+        {"metrics": ["max_abs"], "samples": 1},
+        inputs={"model": model.output, "reference": model.output},
+        sources={"reference": model.source},
+        root=tmp_path,
+        target=Target("some", session={"intra_op_num_threads": threads}),
+    )
+    assert (tmp_path / "threads").read_text() == str(threads)
+
+
+COUNTING = """
+from pathlib import Path
+import torch
+
+class Counting(torch.nn.Module):
+    def forward(self, x):
+        Path(__file__).with_name("threads").write_text(str(torch.get_num_threads()))
+        return x + 1
+
+def make():
+    return Counting()
+"""
+
+
+def test_a_source_that_cannot_be_opened_is_an_error(scorer: Converted, tmp_path: Path) -> None:
+    source = replace(scorer.source, params={**scorer.source.params, "model": "small.py:nowhere"})
+    for kind, others in (("measure/latency", QUICK), ("measure/accuracy", {"metrics": ["cosine"]})):
+        with pytest.raises(OrunError) as caught:
+            measure(kind, tmp_path, Converted(scorer.output, source), others)
+        assert caught.value.what == "no function 'nowhere' in small.py"
