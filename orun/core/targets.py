@@ -17,10 +17,17 @@ GPU_PROVIDERS = frozenset({"CUDAExecutionProvider", "TensorrtExecutionProvider",
 
 
 class Provider(Record, frozen=True):
-    """An execution provider of ONNX Runtime with its options."""
+    """An execution provider of ONNX Runtime.
+
+    Attributes:
+        name: its name.
+        options: its options.
+        library: the file of its plug-in; empty for one that is built in or comes with a package.
+    """
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
+    library: str = ""
 
 
 class Environment(Record, frozen=True):
@@ -77,6 +84,11 @@ class Target(Record, frozen=True):
         return tuple(name for name in self.session.get("custom_op_libraries") or () if name != EXTENSIONS)
 
     @property
+    def plugins(self) -> tuple[str, ...]:
+        """The files of its plug-in providers, relative to the pipeline's folder."""
+        return tuple(provider.library for provider in self.providers if provider.library)
+
+    @property
     def extended(self) -> bool:
         """Whether its sessions load the custom operators of that package."""
         return EXTENSIONS in (self.session.get("custom_op_libraries") or ())
@@ -91,13 +103,17 @@ class Target(Record, frozen=True):
         kept = {name: value for name, value in self.session.items() if name != "free_dimension_overrides"}
         return replace(self, session={**kept, **session})
 
-    def below(self, root: Path, interpreter: Interpreter | None) -> Target:
+    def below(self, root: Path, interpreter: Interpreter | None = None) -> Target:
         """This target with the absolute paths of its files, for a stage that runs with another Python than it."""
-        if not self.libraries:
-            return replace(self, interpreter=interpreter)
-        named = [name if name == EXTENSIONS else str(root / name) for name in self.session["custom_op_libraries"]]
-        session = {**self.session, "custom_op_libraries": named}
-        return replace(self, session=session, interpreter=interpreter)
+        session = self.session
+        if self.libraries:
+            named = [name if name == EXTENSIONS else str(root / name) for name in session["custom_op_libraries"]]
+            session = {**session, "custom_op_libraries": named}
+        providers = tuple(
+            replace(provider, library=str(root / provider.library)) if provider.library else provider
+            for provider in self.providers
+        )
+        return replace(self, providers=providers, session=session, interpreter=interpreter)
 
 
 def gpus_of(targets: Iterable[Target]) -> int:

@@ -26,7 +26,7 @@ import onnx, onnxruntime
 from orun.errors import OrunError
 from orun.measure.plugins import CPU, make_session
 from orun.core.targets import Provider
-wanted = Provider(sys.argv[1], json.loads(sys.argv[2]))
+wanted = Provider(sys.argv[1], json.loads(sys.argv[2]), sys.argv[4])
 header = '<ir_version: 8, opset_import: ["" : 17]> '
 model = onnx.parser.parse_model(header + 'probe (float[1] x) => (float[1] y) {y = Relu(x)}')
 options = onnxruntime.SessionOptions()
@@ -64,14 +64,15 @@ def missing(target: Target, environment: Environment | None = None) -> str:
     The CPU provider is in every build of ONNX Runtime and is not probed.
 
     Args:
-        target: the target.
+        target: the target, with absolute paths of its files.
         environment: where ONNX Runtime comes from; that of orun itself for None.
     """
     problems = []
     for provider in target.providers:
         if provider.name == "CPUExecutionProvider":
             continue
-        loaded = probe(provider.name, json.dumps(dict(provider.options), sort_keys=True), environment)
+        options = json.dumps(dict(provider.options), sort_keys=True)
+        loaded = probe(provider.name, options, environment, provider.library)
         if provider.name not in loaded.providers:
             reason = first_reason(loaded.messages)
             problems.append(f"{provider.name} does not load on this machine" + (f" ({reason})" if reason else ""))
@@ -79,19 +80,20 @@ def missing(target: Target, environment: Environment | None = None) -> str:
 
 
 @once
-def probe(provider: str, options: str, environment: Environment | None = None) -> Loaded:
+def probe(provider: str, options: str, environment: Environment | None = None, library: str = "") -> Loaded:
     """Create a session with a provider, and the CPU as its fallback; return the providers of the session.
 
     Args:
         provider: its full name.
         options: its options as a JSON object.
         environment: where ONNX Runtime comes from; that of orun itself for None.
+        library: absolute path of its plug-in, if the target names one.
     """
     packages = venvs.packages(environment)
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return Loaded((), "onnx and ONNX Runtime are not installed")
     interpreter = venvs.interpreter(environment)
-    command = [interpreter.python, "-P", "-c", PROBE, provider, options, FOUND]
+    command = [interpreter.python, "-P", "-c", PROBE, provider, options, FOUND, library]
     quiet = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     if interpreter.path is not None:
         quiet["PYTHONPATH"] = interpreter.path

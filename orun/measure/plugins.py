@@ -1,4 +1,4 @@
-"""Plug-in providers: libraries of separate packages that plain ONNX Runtime loads. Sessions with and without them."""
+"""Plug-in providers: libraries that plain ONNX Runtime loads, by path or from packages, and sessions with them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IGNORED: Mapping[str, frozenset[str]] = {
         }
     )
 }  # fmt: skip
-_REGISTERED: set[str] = set()
+_REGISTERED: dict[str, str] = {}  # library by provider
 DEVICE = "device_type"  # option that chooses a device of a plug-in
 
 
@@ -48,12 +48,17 @@ def available() -> tuple[str, ...]:
     import onnxruntime
 
     built_in = onnxruntime.get_available_providers()
-    return tuple(dict.fromkeys((*built_in, *(name for name in PACKAGES if is_plugin(name)))))
+    return tuple(dict.fromkeys((*built_in, *filter(_has_package, PACKAGES))))
+
+
+def is_plugin(provider: Provider) -> bool:
+    """Return whether a provider comes as a plug-in: the target names its library, or its package is installed."""
+    return bool(provider.library) or _has_package(provider.name)
 
 
 @functools.cache
-def is_plugin(provider: str) -> bool:
-    """Return whether a provider comes as a plug-in: its package is installed, and it is not built in."""
+def _has_package(provider: str) -> bool:
+    """Return whether the package of a plug-in is installed and the provider is not built in."""
     import onnxruntime
 
     module = PACKAGES.get(provider)
@@ -92,7 +97,7 @@ def add_plugins(options: SessionOptions, providers: Sequence[Provider]) -> bool:
     Raises:
         UsageError: if a plug-in stands beside a built-in provider, lacks the device, or would ignore an option.
     """
-    plugins = [provider for provider in providers if is_plugin(provider.name)]
+    plugins = [provider for provider in providers if is_plugin(provider)]
     if not plugins:
         return False
     built_in = [provider.name for provider in providers if provider not in plugins and provider.name != CPU]
@@ -115,12 +120,10 @@ def add_plugins(options: SessionOptions, providers: Sequence[Provider]) -> bool:
 
 
 def _devices(provider: Provider) -> list[Any]:
-    """Return the devices of a plug-in that its options choose."""
-    import onnxruntime
-
-    _register(provider.name)
-    present = [device for device in onnxruntime.get_ep_devices() if device.ep_name == provider.name]
-    default = "CPU" if provider.name == OPENVINO or any(_kind(device) == "CPU" for device in present) else "NPU"
+    """Return the devices of a plug-in that its options choose: by default the CPU, or the first if it has none."""
+    present = _register(provider)
+    kinds = [_kind(device) for device in present]
+    default = kinds[0] if kinds and "CPU" not in kinds and provider.name != OPENVINO else "CPU"
     wanted = provider.options.get(DEVICE, default)
     devices = [device for device in present if _kind(device) == wanted.upper()]
     if devices:
@@ -131,7 +134,7 @@ def _devices(provider: Provider) -> list[Any]:
     note = ": its plug-in accepts only Intel CPUs, onnxruntime-openvino accepts all" if intel_only else ""
     raise UsageError(
         f"{provider.name} has no device {wanted} on this machine{note}",
-        why=f"it has {', '.join(sorted({_kind(device) for device in present})) or 'none'}",
+        why=f"it has {', '.join(sorted(set(kinds))) or 'none'}",
     )
 
 
@@ -140,12 +143,33 @@ def _kind(device: Any) -> str:
     return str(device.device.type).rpartition(".")[2].partition(":")[0]
 
 
-def _register(provider: str) -> None:
-    """Load the library of a plug-in, once per process."""
+def _register(provider: Provider) -> list[Any]:
+    """Load the library of a plug-in, once per process; return the devices of the provider.
+
+    Raises:
+        UsageError: if it is no plug-in, or one of another provider.
+    """
     import onnxruntime
 
-    if provider in _REGISTERED:
-        return
-    package = importlib.import_module(PACKAGES[provider])
-    onnxruntime.register_execution_provider_library(provider, package.get_library_path())
-    _REGISTERED.add(provider)
+    library = provider.library or str(importlib.import_module(PACKAGES[provider.name]).get_library_path())
+    before = {device.ep_name for device in onnxruntime.get_ep_devices()}
+    loaded = _REGISTERED.get(provider.name)
+    if loaded not in (None, library):
+        raise UsageError(f"{provider.name} cannot be loaded from two libraries", why=f"{loaded}\n{library}")
+    if loaded is None:
+        try:
+            onnxruntime.register_execution_provider_library(provider.name, library)
+        except Exception as error:  # its errors share no base class but this
+            why = str(error).strip().partition("\n")[0]
+            raise UsageError(f"{library} is no plug-in of ONNX Runtime", why=why) from error
+        _REGISTERED[provider.name] = library
+    devices = onnxruntime.get_ep_devices()
+    others = {device.ep_name for device in devices} - before - {provider.name}
+    present = [device for device in devices if device.ep_name == provider.name]
+    if others and not present:
+        raise UsageError(
+            f"{library} has no provider {provider.name}",
+            why=f"it has {', '.join(sorted(others))}",
+            hint="mend its `name`",
+        )
+    return present

@@ -18,7 +18,7 @@ from orun.measure import placement
 from orun.measure.engines import add_engine_options
 from orun.measure.extension_operators import add_extensions
 from orun.measure.framework_model import FrameworkSession, Opener
-from orun.measure.plugins import CPU, available, make_session
+from orun.measure.plugins import CPU, available, is_plugin, make_session
 from orun.measure.session_options import disabled_optimizers, session_options
 from orun.measure.session_settings import add_settings
 
@@ -55,7 +55,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
             hint="run the stage in that environment: `environment:` beside `uses`",
         )
     target = add_extensions(model, add_engine_options(model, add_settings(model, target)))
-    _require_available(target, available())
+    _require_available(target)
     options = session_options(target)
     if profile:
         options.enable_profiling, options.profile_file_prefix = True, profile
@@ -97,12 +97,13 @@ def _explain_path(model: Path) -> str:
     )
 
 
-def _require_available(target: Target, available: Sequence[str]) -> None:
-    missing = [provider.name for provider in target.providers if provider.name not in available]
+def _require_available(target: Target) -> None:
+    present = available()
+    missing = [item.name for item in target.providers if item.name not in present and not is_plugin(item)]
     if missing:
         raise UsageError(
             f"target '{target.name}': {', '.join(missing)} is not in this build of ONNX Runtime",
-            why=f"it has {', '.join(available)}",
+            why=f"it has {', '.join(present)}",
             hint="install the build of ONNX Runtime that has it, then look again: orun doctor",
         )
 

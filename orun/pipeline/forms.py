@@ -142,7 +142,7 @@ def _names(schema: Mapping[str, Any]) -> list[str]:
 def constants(schema: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the values that a schema lists."""
     yield from schema.get("enum", ())
-    for branch in schema.get("anyOf", ()):
+    for branch in (*schema.get("anyOf", ()), *([schema["else"]] if "else" in schema else [])):
         yield from constants(branch)
 
 

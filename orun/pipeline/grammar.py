@@ -68,6 +68,18 @@ class Session:
     log_verbosity_level: Annotated[int, Doc("Level of verbose messages, at severity 0."), Range(0)] = 0
 
 
+@dataclass(frozen=True)
+class PluginProvider:
+    """Execution provider in a library of its own, which ONNX Runtime loads as a plug-in."""
+
+    library: Annotated[FilePath, Doc("The plug-in's file, relative to the pipeline file; its content is in the key.")]
+    name: Annotated[str, Doc("Name of the provider: `MyExecutionProvider`.")]
+    options: Annotated[
+        dict[str, str],
+        Doc("Its options. `device_type` chooses its device: `CPU`, `GPU` or `NPU`; the CPU, or its first, by default."),
+    ] = field(default_factory=dict)
+
+
 LEAST_MEMORY = 10**6  # bytes: no process lives with less, and a bare 4 means another unit
 
 

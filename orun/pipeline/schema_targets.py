@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
-from orun.pipeline.grammar import EnvironmentKeys, Session, TargetKeys
+from orun.pipeline.grammar import EnvironmentKeys, PluginProvider, Session, TargetKeys
 from orun.providers.registry import Options, OptionType, provider_options
 from orun.stages.params import ParamType, params_of
 from orun.text.suggestions import one_of
@@ -28,7 +28,8 @@ def target() -> Fragment:
         "additionalProperties": False,
         "properties": {
             "providers": {
-                "description": "Execution providers, best first, each by name or as `Name: {option: value}`.",
+                "description": "Execution providers, best first, each by name, as `Name: {option: value}`, or as the"
+                " library of a plug-in: `{library: ./libmy_ep.so, name: MyExecutionProvider}`.",
                 "type": "array",
                 "minItems": 1,
                 "patternErrorMessage": "expected a list of execution providers",
@@ -53,6 +54,9 @@ def environment() -> Fragment:
 
 def _provider() -> Fragment:
     noun = "execution provider of ONNX Runtime"
+    in_library = fields(params_of(PluginProvider), "key of a provider in a library")
+    in_library["patternErrorMessage"] = "expected a mapping with `library`, `name`, and as needed `options`"
+    in_library["properties"]["options"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     with_options = {
         "type": "object",
         "x-noun": noun,
@@ -64,7 +68,8 @@ def _provider() -> Fragment:
     }
     named = choice(list(provider_options()), noun)
     expected = f"expected {one_of(provider_options())}"
-    return {"x-noun": noun, "patternErrorMessage": expected, "anyOf": [*named["anyOf"], with_options]}
+    known = {"x-noun": noun, "patternErrorMessage": expected, "anyOf": [*named["anyOf"], with_options]}
+    return {"if": {"type": "object", "required": ["library"]}, "then": in_library, "else": known}
 
 
 def _options(provider: str, options: Options | None) -> Fragment:

@@ -156,11 +156,13 @@ def _metrics(
 
 
 def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
-    """Return references to the custom-operator libraries of targets, whose content is in the key."""
+    """Return references to the custom-operator libraries and plug-ins of targets, whose content is in the key."""
     return [
-        Reference(f"{parameter}.custom_op_libraries[{number}]", file)
+        Reference(f"{parameter}.{name}[{number}]", file)
         for parameter, target in named.items()
-        for number, file in enumerate(target.libraries if target else ())
+        if target
+        for name, files in (("custom_op_libraries", target.libraries), ("plugins", target.plugins))
+        for number, file in enumerate(files)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from orun.core.serialization import replace
 from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.pipeline.environments import KEY, Environments
-from orun.pipeline.files import beside_target
+from orun.pipeline.files import beside_target, neighbour
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
@@ -23,6 +23,8 @@ from orun.text.units import SIZE_FORMS, parse_size
 PROFILED = "session.enable_profiling"
 ARENA = "cpu_arena"
 DEFAULT = "cpu"  # predefined
+LIBRARY = "library"
+SHARED_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, Windows, macOS twice
 
 
 def targets(
@@ -42,16 +44,16 @@ def targets(
         path = ("targets", name)
         sound = not any(wrong[:2] == path for wrong in unsound)
         if sound and isinstance(entry.value, Map):
-            target = _target(name, entry.value, environments.find(entry.value.get(KEY)), problems)
+            target = _target(name, entry.value, environments.find(entry.value.get(KEY)), root, problems)
             targets_by_name[name] = _located(target, entry.value, root, problems)
         else:
             targets_by_name[name] = Target(name)
     return targets_by_name
 
 
-def _target(name: str, node: Map, environment: Environment | None, problems: Problems) -> Target:
+def _target(name: str, node: Map, environment: Environment | None, root: FilePath, problems: Problems) -> Target:
     listed = node.get("providers")
-    providers = [_provider(item) for item in listed.items] if isinstance(listed, List) else []
+    providers = [_provider(item, root, problems) for item in listed.items] if isinstance(listed, List) else []
     for number, (provider, span) in enumerate(providers):
         if provider.name in [other.name for other, _ in providers[:number]]:
             problems.add(span, f"{provider.name} is named twice", expected="each provider once")
@@ -79,19 +81,53 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
     )
 
 
-def _provider(node: Node) -> tuple[Provider, Span]:
+def _provider(node: Node, root: FilePath, problems: Problems) -> tuple[Provider, Span]:
     if not isinstance(node, Map):
         named = cast("Scalar", node)
         return Provider(named.text), named.span
+    if LIBRARY in node.entries:
+        written, label = node.get(LIBRARY), node.get("name")  # the schema reports a missing name
+        library = _library(written, root, problems) if isinstance(written, Scalar) else ""
+        name = label.text if isinstance(label, Scalar) else ""
+        return Provider(name, _provider_options(name, node.get("options")), library), (label or node).span
     name, entry = next(iter(node.entries.items()))
-    options = entry.value.entries if isinstance(entry.value, Map) else {}
-    known = provider_options().get(name) or {}  # the schema reports unknown providers
-    texts = {
-        key: _text(entry_of_option.value, known.get(key))
-        for key, entry_of_option in options.items()
-        if isinstance(entry_of_option.value, Scalar)  # the value of an unknown option may be anything
+    return Provider(name, _provider_options(name, entry.value)), entry.key
+
+
+def _provider_options(provider: str, node: Node | None) -> dict[str, str]:
+    options = node.entries if isinstance(node, Map) else {}
+    known = provider_options().get(provider) or {}  # the schema reports unknown providers
+    return {
+        key: _text(entry.value, known.get(key))
+        for key, entry in options.items()
+        if isinstance(entry.value, Scalar)  # the value of an unknown option may be anything
     }
-    return Provider(name, texts), entry.key
+
+
+def _library(node: Scalar, root: FilePath, problems: Problems) -> str:
+    """Return the path of a plug-in relative to `root`; note a file that is missing or no library."""
+    written = localise(node, root)
+    path = root / written
+    if not path.is_file():
+        problems.add(
+            node.span,
+            f"there is no library {node.text!r}",
+            expected="the file of a plug-in of ONNX Runtime, relative to the pipeline file",
+            suggestion=neighbour(path, node.text),
+            hint=beside_target(node, node.text),
+        )
+    elif not _begins_as_library(path):
+        problems.add(
+            node.span,
+            f"{node.text!r} is no library",
+            expected="a shared library, such as libonnxruntime_providers_qnn.so, that exports CreateEpFactories",
+        )
+    return written
+
+
+def _begins_as_library(path: FilePath) -> bool:
+    with path.open("rb") as file:
+        return file.read(4).startswith(SHARED_LIBRARIES)
 
 
 def _text(node: Scalar, kind: OptionType | None) -> str:

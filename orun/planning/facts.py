@@ -89,7 +89,7 @@ class LocalFacts:
             if target.missing != "skip" or not venvs.can_run(environment):
                 continue
             report(f"looking for {', '.join(provider.name for provider in target.providers)}")
-            if problem := providers.missing(target, environment):
+            if problem := providers.missing(target.below(self._pipeline.root), environment):
                 return reason(ReasonCode.PROVIDER_MISSING, target=target.name, problem=problem)
         return None
 
@@ -188,7 +188,9 @@ def _startup_name(pipeline: Pipeline, path: Path) -> str:
 
 
 def _target_text(target: Target) -> str:
-    listed = [[provider.name, dict(provider.options)] for provider in target.providers]
+    listed = [
+        [provider.name, dict(provider.options), *filter(None, [provider.library])] for provider in target.providers
+    ]
     settings: dict[str, Any] = {"providers": listed, "session": dict(target.session)}
     if target.fallback == "forbid-cpu":  # the other settings of `fallback` make the same result
         settings["fallback"] = target.fallback

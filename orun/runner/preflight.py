@@ -74,16 +74,16 @@ def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> No
     for stage in isolated:
         if errors := [failed[environment] for environment in stage.environments if environment in failed]:
             problems += [_not_made(stage, error) for error in errors]
-        elif not _is_skipped(stage):
+        elif not _is_skipped(plan.pipeline, stage):
             problems += lacks(plan.pipeline, stage)
     if problems:
         raise PipelineError(problems)
 
 
-def _is_skipped(stage: Stage) -> bool:
+def _is_skipped(pipeline: Pipeline, stage: Stage) -> bool:
     """Return whether a provider is missing that the file allows to be missing."""
     optional = [target for target in stage.targets if target.missing == "skip"]
-    return any(providers.missing(target, stage.environment_of(target)) for target in optional)
+    return any(providers.missing(target.below(pipeline.root), stage.environment_of(target)) for target in optional)
 
 
 def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
@@ -149,7 +149,11 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
         return [_needs_unknown(stage, pipeline.kinds[stage.uses].distribution, error)]
     missing = {tool: reason for tool, reason in needs.items() if distributions.find(tool, packages) is None}
     if not missing:
-        return [problem for target in stage.targets for problem in _unable(stage, target, spec.stage_class)]
+        return [
+            problem
+            for target in stage.targets
+            for problem in _unable(stage, target.below(pipeline.root), spec.stage_class)
+        ]
     purposes = {tool.replace("|", " or "): reason and f" for {reason}" for tool, reason in missing.items()}
     names = ", ".join(f"{tool}{purpose}" for tool, purpose in purposes.items())
     verb = "is" if len(missing) == 1 else "are"

@@ -85,6 +85,7 @@ def lay_out(page: Path, folder: Path) -> None:
     for model in ("model.onnx", "decode.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras"):
         (folder / model).touch()
     shutil.copytree(DOCS / "examples" / "photos", folder / "photos", dirs_exist_ok=True)
+    (folder / "libmy_ep.so").write_bytes(b"\x7fELF")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)

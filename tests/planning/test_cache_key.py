@@ -52,6 +52,12 @@ def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
     return named(cache_key.compose(pipeline, stage, {"model": "aa"}, digest, surroundings))
 
 
+def test_a_plugin_counts_by_its_path_and_options(pipeline: Pipeline) -> None:
+    plugin = Target("npu", (Provider("MyExecutionProvider", {"level": "3"}, "libmy_ep.so"),))
+    text = '{"providers":[["MyExecutionProvider",{"level":"3"},"libmy_ep.so"]],"session":{}}'
+    assert parts_of(pipeline, target=plugin)["target"] == text
+
+
 def digest_of(parts: Mapping[str, str]) -> str:
     return cache_key.digest_of(components(parts))
 

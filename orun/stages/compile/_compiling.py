@@ -70,11 +70,12 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
     Raises:
         StageFailed: when it has none, or lacks the wanted form.
     """
-    name = compiler(context).name
+    provider = compiler(context)
+    name = provider.name
     forms: list[Form] = []
-    if name in CONTEXTS and not _context_problem(name):
+    if name in CONTEXTS and not _context_problem(provider):
         forms.append("context")
-    if name in CACHES and not is_plugin(name):
+    if name in CACHES and not is_plugin(provider):
         forms.append("cache")
     if not forms:
         raise StageFailed(
@@ -86,7 +87,7 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
         raise StageFailed(
             context.stage,
             f"{name} has no form {wanted!r} here",
-            why=_context_problem(name) if wanted == "context" and name in CONTEXTS else "",
+            why=_context_problem(provider) if wanted == "context" and name in CONTEXTS else "",
             hint=f"`form: {forms[0]}`",
         )
     return forms[0] if wanted == "auto" else wanted
@@ -98,11 +99,11 @@ def compiler(context: Context) -> Provider:
     return target.providers[0]
 
 
-def _context_problem(name: str) -> str:
+def _context_problem(provider: Provider) -> str:
     """Return why this build cannot read back the EPContext nodes that it writes; empty when it can."""
     # onnxruntime-openvino 1.24.1 writes them, with and without `embed`, and ends with EP_FAIL "Unhandled exception
     # type: 1" when it opens them in a new process, on the CPU, for every model that was tried; the plug-in reads its own.
-    if name == OPENVINO and not is_plugin(name):
+    if provider.name == OPENVINO and not is_plugin(provider):
         return f"onnxruntime-openvino writes EPContext models of the CPU that it cannot open; {PLUG_IN}"
     return ""
 
@@ -124,7 +125,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
             f"target {target.name!r} sets {', '.join(clashing)}, which compile/engine gives {provider.name} itself",
             hint="leave it out of the target: the artifact holds what it names",
         )
-    if provider.name not in available():
+    if provider.name not in available() and not is_plugin(provider):
         raise UsageError(f"{provider.name} is not in this build of ONNX Runtime", hint="orun doctor")
     try:
         options = _compile_context(context, target, embed=embed) if form == "context" else _fill_cache(context, target)
