@@ -20,10 +20,12 @@ CODE = re.compile(r".+\.py:\w+")
 INPUT = re.compile(r"(?P<name>[^=\[\]\s]+)=(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
 TENSORFLOW = (".keras", ".h5", ".hdf5", ".tflite", ".pb")
 PICKLES = (".joblib", ".pkl", ".pickle")
+TREES = (".json", ".ubj", ".txt", ".cbm")
 SHOWN = 5  # files of a folder
 WEIGHTS = (".safetensors", ".bin", ".ckpt", ".npz", ".gguf")
 FORMS = (
-    ".onnx, .pt2, .pt, .keras, .h5, .tflite, .pb, .joblib, a SavedModel, a folder of transformers, or file.py:function"
+    ".onnx, .pt2, .pt, .keras, .h5, .tflite, .pb, .joblib, .json, .ubj, .txt or .cbm of trees, a SavedModel, "
+    "a folder of transformers, or file.py:function"
 )
 
 
@@ -76,7 +78,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         UsageError: when orun does not convert it.
     """
     from orun.scaffold.onnx_inspection import inspect_onnx
-    from orun.scaffold.sklearn_inspection import inspect_pickle
+    from orun.scaffold.sklearn_inspection import inspect_estimator, inspect_pickle
     from orun.scaffold.torch_inspection import inspect_program, inspect_torchscript
 
     if CODE.fullmatch(source):
@@ -98,6 +100,10 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         return inspect_torchscript(name, path, inputs)
     if suffix in PICKLES:
         return inspect_pickle(name, path, trust=trust)
+    if suffix in TREES:
+        from orun.stages._sklearn.trees import READERS
+
+        return inspect_estimator(name, READERS[suffix](path))
     raise _unknown(source, suffix)
 
 

@@ -121,8 +121,10 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._sklearn.compat import booleans_as_integers
     from orun.stages._sklearn.converters import register
+    from orun.stages._sklearn.trees import register_trees
 
     register()
+    register_trees(estimator)
     plain = without_wrappers(estimator)
     _require_zipmap(context, plain, settings)
     hint = "skl2onnx.supported_converters() lists what can be converted"

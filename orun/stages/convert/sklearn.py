@@ -3,6 +3,11 @@
 `model` names a function of yours that returns the fitted estimator, or a joblib or pickle file. Reading such a file can
 run any code, so you must allow it: `trust_pickle: true`.
 
+Gradient-boosted trees of XGBoost, LightGBM and CatBoost are estimators, too, alone or within a pipeline of
+scikit-learn. Their own files need no trust: `.json` and `.ubj` of XGBoost, `.txt` of LightGBM, `.cbm` of CatBoost.
+`onnxmltools` converts the first two (the extra `trees` installs it), and CatBoost itself its own. They are checked
+against their own predictions like every estimator.
+
 `data` gives the input types and the examples for the check. A dataset of one input is the matrix `X` (or texts). With
 several inputs, each is a column: scikit-learn gets them as a data frame if the estimator was fitted on a data frame,
 otherwise side by side. ONNX takes floats in `precision`; scikit-learn computes with the same rounded values in float64.
@@ -20,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
@@ -34,6 +40,12 @@ if TYPE_CHECKING:
     from orun.measure.framework_model import FrameworkModel
     from orun.stages._sklearn.plain import Estimator
 
+TREE_PACKAGES = {  # by suffix of a file; the first reads it
+    ".json": ("xgboost|xgboost-cpu", "onnxmltools"),
+    ".ubj": ("xgboost|xgboost-cpu", "onnxmltools"),
+    ".txt": ("lightgbm", "onnxmltools"),
+    ".cbm": ("catboost",),
+}
 MEMORY_FACTOR = 14  # peak memory over the estimator's numbers: skl2onnx makes Python objects of them
 
 
@@ -41,7 +53,13 @@ MEMORY_FACTOR = 14  # peak memory over the estimator's numbers: skl2onnx makes P
 class Params:
     """Parameters of `convert/sklearn`."""
 
-    model: Annotated[Code | FilePath, Doc("Function that returns the fitted estimator, or its joblib or pickle file.")]
+    model: Annotated[
+        Code | FilePath,
+        Doc(
+            "Function that returns the fitted estimator, its joblib or pickle file, or a file of XGBoost (.json, "
+            ".ubj), LightGBM (.txt) or CatBoost (.cbm)."
+        ),
+    ]
     data: Annotated[Examples, Doc("Examples for the estimator, in any form that `measure/accuracy` takes.")]
     trust_pickle: Annotated[bool, Doc("Whether a file may be unpickled, which runs code in it.")] = False
     precision: Annotated[Literal["float32", "float64"], Doc("Type of floats in the ONNX model.")] = "float32"
@@ -70,6 +88,13 @@ SPEC = Spec(
     metrics=("size", "nodes", "max_abs_error", "agreement"),
     runtimes={"sklearn": ("scikit-learn",)},
 )
+
+
+def packages(params: Params, root: Path) -> Mapping[str, str]:
+    """Return the packages that a file of trees needs, each with its file."""
+    del root
+    needed = {} if CODE.fullmatch(params.model) else TREE_PACKAGES.get(Path(params.model).suffix.lower(), ())
+    return dict.fromkeys(needed, str(params.model))
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
@@ -118,8 +143,7 @@ def _estimator(context: Context, params: Params) -> Estimator:
     from orun.stages.library_warnings import warnings_to
 
     with warnings_to(context.log):  # a file of another version of scikit-learn warns
-        by_function = CODE.fullmatch(params.model) is not None
-        estimator = context.load(Code(params.model), ())() if by_function else _unpickle(context, params)
+        estimator = _read(context, params)
     if not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
         raise StageFailed(
             context.stage,
@@ -127,6 +151,19 @@ def _estimator(context: Context, params: Params) -> Estimator:
             why=f"a {type(estimator).__name__} has neither `predict` nor `transform`",
         )
     return estimator
+
+
+def _read(context: Context, params: Params) -> Any:
+    from orun.stages._sklearn.trees import READERS
+    from orun.stages.library_errors import failing
+
+    if CODE.fullmatch(params.model):
+        return context.load(Code(params.model), ())()
+    suffix = Path(params.model).suffix.lower()
+    if suffix not in READERS:
+        return _unpickle(context, params)
+    with failing(context, f"{params.model} is no model of {TREE_PACKAGES[suffix][0].partition('|')[0]}"):
+        return READERS[suffix](context.root / params.model)
 
 
 def _unpickle(context: Context, params: Params) -> Any:

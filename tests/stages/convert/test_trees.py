@@ -1,0 +1,93 @@
+"""Trees of XGBoost, LightGBM and CatBoost, converted and compared with their own predictions."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnxruntime import InferenceSession
+
+from orun.errors import OrunError
+from tests.stages.modules import trees
+from tests.stages.support import StageRun, run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+LIBRARIES = [
+    pytest.param(name, marks=pytest.mark.skipif(find_spec(name) is None, reason=f"{name} is not installed"))
+    for name in trees.NAMES
+]
+
+
+def convert(folder: Path, model: str, data: str, root: Path = MODULES, **params: Any) -> StageRun:
+    return run_stage("convert/sklearn", folder, {"model": model, "data": data, **params}, root=root)
+
+
+def answers(made: StageRun, data: Any) -> list[Any]:
+    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {"X": data.inputs["X"]}))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("model", "data"), [("digits", "digits"), ("two", "digits"), ("pipeline", "digits"), ("bodies", "bodies")]
+)
+def test_it_answers_what_the_library_answers(tmp_path: Path, library: str, model: str, data: str) -> None:
+    made = convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}")
+    assert made.value("agreement") == 1
+    own = getattr(trees, f"{library}_{model}")()
+    rows = getattr(trees, data)()
+    first, *scores = answers(made, rows)
+    if data == "bodies":
+        np.testing.assert_allclose(first.ravel(), own.predict(rows.inputs["X"]), rtol=1e-4)
+        return
+    assert first.tolist() == np.ravel(own.predict(rows.inputs["X"])).tolist()
+    np.testing.assert_allclose(scores[0], own.predict_proba(rows.inputs["X"]), atol=1e-5)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_values_that_are_missing(tmp_path: Path, library: str) -> None:
+    made = convert(tmp_path, f"trees.py:{library}_bodies", "trees.py:bodies_with_gaps")
+    rows = trees.bodies_with_gaps()
+    own = trees.regressor(library).predict(rows.inputs["X"])
+    np.testing.assert_allclose(answers(made, rows)[0].ravel(), own, rtol=1e-4)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("model", ["digits", "two", "bodies"])
+def test_its_own_files(tmp_path: Path, library: str, model: str) -> None:
+    own = getattr(trees, f"{library}_{model}")()
+    data = "bodies" if model == "bodies" else "digits"
+    (tmp_path / "data.py").write_text(f"import sys\nsys.path.insert(0, {str(MODULES)!r})\nfrom trees import {data}\n")
+    for name in save(own, tmp_path, library):
+        made = convert(tmp_path, name, f"data.py:{data}", tmp_path)
+        assert made.value("agreement") == 1
+        expected = convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}")
+        rows = getattr(trees, data)()
+        for ours, theirs in zip(answers(made, rows), answers(expected, rows), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def save(model: Any, folder: Path, library: str) -> list[str]:
+    """Write the model as its library does; return the names of the files."""
+    if library == "lightgbm":
+        model.booster_.save_model(folder / "model.txt")
+        return ["model.txt"]
+    names = ["model.json", "model.ubj"] if library == "xgboost" else ["model.cbm"]
+    for name in names:
+        model.save_model(folder / name)
+    return names
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_file_that_is_no_model(tmp_path: Path, library: str) -> None:
+    (tmp_path / "data.py").write_text(
+        "import orun\nimport numpy as np\n\ndef rows():\n    return orun.Dataset({'X': np.ones((2, 2), np.float32)})\n"
+    )
+    suffix = {"xgboost": ".json", "lightgbm": ".txt", "catboost": ".cbm"}[library]
+    (tmp_path / f"bad{suffix}").write_text("no model")
+    with pytest.raises(OrunError) as caught:
+        convert(tmp_path, f"bad{suffix}", "data.py:rows", tmp_path)
+    assert caught.value.what == f"bad{suffix} is no model of {library}"

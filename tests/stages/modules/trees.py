@@ -1,0 +1,120 @@
+"""Gradient-boosted trees on scikit-learn's small data sets, each by the library that is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import orun
+
+X, Y = load_digits(return_X_y=True)
+X = X.astype(np.float32)
+BODIES, SUGAR = load_diabetes(return_X_y=True)
+BODIES = BODIES.astype(np.float32)
+NAMES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "xgboost": ("XGBClassifier", "XGBRegressor", {"n_estimators": 12, "max_depth": 4, "tree_method": "exact"}),
+    "lightgbm": ("LGBMClassifier", "LGBMRegressor", {"n_estimators": 12, "verbose": -1}),
+    "catboost": ("CatBoostClassifier", "CatBoostRegressor", {"n_estimators": 12, "verbose": False, "thread_count": 1}),
+}
+
+
+def digits() -> orun.Dataset:
+    """Images of digits that no model here was fitted to."""
+    return orun.Dataset({"X": X[600:800]}, Y[600:800])
+
+
+def bodies() -> orun.Dataset:
+    """Ten measurements of each of 100 people."""
+    return orun.Dataset({"X": BODIES[300:400]})
+
+
+def bodies_with_gaps() -> orun.Dataset:
+    """The same, a third of them not measured."""
+    values = BODIES[300:400].copy()
+    values[np.random.default_rng(0).random(values.shape) < 0.3] = np.nan
+    return orun.Dataset({"X": values})
+
+
+def classifier(library: str, *, classes: int = 10) -> Any:
+    """A classifier of digits, or of those below `classes`."""
+    name, _, options = NAMES[library]
+    chosen = Y[:600] < classes
+    return getattr(import_module(library), name)(**options).fit(X[:600][chosen], Y[:600][chosen])
+
+
+def regressor(library: str) -> Any:
+    """A regressor of the progress of a disease."""
+    _, name, options = NAMES[library]
+    return getattr(import_module(library), name)(**options).fit(BODIES[:300], SUGAR[:300])
+
+
+def pipeline(library: str) -> Any:
+    """A classifier behind a scaler of scikit-learn."""
+    name, _, options = NAMES[library]
+    return make_pipeline(StandardScaler(), getattr(import_module(library), name)(**options)).fit(X[:600], Y[:600])
+
+
+def xgboost_digits() -> Any:
+    """For `model: trees.py:...`, which takes no arguments."""
+    return classifier("xgboost")
+
+
+def xgboost_two() -> Any:
+    """Zeros and ones."""
+    return classifier("xgboost", classes=2)
+
+
+def xgboost_bodies() -> Any:
+    """A regressor."""
+    return regressor("xgboost")
+
+
+def xgboost_pipeline() -> Any:
+    """A pipeline."""
+    return pipeline("xgboost")
+
+
+def lightgbm_digits() -> Any:
+    """For `model: trees.py:...`, which takes no arguments."""
+    return classifier("lightgbm")
+
+
+def lightgbm_two() -> Any:
+    """Zeros and ones."""
+    return classifier("lightgbm", classes=2)
+
+
+def lightgbm_bodies() -> Any:
+    """A regressor."""
+    return regressor("lightgbm")
+
+
+def lightgbm_pipeline() -> Any:
+    """A pipeline."""
+    return pipeline("lightgbm")
+
+
+def catboost_digits() -> Any:
+    """For `model: trees.py:...`, which takes no arguments."""
+    return classifier("catboost")
+
+
+def catboost_two() -> Any:
+    """Zeros and ones."""
+    return classifier("catboost", classes=2)
+
+
+def catboost_bodies() -> Any:
+    """A regressor."""
+    return regressor("catboost")
+
+
+def catboost_pipeline() -> Any:
+    """A pipeline."""
+    return pipeline("catboost")
