@@ -21,6 +21,7 @@ from orun.fs.locks import Lock
 FOLDERS = "/tmp"  # noqa: S108 - where Ray has its own files; the same for all, whatever their TMPDIR
 START_PATIENCE = 90.0  # seconds for Ray to join the cluster
 STARTED = "Ray runtime started"  # what it prints then
+BUSY = "timed out during startup"  # what it prints when the machine has been too busy for 30 s
 LOOK = 0.2  # seconds between two looks
 
 
@@ -96,10 +97,13 @@ def main() -> None:
     guard, users = Lock(Path(folder, "guard"), keep=True), Lock(Path(folder, "users"), keep=True)
     if not guard.try_acquire():
         return
-    process = raylet.start(options, Path(folder, "ray.log"))
-    while process.poll() is None and not users.try_acquire():
-        time.sleep(LOOK)
-    raylet.stop(process)
+    while not users.held:
+        process = raylet.start(options, Path(folder, "ray.log"))
+        while process.poll() is None and not users.try_acquire():
+            time.sleep(LOOK)
+        raylet.stop(process)
+        if BUSY not in _text(Path(folder), "ray.log"):
+            break
     guard.release()
     users.release()
 

@@ -78,6 +78,7 @@ class Orders:
     _sent: dict[str, Sent] = field(default_factory=dict)
     _unread: set[str] = field(default_factory=set)  # stages whose results did not arrive here
     _repairing: set[str] = field(default_factory=set)  # stages whose results are pushed again for other machines
+    _unfed: set[str] = field(default_factory=set)  # stages whose inputs did not arrive at their machines
     _looked_at: float = float("-inf")
     _news: bool = False  # whether machines came or went since `drain_news`
 
@@ -207,6 +208,7 @@ class Orders:
         upstream = done.get(message.lacks)
         if upstream is None or not self._setbacks.may_repair(message.stage, message.failure.what):
             return False
+        self._suspect(self.planner.pipeline.stage(message.stage), message.machine, self._unfed)
         if self.planner.store.check(upstream.action.tree):  # its files are on another machine
             return self._push_again(upstream, done)
         return not self.remote.share(upstream.step, upstream.action, repair=True)
@@ -219,6 +221,19 @@ class Orders:
         self._repairing.add(step.stage.id)
         self.run.fleet.start(replace(self._order(step, done), repair=True), machine)
         return True
+
+    def _suspect(self, stage: Stage, machine: str, failed: set[str]) -> None:
+        """Take a machine out of the run if transfers for a stage have failed before, as with a wrong key there.
+
+        Args:
+            stage: the stage.
+            machine: the machine; it stays if no other one can run the stage.
+            failed: stages whose transfers have failed; this one is added.
+        """
+        able = [facts.machine for group in self.planner.candidates(stage).classes for facts in group]
+        if stage.id in failed and able != [machine]:
+            self._assignment.remove(machine)
+        failed.add(stage.id)
 
     def _error(self, message: Failed) -> StageError:
         failure = message.failure
@@ -263,10 +278,7 @@ class Orders:
         if action is None or self.planner.results.damage(action):
             problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
             if self._setbacks.may_repair(stage.id, problem):
-                able = [facts.machine for group in self.planner.candidates(stage).classes for facts in group]
-                if stage.id in self._unread and able != [step.machine]:  # it may be the machine, as with a wrong key
-                    self._assignment.remove(step.machine)
-                self._unread.add(stage.id)
+                self._suspect(stage, step.machine, self._unread)
                 return None
             hint = "see the notices above, and run again: the result is there"
             return StageFailed(stage.id, problem, why=f"remote {self.remote.url}", hint=hint)

@@ -140,11 +140,11 @@ def test_a_run_starts_while_the_ray_of_the_last_one_ends(cluster: Cluster, agent
 
 
 def test_ray_ends_with_its_last_user_however_that_ends(cluster: Cluster) -> None:
-    folder = TemporaryDirectory()
-    run = cluster.start("b", "-m", "orun.cluster.relay", cluster.head, folder.name)
-    assert message(run) == {}
-    assert raylets(cluster, "b")
-    cluster.end(run, signal.SIGKILL)
+    with TemporaryDirectory() as folder:
+        run = cluster.start("b", "-m", "orun.cluster.relay", cluster.head, folder)
+        assert message(run) == {}
+        assert raylets(cluster, "b")
+        cluster.end(run, signal.SIGKILL)
     until = monotonic() + 30
     while raylets(cluster, "b") and monotonic() < until:
         sleep(0.2)

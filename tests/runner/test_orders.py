@@ -431,14 +431,15 @@ def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> No
         failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
         return [Failed(order.stage, machine, failure, lacks="make")]
 
-    on.fleet.answers["upper"] = [lack]
+    on.fleet.answers["upper"] = [lack, lack]
     made = Store.open(on.project.store).tree(on.run(only=["make"])["make"].tree)
     assert made
     assert on.run(to=["upper"]).exit_code == 0
     for digest in made.objects:
         path = Path(on.remote.removeprefix("file://"), "objects", digest[:2], digest[2:])
         assert digest_bytes(path.read_bytes()) == digest
-    assert on.notices() == ["bench did not get the result of make; it is pushed again"]
+    assert on.notices() == ["bench did not get the result of make; it is pushed again"] * 2
+    assert on.fleet.machine_of("upper") == ["bench", "bench", "bench-b"]
 
 
 def test_an_input_that_is_on_another_machine_is_pushed_again_by_that(on: Fixture) -> None:
