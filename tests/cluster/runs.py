@@ -44,7 +44,6 @@ def look(context: Context) -> None:
         "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "oom_score_adj": int(Path("/proc/self/oom_score_adj").read_text()),
         "variables": [name for name in os.environ if name.startswith("RAY_")],
-        "threads": os.environ.get("OMP_NUM_THREADS"),
         "folders": [folder for folder in sys.path if "/ray/" in folder],
     }
     (context.output / "text").write_text(json.dumps(seen))
