@@ -42,6 +42,7 @@ STAGES = """\
 A stage names its kind with `uses`. `orun stages` prints this list, `orun stages KIND` one page. A kind can also be
 [a function of your own](../custom-stages.md) or come with a package."""
 FAMILIES = {
+    "train": "Train: weights that are worth converting",
     "convert": "Convert: a model becomes ONNX",
     "check": "Check: can it be loaded, and where do its nodes run",
     "optimize": "Optimize: the same answers from a better graph",

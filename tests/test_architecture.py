@@ -101,7 +101,7 @@ def test_no_folder_has_the_name_of_a_library() -> None:
 
 def test_files_of_a_kind_know_no_other_kind_s_room() -> None:
     """What several families share stands in a private folder beside them."""
-    families = {"check", "compile", "convert", "diagnose", "measure", "optimize", "quantize", "release"}
+    families = {"check", "compile", "convert", "diagnose", "measure", "optimize", "quantize", "release", "train"}
     for name, path in modules().items():
         own = name.split(".")[2] if name.startswith("orun.stages.") else ""
         for imported in imports(path):

@@ -19,6 +19,26 @@ def load() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
 
 
+def small() -> torch.nn.Module:
+    """A smaller network, not trained."""
+    import torch
+
+    return torch.nn.Sequential(torch.nn.MaxPool2d(4), torch.nn.Flatten(), torch.nn.Linear(49, 10))
+
+
+def prune(module: torch.nn.Module) -> torch.nn.Module:
+    """Mask the smallest half of the weights of the last layer."""
+    from torch.nn.utils.prune import l1_unstructured
+
+    l1_unstructured(module[-1], "weight", 0.5)
+    return module
+
+
+def pruned() -> torch.nn.Module:
+    """The network with masks, as `convert/torch` needs it for weights that were trained with them."""
+    return prune(load())
+
+
 def fitted() -> sklearn.base.BaseEstimator:
     """An estimator, fitted when the stage runs."""
     from sklearn.linear_model import LogisticRegression

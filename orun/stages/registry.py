@@ -22,6 +22,8 @@ from orun.stages.params import params_of
 from orun.text.suggestions import Unknown, closest, one_of
 
 BUILTIN: tuple[str, ...] = (
+    "train/distill",
+    "train/finetune",
     "convert/torch",
     "convert/tensorflow",
     "convert/sklearn",

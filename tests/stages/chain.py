@@ -32,7 +32,17 @@ def chain(folder: Path) -> dict[str, StageRun]:
     shutil.copy(exported.model, folder / "given.onnx")
     simplified = run("optimize/simplify", exported)
     fused = run("optimize/transformer", simplified)
+    learning = {"dataset": "learning.py:training", "epochs": 1}
+    learned = run_stage("train/finetune", folder, {"model": "learning.py:teacher", **learning}, root=MODULES)
     return {
+        "train/finetune": learned,
+        "train/distill": run_stage(
+            "train/distill",
+            folder,
+            {"student": "learning.py:student", "teacher": "learning.py:teacher", **learning},
+            inputs={"weights": learned.output},
+            root=MODULES,
+        ),
         "convert/torch torchscript": exported,
         "convert/torch dynamo": dynamo,
         "convert/sklearn": run_stage(

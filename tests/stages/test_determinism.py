@@ -19,8 +19,9 @@ SMALL = {
     "quantize/qat", "release/metadata", "release/card", "release/triton", "release/bundle", "release/publish",
 }  # fmt: skip
 IN_CHAIN = {
-    "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset", "optimize/simplify", "optimize/transformer",
-    "optimize/shapes", "optimize/graph", "optimize/float16", "quantize/dynamic", "quantize/static", "quantize/weights",
+    "train/distill", "train/finetune", "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset",
+    "optimize/simplify", "optimize/transformer", "optimize/shapes", "optimize/graph", "optimize/float16",
+    "quantize/dynamic", "quantize/static", "quantize/weights",
 }  # fmt: skip
 ELSEWHERE = {"convert/tensorflow": "convert/test_tensorflow.py::test_the_same_bytes_in_every_process"}
 WITHOUT = {

@@ -64,7 +64,7 @@ def open_model(context: Context, source: Source, inputs: Sequence[Input]) -> Bou
         if source.hub:
             return bind(plain(_from_hub(context, source), names), inputs)
         if CODE.fullmatch(source.name):
-            return bind(_from_function(context, source), inputs)
+            return bind(load_module(context, source.name, source.weights, source.weights_name), inputs)
         path = context.root / source.name
         if path.is_dir():
             model = _from_transformers(context, str(path), source, source.name)
@@ -90,31 +90,42 @@ def trained_weights(context: Context) -> Path:
     return files[0]
 
 
-def _from_function(context: Context, source: Source) -> Any:
-    """Call the user's function, and load weights into its module where a file is named."""
+def load_module(context: Context, function: str, weights: Path | None = None, weights_name: str = "") -> Any:
+    """Call the user's function, and load weights into its module.
+
+    Args:
+        context: of the stage.
+        function: `file.py:function`.
+        weights: file of the weights; None when the module has them.
+        weights_name: name of that file for messages.
+
+    Raises:
+        StageFailed: when it returns no module, or the weights do not fit.
+    """
     import torch
 
-    load = context.load(Code(source.name), ())
+    load = context.load(Code(function), ())
     if isinstance(load, torch.nn.Module):
-        name = source.name.rpartition(":")[2]
+        name = function.rpartition(":")[2]
         raise StageFailed(
             context.stage,
-            f"{source.name} is of type {type(load).__name__}, not a function that returns one",
+            f"{function} is of type {type(load).__name__}, not a function that returns one",
             hint=f"def load(): return {name}",
         )
     module = load()
     if not isinstance(module, torch.nn.Module):
         raise StageFailed(
-            context.stage, f"{source.name} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
+            context.stage, f"{function} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
         )
-    if source.weights is not None:
-        state = _read_weights(context, source.weights, source.weights_name)
+    if weights is not None:
+        name = weights_name or weights.name
+        state = _read_weights(context, weights, name)
         try:
             module.load_state_dict(state)
         except RuntimeError as error:
             raise StageFailed(
                 context.stage,
-                f"{source.weights_name} does not fit the module that {source.name} returns",
+                f"{name} does not fit the module that {function} returns",
                 why="\n".join(line.strip() for line in str(error).splitlines()[1:6]),
             ) from error
     return module

@@ -1,0 +1,1 @@
+"""Kinds that train PyTorch modules on a dataset of the pipeline."""

@@ -1,0 +1,160 @@
+"""Training of a module on a dataset, the same in every process with the same seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from orun.environment.env_vars import variable
+from orun.errors import StageFailed
+from orun.measure.dataset import Batch, Dataset, batches, choose
+from orun.stages._graph.feeds import Input
+from orun.stages._torch.export import Bound, bind, flatten
+from orun.stages._torch.quantized import fakes, stop_training
+from orun.stages.contract import Context
+from orun.stages.library_errors import failing
+from orun.stages.library_warnings import warnings_to
+from orun.stages.train._settings import Schedule
+
+Indices = NDArray[np.intp]
+Loss = Callable[[list[torch.Tensor], Batch, Indices], torch.Tensor]
+"""A function of the module's outputs, the batch, and the numbers of its examples in the dataset."""
+
+
+def attach(module: torch.nn.Module, dataset: Dataset, names: Sequence[str], device: str) -> Bound:
+    """Move a module to its device and match the inputs of a dataset with its `forward`; it is in evaluation mode then.
+
+    Raises:
+        UsageError: when `forward` does not take them.
+    """
+    firsts = {name: np.asarray(dataset.inputs[name][0]) for name in names or dataset.inputs}
+    inputs = [
+        Input(name, value.dtype.name, ("batch", *(f"{name}_{axis}" for axis in range(value.ndim))))
+        for name, value in firsts.items()
+    ]
+    return bind(module.to(device), inputs)
+
+
+def run(bound: Bound, batch: Batch, device: str) -> list[torch.Tensor]:
+    """Return the outputs of a module for a batch."""
+    positional, named = bound.arguments(batch.feed)
+    outputs = bound.module(
+        *(tensor.to(device) for tensor in positional), **{name: tensor.to(device) for name, tensor in named.items()}
+    )
+    return list(flatten(outputs))
+
+
+def train(
+    context: Context,
+    bound: Bound,
+    dataset: Dataset,
+    loss: Loss,
+    schedule: Schedule,
+    further: Iterable[torch.nn.Parameter] = (),
+) -> float:
+    """Train a module in place, and return the mean loss of the last epoch.
+
+    Args:
+        context: of the stage.
+        bound: the module; in evaluation mode afterwards.
+        dataset: examples.
+        loss: what to minimize.
+        schedule: how to train.
+        further: parameters to train that are not in the module.
+
+    Raises:
+        StageFailed: when PyTorch fails, or the loss is not finite.
+    """
+    numbers = np.random.default_rng(context.seed)
+    learned = [item for item in (*bound.module.parameters(), *further) if item.requires_grad]
+    optimizer = torch.optim.AdamW(learned, schedule.learning_rate)
+    steps = schedule.epochs * len(_shuffle(dataset, schedule.batch, np.random.default_rng(0)))
+    rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    bound.module.train()
+    for _, fake in fakes(bound.module):
+        fake.enable_observer()
+    mean = math.nan
+    for epoch in range(schedule.epochs):
+        context.progress(epoch, schedule.epochs, "epochs trained")
+        losses = []
+        for batch, examples in _shuffle(dataset, schedule.batch, numbers):
+            optimizer.zero_grad()
+            value = loss(run(bound, batch, schedule.device), batch, examples)
+            value.backward()
+            optimizer.step()
+            rates.step()
+            losses.append(float(value.detach()))
+        mean = float(np.mean(losses))
+        context.log.info("epoch %d: loss %.6g", epoch + 1, mean)
+        if not math.isfinite(mean):
+            raise StageFailed(
+                context.stage,
+                f"the loss is {mean} after epoch {epoch + 1}",
+                hint="lower `learning_rate`, and see that inputs are scaled as the module expects",
+            )
+    stop_training(bound.module)
+    return mean
+
+
+def _shuffle(dataset: Dataset, size: int, numbers: np.random.Generator) -> list[tuple[Batch, Indices]]:
+    """Return batches in a random order, each with the numbers of its examples.
+
+    A batch of one example is left out if there are others: a batch normalisation cannot learn from it.
+    """
+    order = numbers.permutation(len(dataset))
+    shuffled = list(batches({name: choose(values, order) for name, values in dataset.inputs.items()}, size))
+    kept = [batch for batch in shuffled if len(batch.examples) > 1] or shuffled
+    return [(kept[place], order[kept[place].examples]) for place in numbers.permutation(len(kept))]
+
+
+@contextmanager
+def training(context: Context, schedule: Schedule) -> Iterator[None]:
+    """Let PyTorch compute the same in every process, on so many threads, and turn its errors into failures.
+
+    Raises:
+        StageFailed: when PyTorch fails, or there is no such device.
+    """
+    if schedule.device == "cuda" and not torch.cuda.is_available():
+        raise StageFailed(
+            context.stage,
+            "`device: cuda` needs an NVIDIA GPU that PyTorch sees",
+            hint="`orun doctor` lists the devices; `device: cpu` trains on the processor",
+        )
+    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    hint = "see that `forward` takes the dataset's inputs as they are; a stage of your own can train in other ways"
+    try:
+        torch.set_num_threads(schedule.threads)
+        torch.use_deterministic_algorithms(mode=True)
+        torch.manual_seed(context.seed)
+        with (
+            variable("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
+            warnings_to(context.log),
+            failing(context, "PyTorch cannot train the module", hint),
+        ):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(mode=strict)
+
+
+def save(module: torch.nn.Module, path: Path) -> None:
+    """Write the weights of a module for `convert/torch`."""
+    torch.save(
+        {name: value.cpu() if torch.is_tensor(value) else value for name, value in module.state_dict().items()}, path
+    )
+
+
+def count(module: torch.nn.Module) -> int:
+    """Return how many numbers a module has learned."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def first_batch(dataset: Dataset, size: int) -> Batch:
+    """Return a batch to try a module on."""
+    return next(batches(dataset.inputs, min(size, 2)))

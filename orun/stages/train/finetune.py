@@ -1,0 +1,119 @@
+"""Train a PyTorch module further, to win back accuracy that pruning or rounding has cost.
+
+`model` names a function of yours that returns the module. Its weights come from that function, or from a stage that
+trained it: `needs: train`, or `needs: distill`. `prepare` names a function of yours that takes the module with its
+weights and returns the module to train:
+
+- for pruning: `torch.nn.utils.prune` masks the smallest weights, and training leaves them at zero;
+- for quantization: `prepare_qat_fx` of `torch.ao`, or modules of fake quantization placed by hand. The module then
+  learns while it rounds (quantization-aware training); `quantize/qat` makes its integers.
+
+The result holds the weights of the module that was trained. Pass it to `convert/torch` with a function that returns
+such a module: `prepare` of what `model` returns. The loss is cross entropy for classes and mean squared error for
+values. Equal seeds give equal weights on equal processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from orun.core.metrics import Metric
+from orun.errors import StageFailed
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.params import Code, Doc
+from orun.stages.train._settings import (
+    METRICS,
+    WEIGHTS,
+    Answers,
+    BatchSize,
+    Data,
+    Device,
+    Epochs,
+    InputNames,
+    LearningRate,
+    Schedule,
+    Threads,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from orun.measure.dataset import Batch
+    from orun.stages.train._loop import Indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Parameters of `train/finetune`."""
+
+    model: Annotated[Code, Doc("Function that returns the module.")]
+    prepare: Annotated[
+        Code | None, Doc("Function of that module, with its weights, that returns the module to train.")
+    ] = None
+    dataset: Data
+    inputs: InputNames = field(default_factory=list)
+    answers: Answers = "classes"
+    epochs: Epochs = 4
+    batch: BatchSize = 64
+    learning_rate: LearningRate = 1e-4
+    device: Device = "cpu"
+    threads: Threads = 1
+
+
+SPEC = Spec(
+    inputs={
+        "weights": Port(
+            ("files",),
+            "Weights of the module, from a stage that trains: a .pt, .pth or .safetensors file.",
+            optional=True,
+        )
+    },
+    output="files",
+    tools=("torch", "numpy"),
+    extra="torch",
+    preload=("torch",),
+    calibration_params=("dataset",),
+    metrics=METRICS,
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the weights of the trained module."""
+    from orun.stages._torch.source import load_module, trained_weights
+    from orun.stages.datasets import load_dataset, title
+    from orun.stages.train._loop import attach, count, save, train, training
+    from orun.stages.train._losses import hard_loss, labels_of
+
+    dataset = load_dataset(context, params.dataset, params.inputs)
+    classes = params.answers == "classes"
+    labels = labels_of(context, dataset.labels, title(params.dataset), classes=classes)
+    schedule = Schedule(params.epochs, params.batch, params.learning_rate, params.device, params.threads)
+
+    def loss(outputs: list[torch.Tensor], _batch: Batch, examples: Indices) -> torch.Tensor:
+        return hard_loss(outputs[0], labels[examples].to(params.device), classes=classes)
+
+    with training(context, schedule):
+        weights = trained_weights(context) if "weights" in context.inputs else None
+        module = _prepare(context, params, load_module(context, params.model, weights))
+        bound = attach(module, dataset, params.inputs, params.device)
+        last = train(context, bound, dataset, loss, schedule)
+        save(bound.module, context.output / WEIGHTS)
+    return {"loss": Metric(last, better="lower"), "parameters": Metric(count(bound.module), better="lower")}
+
+
+def _prepare(context: Context, params: Params, module: torch.nn.Module) -> torch.nn.Module:
+    """Return what the user's function makes of the module; the module itself without a function."""
+    import torch
+
+    if params.prepare is None:
+        return module
+    prepared = context.load(params.prepare, ("module",))(module)
+    if not isinstance(prepared, torch.nn.Module):
+        raise StageFailed(
+            context.stage,
+            f"{params.prepare} must return a torch.nn.Module",
+            why=f"it returned a {type(prepared).__name__}",
+        )
+    return prepared

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from orun.errors import StageFailed, UsageError
+from orun.stages.train._losses import soft_loss
+from tests.stages.conftest import MODULES
+from tests.stages.modules import learning
+from tests.stages.support import StageRun, digest, run_stage
+
+STUDENT = {"student": "learning.py:student", "teacher": "learning.py:teacher", "dataset": "learning.py:training"}
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The weights of a network that learned 1,200 digits."""
+    params = {"model": "learning.py:teacher", "dataset": "learning.py:training", "epochs": 20, "learning_rate": 3e-3}
+    return run_stage("train/finetune", tmp_path_factory.mktemp("teacher"), params, root=MODULES).output
+
+
+def distill(folder: Path, teacher: Path | None = None, **params: Any) -> StageRun:
+    inputs = {} if teacher is None else {"weights": teacher}
+    return run_stage("train/distill", folder, {**STUDENT, **params}, inputs=inputs, root=MODULES)
+
+
+def refusal(folder: Path, **params: Any) -> str:
+    with pytest.raises((StageFailed, UsageError)) as caught:
+        distill(folder, **params)
+    return str(caught.value)
+
+
+def accuracy(module: torch.nn.Module, weights: Path) -> float:
+    """Share of the unseen digits that a module recognises."""
+    module.load_state_dict(torch.load(weights / "weights.pt", weights_only=True))
+    unseen = learning.held_out()
+    with torch.inference_mode():
+        scores = module.eval()(torch.from_numpy(np.asarray(unseen.inputs["pixels"])))
+    return float((scores.argmax(1).numpy() == unseen.labels).mean())
+
+
+def test_a_quarter_of_the_size_answers_as_well(tmp_path: Path, teacher: Path) -> None:
+    made = distill(tmp_path, teacher, epochs=60, learning_rate=3e-3)
+    assert [made.value(name) for name in ("parameters", "teacher_parameters")] == [2410, 11386]
+    of_teacher = accuracy(learning.teacher(), teacher)
+    assert of_teacher > 0.9
+    assert accuracy(learning.student(), made.output) > of_teacher - 0.02
+
+
+def test_the_same_seed_gives_the_same_weights(tmp_path: Path, teacher: Path) -> None:
+    first, second = (distill(tmp_path, teacher, epochs=2) for _ in range(2))
+    assert digest(first.output) == digest(second.output)
+    other = run_stage(
+        "train/distill", tmp_path, {**STUDENT, "epochs": 2}, inputs={"weights": teacher}, root=MODULES, seed=1
+    )
+    assert digest(first.output) != digest(other.output)
+
+
+def test_without_labels_the_teacher_alone_is_learned_from(tmp_path: Path, teacher: Path) -> None:
+    made = distill(tmp_path, teacher, epochs=40, learning_rate=3e-3, hard=0.0, dataset="learning.py:unlabelled")
+    assert accuracy(learning.student(), made.output) > 0.85
+
+
+def test_features_through_a_learned_map(tmp_path: Path, teacher: Path) -> None:
+    made = distill(tmp_path, teacher, epochs=5, features={"1": "3"})
+    plain = distill(tmp_path, teacher, epochs=5)
+    assert made.value("loss") > plain.value("loss")
+    assert digest(made.output) != digest(plain.output)
+    assert set(torch.load(made.output / "weights.pt")) == set(learning.student().state_dict())
+
+
+def test_values_instead_of_classes(tmp_path: Path, teacher: Path) -> None:
+    made = distill(tmp_path, teacher, epochs=60, hard=0.0, answers="values", learning_rate=3e-3)
+    assert accuracy(learning.student(), made.output) > 0.85
+
+
+def test_the_soft_loss_is_that_of_the_paper() -> None:
+    """Against the definition, by hand."""
+    scores, right, temperature = torch.tensor([[1.0, 2.0, 0.5]]), torch.tensor([[0.0, 3.0, 1.0]]), 4.0
+    q, p = ((value[0] / temperature).softmax(0) for value in (scores, right))
+    expected = float((p * (p / q).log()).sum()) * temperature**2
+    assert float(soft_loss(scores, right, temperature, classes=True)) == pytest.approx(expected, rel=1e-5)
+    assert float(soft_loss(right, right, temperature, classes=True)) == pytest.approx(0, abs=1e-6)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    assert refusal(tmp_path, student="learning.py:eleven") == (
+        "the student's first output has another shape than the teacher's\n  for 2 examples they are [2, 11] and [2, 10]"
+    )
+    assert refusal(tmp_path, dataset="learning.py:unlabelled") == (
+        "learning.py:unlabelled has no labels to learn from\n  hint: orun.Dataset(inputs, labels)"
+    )
+    assert refusal(tmp_path, dataset="learning.py:halves") == (
+        "the labels of learning.py:halves are float64, not the numbers of classes\n"
+        "  hint: `answers: values` learns values instead of classes"
+    )
+    assert refusal(tmp_path, features={"hidden": "3"}) == (
+        "features: the student has no submodule 'hidden'\n  it has 0, 1, 2"
+    )
+    assert refusal(tmp_path, student="learning.py:number") == (
+        "learning.py:number must return a torch.nn.Module\n  it returned a int"
+    )
+    assert refusal(tmp_path, inputs=["pixel"]) == (
+        "learning.py:training has no values for the input 'pixel' of the model\n  it has pixels"
+    )
+
+
+def test_a_loss_that_grows_without_bounds(tmp_path: Path) -> None:
+    message = refusal(tmp_path, dataset="learning.py:huge", epochs=2, learning_rate=1e3).splitlines()
+    assert message[0].startswith(("the loss is nan after epoch ", "the loss is inf after epoch "))
+    assert message[1] == "  hint: lower `learning_rate`, and see that inputs are scaled as the module expects"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    assert refusal(tmp_path, device="cuda") == (
+        "`device: cuda` needs an NVIDIA GPU that PyTorch sees\n"
+        "  hint: `orun doctor` lists the devices; `device: cpu` trains on the processor"
+    )
