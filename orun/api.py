@@ -253,13 +253,13 @@ def run(  # noqa: PLR0913 - the options of the command line
             here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
             if read_only:
                 require_up_to_date(planned, chosen, root)
-                planning.close()
                 folder = planner.store.next_run_folder(planner.pipeline.name)
                 with Journal(folder, listener, started_at, recorded=False) as journal:
+                    planning.close()
                     return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
             require(planned, chosen, here)
-            planning.close()
             with Journal(planner.store.new_run(planner.pipeline.name), listener, started_at) as journal:
+                planning.close()
                 session = Session(planner, planned, chosen, here, journal, shared, fleet)
                 result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete

@@ -35,7 +35,7 @@ def pipeline_files(root: Path) -> Iterator[PipelineFile]:
             if not name.startswith(".") and not any(Path(folder, name, mark).exists() for mark in MARKS)
         ]
         for path in (Path(folder, name) for name in sorted(files) if name.endswith(SUFFIXES)):
-            if path.resolve().is_relative_to(root) and (file := _summary(path)):
+            if Path(os.path.realpath(path)).is_relative_to(root) and (file := _summary(path)):
                 yield file
 
 

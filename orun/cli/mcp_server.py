@@ -237,7 +237,7 @@ class Tools:
 
     def _inside(self, name: str) -> str:
         """Return a path as it is, or a run's id; UsageError if it leads out of the server's folder."""
-        if not Path(name).resolve().is_relative_to(self.root):
+        if not Path(os.path.realpath(name)).is_relative_to(self.root):
             raise UsageError(
                 f"{name} is outside of the server's folder",
                 why=f"the tools use files below {self.root}",
@@ -247,7 +247,7 @@ class Tools:
 
     def _without_source(self, problem: Problem) -> Problem:
         """Return a problem without its line of text if its file is outside of the server's folder."""
-        outside = not Path(problem.position.file).resolve().is_relative_to(self.root)
+        outside = not Path(os.path.realpath(problem.position.file)).is_relative_to(self.root)
         return replace(problem, source="") if outside else problem
 
 

@@ -65,6 +65,7 @@ def broken_pipeline(file: str, error: str) -> dict[str, Any]:
 
 def test_files_that_cannot_be_read_are_listed_with_the_reason(project: Path) -> None:
     Path("away.yaml").symlink_to("nowhere.yaml")
+    Path("loop.yaml").symlink_to("loop.yaml")
     os.mkfifo("pipe.yaml")
     Path("cut.yaml").write_bytes(b"stages: {write: {uses: ")
     Path("wide.yaml").write_bytes(PIPELINE.encode("utf-16"))
@@ -85,6 +86,7 @@ def test_files_that_cannot_be_read_are_listed_with_the_reason(project: Path) -> 
         "cut.yaml": (1, "cut.yaml:1:22: a value is missing here"),
         "huge.yaml": (1, "cannot be read: File too large: more than 4 MiB"),
         "latin.yaml": (1, "latin.yaml:2:6: the file is not UTF-8: byte 0xe9"),
+        "loop.yaml": (1, "cannot be read: Too many levels of symbolic links"),
         "marked.yaml": (0, ""),
         "pipe.yaml": (1, "cannot be read: Not a regular file"),
         "wide.yaml": (1, "wide.yaml:1:1: the file is UTF-16"),
