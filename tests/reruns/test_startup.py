@@ -16,6 +16,7 @@ import pytest
 from tests.faults.projects import write_model
 from tests.project import Project, built
 from tests.site_packages import CHECKOUT, reasons
+from tests.thin import mostly_slow
 
 PIPELINE = """
 name: text
@@ -152,17 +153,17 @@ def check(project: Project, environment: Environment, file: Path, code: str, **v
 SETS = "import builtins; builtins.ORUN_TEST = {!r}\n"
 
 
-@pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py", "team.pth"])
+@pytest.mark.parametrize("name", mostly_slow(["sitecustomize.py", "usercustomize.py", "team.pth"], "team.pth"))
 def test_what_is_installed_beside_the_packages(project: Project, environment: Environment, name: str) -> None:
     check(project, environment, environment.site / name, SETS)
 
 
-@pytest.mark.parametrize("name", ["usercustomize.py", "team.pth"])
+@pytest.mark.parametrize("name", mostly_slow(["usercustomize.py", "team.pth"], "usercustomize.py"))
 def test_what_the_user_has_installed(project: Project, environment: Environment, name: str) -> None:
     check(project, environment, environment.user / name, SETS)
 
 
-@pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py"])
+@pytest.mark.parametrize("name", mostly_slow(["sitecustomize.py", "usercustomize.py"], "sitecustomize.py"))
 def test_a_folder_elsewhere_on_pythonpath(
     project: Project, environment: Environment, tmp_path: Path, name: str
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_folder_elsewhere_on_pythonpath(
     check(project, environment, tmp_path / "elsewhere" / name, SETS, PYTHONPATH=str(tmp_path / "elsewhere"))
 
 
+@pytest.mark.slow
 def test_a_folder_that_a_path_file_adds(project: Project, environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     environment.write("more.pth", str(tmp_path / "elsewhere"))
@@ -195,19 +197,19 @@ def test_what_such_code_imports(project: Project, environment: Environment) -> N
     assert reasons(environment.run(project)) == {"tell": upgraded, "take": upgraded}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("other.pth", "/nowhere\n# a comment\n"),
-        ("__editable__.other-1.0.pth", "import __editable___other_finder; __editable___other_finder.install()\n"),
-        ("_other.pth", "import _editable_impl_other\n"),
-        ("other-nspkg.pth", "import sys, types, os; os.path\n"),
-    ],
-)
-def test_what_only_makes_packages_importable(project: Project, environment: Environment, name: str, text: str) -> None:
-    """As installers write it: what comes from there counts where it is imported."""
+PATH_FILES = {
+    "other.pth": "/nowhere\n# a comment\n",
+    "__editable__.other-1.0.pth": "import __editable___other_finder; __editable___other_finder.install()\n",
+    "_other.pth": "import _editable_impl_other\n",
+    "other-nspkg.pth": "import sys, types, os; os.path\n",
+}
+
+
+def test_what_only_makes_packages_importable(project: Project, environment: Environment) -> None:
+    """Path files as installers write them: what comes from there counts where it is imported."""
     environment.write("__editable___other_finder.py", "def install(): pass\n")
     environment.write("_editable_impl_other.py", "")
     assert list(reasons(environment.run(project))) == ["tell", "take"]
-    environment.write(name, text)
+    for name, text in PATH_FILES.items():
+        environment.write(name, text)
     assert reasons(environment.run(project)) == {}
