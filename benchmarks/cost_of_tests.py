@@ -2,7 +2,8 @@
 
     python -m pytest -p benchmarks.cost_of_tests tests/reruns
 
-A process counts for the test in which it is waited for. Times on the CPU hardly depend on what else the machine does.
+A process counts for the test in which it is waited for; fork servers that tests share count for the last one. Times on
+the CPU hardly depend on what else the machine does.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def no_waiting_lines() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def fork_servers(machine_lock_folder: None) -> Iterator["ForkServers"]:
     """Fork servers that runs in this process share."""
     del machine_lock_folder  # in the environment before that is looked at
@@ -74,11 +74,6 @@ def fork_servers(machine_lock_folder: None) -> Iterator["ForkServers"]:
         patch.setattr(run_session, "LocalExecutor", servers.lend)
         yield servers
     servers.close()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _shared_fork_servers(fork_servers: "ForkServers") -> None:
-    """Share them in every test."""
 
 
 @pytest.fixture
