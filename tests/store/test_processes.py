@@ -15,6 +15,7 @@ from blake3 import blake3
 from orun.store import Store
 from tests.store.support import DAMAGE, content
 from tests.store.workload import STAGES, run
+from tests.thin import mostly_slow
 
 TOP = Path(__file__).parents[2]
 
@@ -48,12 +49,13 @@ def test_four_processes_on_a_cold_store_build_each_stage_once(tmp_path: Path) ->
         assert len(store.runs()) == 4
 
 
-def test_processes_that_are_killed_at_any_time_do_not_harm_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", mostly_slow([4, 20], 4))
+def test_processes_that_are_killed_at_any_time_do_not_harm_the_others(tmp_path: Path, kills: int) -> None:
     chance = random.Random(11)
     clean = run(tmp_path / "clean")["digests"]
     processes = [start(tmp_path / "store") for _ in range(4)]
     reports = []
-    for _ in range(20):
+    for _ in range(kills):
         time.sleep(chance.random() * 0.3)
         number = chance.randrange(4)
         processes[number].kill()
@@ -72,7 +74,7 @@ def test_processes_that_are_killed_at_any_time_do_not_harm_the_others(tmp_path: 
     assert (last["built"], last["left"], last["digests"]) == ([], [], clean)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", mostly_slow(range(25), 0, 1, 2, 3, 4))
 def test_damage_between_runs_never_reaches_a_result(tmp_path: Path, seed: int) -> None:
     """Files of a store are damaged at random; each run ends with the right result, and the next builds nothing."""
     chance = random.Random(seed)
