@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,20 +38,28 @@ stages:
 """
 
 
-@pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs of a new Python environment are."""
+HERE = Path(sys.executable).parent  # programs of the environment that runs the tests
+INSTALL = "python -m pip install -r requirements.txt"
+
+
+@pytest.fixture(scope="module", params=[pytest.param("new", marks=pytest.mark.slow), "this"])
+def scripts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs of a new Python environment, or of the one that runs the tests, in which nothing is installed."""
+    if request.param == "this":
+        return HERE
     folder = tmp_path_factory.mktemp("python")
     venv.create(folder, with_pip=True)
     return folder / "bin"
 
 
 @pytest.fixture
-def project(tmp_path: Path, wheel: Path) -> Path:
+def project(tmp_path: Path, scripts: Path, request: pytest.FixtureRequest) -> Path:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines/words.py").write_text(CODE)
     (tmp_path / "pipelines/release.yaml").write_text(PIPELINE)
-    (tmp_path / "requirements.txt").write_text(f"orun @ {wheel.as_uri()}\n")
+    if scripts != HERE:
+        wheel: Path = request.getfixturevalue("wheel")
+        (tmp_path / "requirements.txt").write_text(f"orun @ {wheel.as_uri()}\n")
     return tmp_path
 
 
@@ -61,6 +70,7 @@ def workflow(name: str) -> dict[str, Any]:
 
 def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a step as the runners do: bash, ended by the first command that fails."""
+    assert scripts != HERE or INSTALL not in script
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ORUN_", "PYTHONPATH"))}
     path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
@@ -92,24 +102,21 @@ def github(project: Path, scripts: Path) -> Sequence[subprocess.CompletedProcess
     done: list[subprocess.CompletedProcess[str]] = []
     for one in job["steps"]:
         failed = any(ended.returncode for ended in done)
-        if "run" in one and (not failed or one.get("if") == "always()"):
+        installs = one.get("run") == INSTALL
+        if "run" in one and not (installs and scripts == HERE) and (not failed or one.get("if") == "always()"):
             done.append(step(one["run"], project, scripts, environ))
     return done
 
 
 def test_github(project: Path, scripts: Path) -> None:
+    install = [] if scripts == HERE else [("python", 0)]
     first = github(project, scripts)
-    assert [(one.args[-1].split()[0], one.returncode) for one in first] == [
-        ("python", 0),
-        ("orun", 0),
-        ("orun", 0),
-        ("orun", 0),
-    ], first
-    assert "::" not in first[2].stdout
+    assert [(ended.args[-1].split()[0], ended.returncode) for ended in first] == [*install, *[("orun", 0)] * 3], first
+    assert "::" not in first[-2].stdout
     make_worse(project)
     second = github(project, scripts)
-    assert [one.returncode for one in second] == [0, 0, 1, 0]
-    (annotation,) = [line for line in second[2].stdout.splitlines() if line.startswith("::")]
+    assert [ended.returncode for ended in second[-3:]] == [0, 1, 0]
+    (annotation,) = [line for line in second[-2].stdout.splitlines() if line.startswith("::")]
     assert annotation == (
         "::error file=pipelines/release.yaml,line=7,col=16,title=gate failed%3A write length max 20::"
         "length is 23, above the maximum of 20%0Ahint: to see what changed since the run before: orun diff"
@@ -144,7 +151,8 @@ def require_annotated_mistake(project: Path, scripts: Path) -> None:
 def test_gitlab(project: Path, scripts: Path) -> None:
     job = workflow("gitlab.yml")["release-gate"]
     install, run = ("\n".join(job[name]) for name in ("before_script", "script"))
-    assert step(f"{install}\n{run}", project, scripts, job["variables"]).returncode == 0
+    first = run if scripts == HERE else f"{install}\n{run}"
+    assert step(first, project, scripts, job["variables"]).returncode == 0
     make_worse(project)
     assert step(run, project, scripts, job["variables"]).returncode == 1
     assert step("\n".join(job["after_script"]), project, scripts, job["variables"]).returncode == 0
