@@ -12,6 +12,10 @@ and a horizontal convolution, whichever serves the budget better:
 2025). `plain` looks at the weights alone; with `size` it needs no dataset. With a dataset, the model also runs with
 each layer factorised alone: layers that harm its outputs less lose more.
 
+How far weights can shrink differs much. A CNN on digits keeps its accuracy of 96.8 % at 35 % of its numbers, and has
+94.1 % at 20 % (`plain`: 46.6 %). MiniLM, distilled itself, keeps embeddings with a mean cosine of only 0.87 at 80 %
+(`plain`: 0.61).
+
 A layer keeps a weight that other nodes read too, that is quantized, or that has groups; the log says why. Put the stage
 before quantization and before `optimize/transformer`, which knows products by their usual form. Put `measure/accuracy`
 and `measure/latency` after it, with other data: two small products are not always faster than a large one.
