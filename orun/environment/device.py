@@ -77,8 +77,8 @@ def clocks() -> dict[str, str]:
             parts[name] = (folder / file).read_text(encoding="utf-8").strip()
         except OSError:  # unknown in virtual machines
             parts[name] = "unknown"
-    if beside := os.environ.get(BESIDE):
-        parts["beside"] = beside
+    if neighbours := os.environ.get(BESIDE):
+        parts["beside"] = neighbours
     return parts
 
 

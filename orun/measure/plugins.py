@@ -164,12 +164,12 @@ def _register(provider: Provider) -> list[Any]:
             raise UsageError(f"{library} is no plug-in of ONNX Runtime", why=why) from error
         _REGISTERED[provider.name] = library
     devices = onnxruntime.get_ep_devices()
-    others = {device.ep_name for device in devices} - before - {provider.name}
+    offered = {device.ep_name for device in devices} - before - {provider.name}
     present = [device for device in devices if device.ep_name == provider.name]
-    if others and not present:
+    if offered and not present:
         raise UsageError(
             f"{library} has no provider {provider.name}",
-            why=f"it has {', '.join(sorted(others))}",
+            why=f"it has {', '.join(sorted(offered))}",
             hint="mend its `name`",
         )
     return present

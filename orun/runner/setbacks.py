@@ -25,7 +25,7 @@ START_ONE = "start a machine: orun agent --help"
 
 @dataclass
 class Setbacks:
-    """What went wrong with the stages of a run so far.
+    """Setbacks of the stages of a run so far.
 
     Attributes:
         wait: seconds that a stage waits for a machine that can run it.

@@ -83,8 +83,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     proposal = search.propose(list_candidates(target, usable_cores(), available()))
     chosen, speedup = _judge(context, search, proposal)
     own = SessionSettings(target.providers, chosen.providers or target.providers, chosen.session, cpu()["cpu"])
-    others = [settings for settings in read_settings(before) if settings.searched != target.providers]
-    write_settings(context.output, (*others, own))
+    kept = [settings for settings in read_settings(before) if settings.searched != target.providers]
+    write_settings(context.output, (*kept, own))
     return {
         "speedup": speedup,
         "tried": Metric(sum(bool(track.launches) for track in search.tracks), better="neither"),

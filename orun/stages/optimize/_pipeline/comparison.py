@@ -36,7 +36,7 @@ EXAMPLES = 16  # files or texts that are compared
 
 @dataclass(frozen=True)
 class Readings:
-    """What the model makes of its outputs; None for nothing."""
+    """Readings of its outputs that the model makes; None for an output that it does not read."""
 
     labels: Labels | None
     boxes: Boxes | None
@@ -174,7 +174,7 @@ def best_boxes(output: Array, boxes: Boxes) -> dict[str, Array]:
 
 def overlap(box: Array, other: Array) -> float:
     """Return the intersection of two boxes over their union."""
-    sides = np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2])
-    shared = float(np.prod(np.maximum(sides, 0)))
+    lengths = np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2])
+    shared = float(np.prod(np.maximum(lengths, 0)))
     union = float(np.prod(box[2:] - box[:2]) + np.prod(other[2:] - other[:2])) - shared
     return shared / union if union > 0 else 0.0

@@ -121,8 +121,8 @@ class Draft:
         """Let nodes compute new outputs in the place of one output of the model."""
         graph = self.model.graph
         kept = [item for value in graph.output for item in (new if value.name == name else [value])]
-        others = {value.name for value in (*graph.input, *graph.output)} - {name}
-        if clashing := {value.name for value in new} & others:
+        used = {value.name for value in (*graph.input, *graph.output)} - {name}
+        if clashing := {value.name for value in new} & used:
             raise self.failed(f"the model has an input or output {min(clashing)!r} already")
         _replace(graph.output, kept)
         graph.node.extend(nodes.nodes)

@@ -61,12 +61,12 @@ def _require_supported(draft: Draft, images: Images, element: int) -> None:
     shape = draft.input(images.input).type.tensor_type.shape.dim
     channels = 3 if images.channels == "rgb" else 1
     wanted = [1, channels, *images.size] if images.layout == "nchw" else [1, *images.size, channels]
-    given = [axis.dim_value if axis.HasField("dim_value") else None for axis in shape]
-    fits = len(given) == len(wanted) and all(
-        size is None or size == needed for size, needed in zip(given, wanted, strict=True)
+    declared = [axis.dim_value if axis.HasField("dim_value") else None for axis in shape]
+    fits = len(declared) == len(wanted) and all(
+        size is None or size == needed for size, needed in zip(declared, wanted, strict=True)
     )
     if not fits:
-        shown = ", ".join("?" if size is None else str(size) for size in given)
+        shown = ", ".join("?" if size is None else str(size) for size in declared)
         raise draft.failed(
             f"input {images.input!r} has the shape [{shown}], and prepared images have {wanted}",
             "correct `size`, `channels` or `layout`",
@@ -82,8 +82,8 @@ def _channels(nodes: Nodes, colours: str, *, grey: bool) -> str:
         weighted = nodes.add("Mul", nodes.add("Cast", colours, to=TensorProto.INT32), nodes.constant(blue_first))
         total = nodes.add("ReduceSum", weighted, nodes.constant(_ints(2)), keepdims=1)
         rounded = nodes.add("Add", total, nodes.constant(np.array(HALF, np.int32)))
-        whole = nodes.add("Div", rounded, nodes.constant(np.array(WHOLE, np.int32)))
-        ordered = nodes.add("Cast", whole, to=TensorProto.UINT8)
+        quotient = nodes.add("Div", rounded, nodes.constant(np.array(WHOLE, np.int32)))
+        ordered = nodes.add("Cast", quotient, to=TensorProto.UINT8)
     return nodes.add("Unsqueeze", nodes.add("Transpose", ordered, perm=[2, 0, 1]), nodes.constant(_ints(0)))
 
 
@@ -96,9 +96,9 @@ def _resize(nodes: Nodes, channels: str, size: str, images: Images) -> str:
     exact = nodes.add("Cast", size, to=TensorProto.DOUBLE)
     shorter = nodes.add("ReduceMin", exact, keepdims=1)
     longer = nodes.add("Div", nodes.add("Mul", exact, nodes.constant(np.array(images.resize, np.float64))), shorter)
-    sides = nodes.add("Cast", nodes.add("Round", longer), to=TensorProto.INT64)
-    resized = nodes.add("Resize", channels, "", "", sides, **attributes)
-    rest = nodes.add("Cast", nodes.add("Sub", sides, wanted), to=TensorProto.DOUBLE)
+    lengths = nodes.add("Cast", nodes.add("Round", longer), to=TensorProto.INT64)
+    resized = nodes.add("Resize", channels, "", "", lengths, **attributes)
+    rest = nodes.add("Cast", nodes.add("Sub", lengths, wanted), to=TensorProto.DOUBLE)
     half = nodes.add("Round", nodes.add("Div", rest, nodes.constant(np.array(2, np.float64))))
     start = nodes.add("Cast", half, to=TensorProto.INT64)
     return nodes.add("Slice", resized, start, nodes.add("Add", start, wanted), nodes.constant(_ints(2, 3)))

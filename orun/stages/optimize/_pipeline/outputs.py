@@ -119,11 +119,11 @@ def add_boxes(draft: Draft, boxes: Boxes) -> None:
     nodes.add("Concat", nodes.add("Sub", middle, half), nodes.add("Add", middle, half), outputs=[BOXES], axis=1)
     for name, place in ((CLASSES, 1), (IMAGES, 0)):
         nodes.add("Gather", chosen, nodes.constant(np.array(place, np.int64)), outputs=[name], axis=1)
-    found = "found"
+    count = "found"
     new = [
-        helper.make_tensor_value_info(BOXES, TensorProto.FLOAT, [found, CORNERS]),
-        helper.make_tensor_value_info(SCORES, TensorProto.FLOAT, [found]),
-        helper.make_tensor_value_info(CLASSES, TensorProto.INT64, [found]),
-        helper.make_tensor_value_info(IMAGES, TensorProto.INT64, [found]),
+        helper.make_tensor_value_info(BOXES, TensorProto.FLOAT, [count, CORNERS]),
+        helper.make_tensor_value_info(SCORES, TensorProto.FLOAT, [count]),
+        helper.make_tensor_value_info(CLASSES, TensorProto.INT64, [count]),
+        helper.make_tensor_value_info(IMAGES, TensorProto.INT64, [count]),
     ]
     draft.replace_output(output.name, new, nodes)
