@@ -73,7 +73,7 @@ def list_candidates(target: Target, cores: int, available: Collection[str]) -> l
         cores: that a session may use.
         available: providers of this build of ONNX Runtime.
     """
-    candidates = [Candidate((change,), session) for change, session in _settings(cores)]
+    candidates = [Candidate((change,), session) for change, session in _settings(cores, target.session.get(THREADS))]
     first = target.providers[0]
     if first.name == CPU and XNNPACK in available:
         candidates += [_xnnpack(target, cores)]
@@ -83,13 +83,13 @@ def list_candidates(target: Target, cores: int, available: Collection[str]) -> l
     return [candidate for candidate in candidates if not candidate.session.keys() & target.session.keys()]
 
 
-def _settings(cores: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _settings(cores: int, threads_of_target: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for threads in _thread_counts(cores):
         yield "threads", {THREADS: threads}
     for operators in sorted({2, cores} if cores > 1 else ()):
         yield "execution mode", {MODE: "parallel", "inter_op_num_threads": operators}
     yield from SWITCHES
-    if cores > 1:
+    if cores > 1 and threads_of_target != 1:
         yield from THREADED
 
 
