@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from orun import api
+from orun.cli.explain import lines_of as explain_lines
+from orun.cli.plan import lines_of as plan_lines
 from orun.core.events import Notice, StageStarted
 from orun.core.machines import Failed, Leaving
 from orun.core.run_record import Failure, RunResult
 from orun.errors import NoMachine, UsageError
 from orun.fs.digests import digest_bytes
+from orun.report.stages import stage_table
+from orun.report.terminal import Terminal
 from orun.store import Store
 from tests.project import Project, built, outcomes
 from tests.runner.fleet import SNAPSHOT, FakeFleet, build, fail, hand_back, lose, push_nothing, refuse
@@ -472,5 +476,34 @@ def test_a_plan_says_the_machines(on: Fixture) -> None:
     assert [(step.stage.id, step.machine) for step in planned.steps] == [
         ("make", "builder"), ("upper", "bench"), ("count", "builder"),
     ]  # fmt: skip
+    on.fleet.drivers["bench"] = "580.1"
     step = api.explain(on.fleet.file, "upper", store=on.project.store, remote=on.remote, executor=on.fleet)
     assert step.machine == "bench"
+    *_, machine, facts, _, _ = explain_lines(step, Terminal())
+    assert machine == "machine bench"
+    assert facts.startswith("  its facts in the key: ")
+    assert facts.endswith("gpu driver_version")
+
+
+def test_a_plan_shows_facts_of_machines_and_why_stages_run_here(on: Fixture) -> None:
+    on.project.write("release.py", RELEASE)
+    on.project.edit("pipeline.yaml", "  count:", "  pack: {uses: ./release.py:pack, needs: upper}\n  count:")
+    planned = api.plan(on.fleet.file, store=on.project.store, remote=on.remote, executor=on.fleet)
+    lines = plan_lines(planned, (), Terminal(), "orun run pipeline.yaml")
+    assert next(line for line in lines if line.startswith("pack  ")).endswith("  this machine")
+    assert lines[-5:-2] == [
+        "builder: role=builder, 2 cores, Python ",
+        "bench: accelerator=T4, 2 cores, Python ",
+        "pack runs on this machine: it releases, and its inputs and credentials are on this machine",
+    ]
+
+
+def test_the_table_of_a_run_has_the_machine_of_each_stage(on: Fixture) -> None:
+    on.run()
+    table = stage_table(on.run(), Terminal())
+    assert [line.split()[:3] for line in table] == [
+        ["stage", "result", "machine"],
+        ["make", "cached", "builder"],
+        ["upper", "cached", "bench"],
+        ["count", "cached", "bench"],
+    ]
