@@ -1,19 +1,18 @@
 """Gates on latency through an agent, against the same gates by hand on the agent's machine.
 
     python -m benchmarks.agent_gates                 20 runs each, in turn; about 15 minutes
-    python -m benchmarks.agent_gates --runs 3
+    python -m benchmarks.agent_gates --runs 3 --sockets     without Ray
 
 Two models of matrix products, of which the second has one product in eight more. Each run measures the pair anew and
-judges two gates: one that the second model passes, one that it fails. By hand, orun runs on the machine of the agent.
-Through the agent, it runs on the machine of the head; Ray runs on both. Needs root and the program `ip`: the machines
-are network namespaces of this computer.
+judges two gates: one that the second model passes, one that it fails. The machine of runs and that of the agent are
+network namespaces of this computer, so that both ways measure the same hardware; Ray runs beside both. That needs root
+and the program `ip`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.machines import Fleet, open_fleet
 from benchmarks.spent import machine, table
 from orun.core.run_record import RunResult
 from orun.eventlog import read_result
-from tests.cluster.cluster import Cluster, open_cluster
-from tests.cluster.runs import agent, output_of, start_run
+from tests.cluster.runs import output_of
 from tests.git import commit, git
 
 WIDTH = 256
@@ -87,19 +86,15 @@ def _model(products: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def measure_by_hand(cluster: Cluster, file: Path) -> Measured:
-    """Measure on the agent's machine, without the agent."""
-    store = file.parent.parent / "by-hand"
-    words = ("-m", "orun", str(file), "--store", str(store), "--fresh", "-q")
-    return _measured(output_of(cluster.start("m", *words, ORUN_LOCKS=str(cluster.folder / "m"))), store)
+def measure_by_hand(fleet: Fleet, file: Path) -> Measured:
+    """Measure without the agent."""
+    store = file.parent.parent / "here"
+    return _measured(output_of(fleet.start(str(file), "--store", str(store), "--fresh", "-q")), store)
 
 
-def measure_through_agent(cluster: Cluster, file: Path) -> Measured:
+def measure_through_agent(fleet: Fleet, file: Path) -> Measured:
     """Measure through the agent."""
-    store = file.parent.parent / "through-agent"
-    return _measured(
-        output_of(start_run(cluster, file.parent, file.name, "--store", str(store), "--fresh", "-q")), store
-    )
+    return _measured(output_of(fleet.start_there(file, "--fresh")), file.parent.parent / "there")
 
 
 def _measured(output: str, store: Path) -> Measured:
@@ -137,18 +132,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=20, help="of each way")
     parser.add_argument("--seconds", type=float, default=8.0, help="for a measurement")
+    parser.add_argument("--sockets", action="store_true", help="an agent without Ray")
     options = parser.parse_args(arguments)
-    ways: dict[str, Callable[[Cluster, Path], Measured]] = {
+    ways: dict[str, Callable[[Fleet, Path], Measured]] = {
         "by hand": measure_by_hand, "through the agent": measure_through_agent
     }  # fmt: skip
     measured: dict[str, list[Measured]] = {name: [] for name in ways}
-    with tempfile.TemporaryDirectory(prefix="gates-") as folder, open_cluster(("head", "m")) as cluster:
-        file = write_project(Path(folder, "project"), options.seconds)
-        with agent(cluster, "m", "any"):
-            for number in range(options.runs):
-                for name, measure in ways.items():
-                    measured[name].append(measure(cluster, file))
-                    print(f"{number + 1}/{options.runs} {name}: {measured[name][-1]}", file=sys.stderr, flush=True)
+    with open_fleet(1, sockets=options.sockets) as fleet:
+        file = write_project(fleet.folder / "pair" / "project", options.seconds)
+        for number in range(options.runs):
+            for name, measure in ways.items():
+                measured[name].append(measure(fleet, file))
+                print(f"{number + 1}/{options.runs} {name}: {measured[name][-1]}", file=sys.stderr, flush=True)
     sys.stdout.write(f"{machine()}\n\n{summary(measured)}\n")
 
 

@@ -189,28 +189,30 @@ def overhead(fleet: Fleet, stages: int) -> str:
 
 
 def makespan(fleet: Fleet, stages: int) -> str:
-    """Return the table of how long stages that sleep take, the first time and with known durations."""
+    """Return the table of how long stages that sleep take, the first time and with known durations.
+
+    The least possible is that of the stages' own times in the same run, so that other load affects both sides.
+    """
     random = Random(23)
-    seconds = [round(random.uniform(1.0, 6.0), 1) for _ in range(stages)]
-    cores = 2 * len(fleet.agents)
-    least = max(sum(seconds) / cores, *seconds)
-    file = fleet.project("wide", seconds)
+    file = fleet.project("wide", [round(random.uniform(1.0, 6.0), 1) for _ in range(stages)])
     rows = []
     for name, options in (("durations unknown", []), ("durations known", ["--force"])):
         whole = spend(fleet.start_there(file, *options)).wall
-        span = _span(file.parent.parent / "there")
+        span, seconds = _last_run(file.parent.parent / "there")
+        least = max(sum(seconds) / (2 * len(fleet.agents)), *seconds)
         figures = [f"{figure:.1f}" for figure in (least, span, whole)]
         rows.append([name, *figures, f"{span / least:.2f}", verdict(span / least, MAKESPAN_BAR)])
     return table(["run", "least possible, s", "first start to last end, s", "whole run, s", "ratio", "bar"], rows)
 
 
-def _span(store: Path) -> float:
-    """Return the seconds from the first start to the last end of a stage in the last run."""
+def _last_run(store: Path) -> tuple[float, list[float]]:
+    """Return the seconds from the first start to the last end of a stage in the last run, and those of each stage."""
     log = max((store / "runs").iterdir()) / "events.jsonl"
     events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     started = [event["time"] for event in events if event["event"] == "stage_started"]
-    ended = [event["time"] for event in events if event["event"] == "stage_finished"]
-    return float(max(ended) - min(started))
+    ended = [event for event in events if event["event"] == "stage_finished"]
+    span = max(event["time"] for event in ended) - min(started)
+    return span, [event["result"]["seconds"] for event in ended]
 
 
 def memory(fleet: Fleet, stages: int) -> str:

@@ -97,4 +97,4 @@ def _texts(data: Any) -> Iterator[str]:
 
 def _is_plain(text: str) -> bool:
     """Return whether a text has a UTF-8 form and no control characters, which could act on a terminal."""
-    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+    return text.isprintable() or not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
