@@ -175,7 +175,8 @@ class Assignment:
     def _find(self, stage: Stage) -> Candidates:
         labelled = [name for name, machine in self.machines.items() if _has(machine, stage.runs_on)]
         if not labelled:
-            return Candidates(problem=f"no machine has {_text(stage.runs_on)} ({self._there(stage.runs_on)})")
+            there = self._there(stage.runs_on)
+            return Candidates(problem=f"no machine has {_text(stage.runs_on)} ({there})" if stage.runs_on else there)
         facts = {name: self._facts[name].record.of(stage.id) for name in labelled}
         able = [name for name in labelled if not facts[name].missing]
         if not able:

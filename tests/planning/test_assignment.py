@@ -76,6 +76,11 @@ def test_labels_choose_the_machines(tmp_path: Path) -> None:
     )
 
 
+def test_a_stage_for_any_machine_lacks_one_if_none_is_there(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    assert assign(pipeline).candidates(pipeline.stages[0]).problem == "no machine is here"
+
+
 def test_a_machine_that_lacks_something_is_no_candidate(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path)
     lacks = StageFacts(missing=("it needs onnx",))
