@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import orun
-from orun.core.events import Event
+from orun.core.events import Event, Planning
 from orun.core.run_record import RunResult
 from orun.environment.install_commands import installer
 
@@ -84,7 +84,7 @@ class Project:
     Attributes:
         folder: where `pipeline.yaml` and its code are.
         store: where results go.
-        events: those of the last run.
+        events: those of the last run, without what it planned, which is in no log.
     """
 
     folder: Path
@@ -116,7 +116,11 @@ class Project:
     def run(self, file: str = "pipeline.yaml", **options: Any) -> RunResult:
         """Run the pipeline."""
         self.events.clear()
-        return orun.run(self.folder / file, store=self.store, on_event=self.events.append, **options)
+        return orun.run(self.folder / file, store=self.store, on_event=self._hear, **options)
+
+    def _hear(self, event: Event) -> None:
+        if not isinstance(event, Planning):
+            self.events.append(event)
 
     def text(self, stage: str, pipeline: str = "text") -> str:
         """What the stage left for people."""
