@@ -18,7 +18,7 @@ from orun.cluster.settings import HeadError, check_head, check_ray, check_token,
 
 Receiver = Callable[[Message | None], None]
 START_PATIENCE = 120.0  # seconds for Ray's import and for this machine to join the cluster
-ANSWER_PATIENCE = 20.0  # seconds for the answer to a question
+ANSWER_PATIENCE = 60.0  # seconds for the answer to a question; the end of the head is noticed sooner
 END_PATIENCE = 15.0  # seconds for a program to end
 TAIL = 3  # lines of a log in an error
 

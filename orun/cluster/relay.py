@@ -26,6 +26,7 @@ from orun.cluster.connection import run_connected
 from orun.cluster.messages import Message, Output
 from orun.cluster.settings import ACTOR, NAMESPACE, unreachable
 
+AGAIN = 1.0  # seconds between two attempts to list the agents
 END_PATIENCE = 2.0  # seconds for the agents to take the news that the run is over
 Answer = TypeVar("Answer")
 
@@ -64,13 +65,17 @@ class Relay:
         protocol = asyncio.StreamReaderProtocol(questions)
         await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
         while await questions.readline():
-            with contextlib.suppress(TimeoutError, RayError):  # of a head that has ended: `_watch_head` says so
-                await self._find_machines()
-                self._output.send(Message(sockets=dict(self._sockets)))
+            while not await self._find_machines():  # noqa: ASYNC110 - Ray has no event; `_watch_head` ends this
+                await asyncio.sleep(AGAIN)
+            self._output.send(Message(sockets=dict(self._sockets)))
 
-    async def _find_machines(self) -> None:
-        """Make a socket for each agent that has joined since the last question."""
-        actors = await asyncio.wait_for(asyncio.to_thread(ray.util.list_named_actors, all_namespaces=True), PATIENCE)
+    async def _find_machines(self) -> bool:
+        """Make a socket for each agent that has joined since the last question; return False if Ray cannot say."""
+        listing = asyncio.to_thread(ray.util.list_named_actors, all_namespaces=True)
+        try:
+            actors = await asyncio.wait_for(listing, PATIENCE)
+        except (TimeoutError, RayError):
+            return False
         names = [actor["name"] for actor in actors if actor["namespace"] == NAMESPACE]
         for machine in sorted(name.removeprefix(ACTOR) for name in names if name.startswith(ACTOR)):
             if machine in self._sockets:
@@ -82,6 +87,7 @@ class Relay:
                 path = str(self._folder / f"{next(self._numbers)}.sock")
                 await asyncio.start_unix_server(partial(self._serve, machine, actor), path)
                 self._sockets[machine] = path
+        return True
 
     async def _serve(
         self, machine: str, actor: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -331,7 +331,7 @@ def _judge(site: Site, run: Run, ended: Ended, incident: Incident) -> Judgement:
     if orphans := site.orphans():
         return Judgement("orphans", f"{len(orphans)}: {orphans}")
     if ended.code == 0:
-        damage = site.damage(run.mark)
+        damage = site.damage(run.mark, ended)
         return Judgement("wrong", f"exit 0 with {damage}") if damage else Judgement("survived")
     if ended.code in incident.codes and ended.code != 2:
         return Judgement("refused", f"exit {ended.code}")
@@ -357,7 +357,7 @@ def _continue(site: Site, run: Run, incident: Incident, judgement: Judgement) ->
     if ended.code != 0 or "Traceback" in ended.err:
         printed = f"{ended.out[-3000:]}{ended.err[-2000:]}"
         return Judgement("lost", f"{judgement.why}; the next run: exit {ended.code}: {printed}")
-    if damage := site.damage(run.mark):
+    if damage := site.damage(run.mark, ended):
         return Judgement("wrong", f"{judgement.why}; the next run: exit 0 with {damage}")
     if twice := (built & again.built()) - set(incident.spared):
         return Judgement("lost", f"{judgement.why}; built again though it was stored: {', '.join(sorted(twice))}")

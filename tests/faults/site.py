@@ -87,6 +87,7 @@ stages:
   measure: {uses: ./stages.py:measure, needs: join}
 """
 MEASUREMENT = "measure"  # a stage whose result belongs to one machine
+LAST = "tooled"  # a stage that no other builds on, whose files come to the driver
 AGENT = """
 import sys
 import time
@@ -330,13 +331,26 @@ class Site:
         """Return the folders of all runs that have begun."""
         return {path.parent for path in self.store.glob("runs/*/events.jsonl")}
 
-    def damage(self, mark: str) -> str:
-        """Return what is wrong in the results of a run that has ended well; empty if nothing is."""
+    def damage(self, mark: str, ended: Ended) -> str:
+        """Return which result of a run that has ended well is wrong; empty if none is."""
+        trees = {stage["stage"]: stage["tree"] for stage in ended.document["stages"]}
         for stage, text in expected(mark).items():
-            path = self.store / "out" / "text" / stage / "text"
-            if not path.is_file() or path.read_text() != text:
-                return f"out/text/{stage} is not what it should be"
-        return ""
+            if self._text(trees[stage]) != text:
+                return f"a wrong result of {stage}"
+        out = self.store / "out" / "text" / LAST / "text"
+        return "" if out.read_text() == expected(mark)[LAST] else f"a wrong {out}"
+
+    def _text(self, tree: str) -> str:
+        """Return the text in an artifact, from whichever store or the remote has it undamaged."""
+        files = json.loads(self._object(tree))["files"]
+        return self._object(next(file["digest"] for file in files if file["path"] == "text")).decode()
+
+    def _object(self, digest: str) -> bytes:
+        for folder in (self.store, self.remote, *(self.folder / name / "store" for name in AGENTS)):
+            path = folder / "objects" / digest[:2] / digest[2:]
+            if path.is_file() and is_intact(path):
+                return path.read_bytes()
+        raise FileNotFoundError(digest)
 
     def broken_objects(self) -> list[str]:
         """Return the objects in stores and the remote whose content is another one than their names say."""
