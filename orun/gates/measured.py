@@ -84,8 +84,8 @@ def without_references(setup: Components) -> Components:
 
 
 def _is_reference(port: str) -> bool:
-    """Return whether a port holds a reference, or what its source model needs: `weights of reference`."""
-    name = port.rpartition(" of ")[2]
+    """Return whether a port holds a reference, or what its source model needs: `weights@reference`."""
+    name = port.rpartition("@")[2]
     return name == REFERENCE or bool(further(name))
 
 

@@ -100,9 +100,9 @@ def target_of_references(stage: Stage) -> Target:
 
 def _connect(stage: Stage, port: str, runtime: str, convert: Stage, kind: Kind) -> Stage:
     """Return a stage with the source model of a convert stage at one of its inputs."""
-    held = {name: f"{name} of {port}" for name in convert.needs}
+    held = {name: f"{name}@{port}" for name in convert.needs}
     source = SourceModel(convert.id, kind.entry, runtime, convert.params, held, kind.spec.runtimes[runtime])
-    files = (Reference(f"{item.parameter} of {port}", item.path, item.function) for item in convert.references)
+    files = (Reference(f"{item.parameter}@{port}", item.path, item.function) for item in convert.references)
     return replace(
         stage,
         needs={**stage.needs, **{held[name]: before for name, before in convert.needs.items()}},

@@ -42,12 +42,12 @@ def test_a_stage_gets_what_the_convert_stage_has(tmp_path: Path) -> None:
     write(tmp_path)
     pipeline = loaded(tmp_path, latency("reference: torch", "reference_runtime: torch"))
     stage, convert = pipeline.stage("latency"), pipeline.stage("torch")
-    held = {"weights": "weights of reference"}
+    held = {"weights": "weights@reference"}
     assert stage.sources == {
         "reference": SourceModel("torch", "orun.stages.convert.torch", "torch", convert.params, held, ("torch",))
     }
-    assert stage.needs == {"model": "onnx", "reference": "torch", "weights of reference": "train"}
-    assert stage.references == (Reference("model of reference", "code.py", "load"),)
+    assert stage.needs == {"model": "onnx", "reference": "torch", "weights@reference": "train"}
+    assert stage.references == (Reference("model@reference", "code.py", "load"),)
 
 
 def test_each_of_several_references_has_a_runtime_of_its_own(tmp_path: Path) -> None:
