@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,11 +34,12 @@ REMOTE = (
 
 @contextmanager
 def activity_shown() -> Iterator[None]:
-    """Show on standard error what orun reads or looks for inside of the block, once that takes longer than a moment."""
+    """Show in a terminal what orun reads or looks for inside of the block, once that takes longer than a moment."""
     from orun.report.terminal import detect
     from orun.report.waiting import waiting_line
 
-    with waiting_line(sys.stderr, detect(sys.stderr, os.environ)):
+    terminal = detect(sys.stderr, os.environ)
+    with waiting_line(sys.stderr, terminal) if terminal.live else nullcontext():
         yield
 
 
