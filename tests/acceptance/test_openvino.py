@@ -220,7 +220,7 @@ g (float[n, 4] x) => (float[n, 4] y) { below, above = ai.onnx.contrib.NegPos (x)
 PLAIN = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) { y = Abs (x) }'
 
 
-def test_custom_operators_run_where_the_target_brings_their_library(project: Path) -> None:
+def test_custom_operators_run_with_the_library_of_the_target_or_that_of_the_extensions(project: Path) -> None:
     stages = """
   own: {uses: convert/onnx, with: {path: own.onnx}}
   plain: {uses: convert/onnx, with: {path: plain.onnx}}
@@ -234,9 +234,7 @@ def test_custom_operators_run_where_the_target_brings_their_library(project: Pat
         onnx.save(onnx.parser.parse_model(text), project / f"{name}.onnx")
     result = run(project, stages)
     assert values(result, "same")["max_abs"] == 0
-    without = result["without"].failure
-    assert without is not None
-    assert "ai.onnx.contrib:NegPos(-1) is not a registered function/op" in without.why
+    assert result["without"].failure is None  # sessions load the library of onnxruntime-extensions by themselves
 
 
 NO_CPU = (

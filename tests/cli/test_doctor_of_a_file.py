@@ -43,7 +43,7 @@ def test_only_the_tools_of_its_stages_are_listed(orun: CommandLine, project: Pat
 
 def test_without_a_file_all_kinds_are_looked_at(orun: CommandLine, project: Path) -> None:
     listed = {tool["tool"]: tool["needed_by"] for tool in json.loads(orun("doctor", "--json").out)["tools"]}
-    assert listed["torch"] == ["convert/torch"]
+    assert listed["torch"] == ["train/distill", "train/finetune", "convert/torch"]
     assert not (project / "artifacts").exists()
 
 

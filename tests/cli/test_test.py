@@ -79,7 +79,7 @@ def test_a_metric_of_an_unknown_unit(orun: CommandLine) -> None:
     assert failed.code == 3
     assert failed.err.endswith(
         "error: ./ops.py:count: `count` returned an invalid metric 'lines': unknown unit 'lines' "
-        "(allowed: s, B, ratio, x, 1/s, or empty)\n"
+        "(allowed: s, B, J, ratio, x, 1/s, or empty)\n"
         "  hint: Return a mapping of names to finite numbers or orun.Metric\n"
     )
 

@@ -12,7 +12,7 @@ from orun.core.serialization import encode, replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, StoreError
 from orun.report.document import dumps, error_document, run_of
-from tests.facts import components, sentences, why
+from tests.facts import components
 
 from .support import COSINE, GATE_FAILED, INT8, PASSED, crashed
 
@@ -50,19 +50,6 @@ def test_the_words_of_a_verdict_stand_beside_its_codes() -> None:
     assert verdict["why"] == "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
     assert verdict["caveats"] == [{"code": "unchecked-target", "arguments": {"target": "trt", "source": "x"}}]
     assert verdict["caveat"].startswith("its speed is that of target trt, on which no gate judges what x answers")
-
-
-def test_what_an_earlier_version_printed_is_read() -> None:
-    document = json.loads(dumps(PASSED))
-    for stage in document["stages"]:
-        stage.pop("causes")
-    for verdict in document["verdicts"]:
-        del verdict["finding"]
-    document["stages"][0]["inputs"] = {"tool onnx": "onnx 1.23.2"}
-    run = run_of(document)
-    assert [sentences(stage.reasons) for stage in run.stages] == [sentences(stage.reasons) for stage in PASSED.stages]
-    assert [why(verdict) for verdict in run.verdicts] == [why(verdict) for verdict in PASSED.verdicts]
-    assert run.stages[0].inputs == components({"tool onnx": "onnx 1.23.2"})
 
 
 def test_a_figure_that_is_not_finite_is_a_text() -> None:

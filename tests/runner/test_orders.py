@@ -265,7 +265,6 @@ def test_a_result_of_a_machine_that_is_gone_meanwhile_counts(tmp_path: Path) -> 
 
     def build_and_end(fleet: FakeFleet, order: Any, machine: str) -> Any:
         _, *lost = lose(fleet, order, machine)
-        assert lost, "it has another stage"
         return [*build(fleet, order, machine), *lost]
 
     on.fleet.answers["a"] = [build_and_end]

@@ -112,6 +112,7 @@ def load_module(context: Context, function: str, weights: Path | None = None, we
             f"{function} is of type {type(load).__name__}, not a function that returns one",
             hint=f"def load(): return {name}",
         )
+    torch.manual_seed(context.seed)  # it may draw weights; what its file imports may have drawn numbers as well
     module = load()
     if not isinstance(module, torch.nn.Module):
         raise StageFailed(

@@ -117,8 +117,9 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
         return DEFAULT, _speedup(None)
     confirmed = search.confirm(proposal)
     ratio = confirmed.evidence(REFERENCE).inverse().ratio
-    if confirmed.disturbance or ratio.low <= 1:
-        interval = "unknown" if confirmed.disturbance else span(ratio, "x")
+    unknown = bool(confirmed.disturbance and confirmed.disturbance.total)
+    if unknown or ratio.low <= 1:
+        interval = "unknown" if unknown else span(ratio, "x")
         context.note(
             f"{proposal.title} looked faster on {name}, and new launches do not show it (95 % interval {interval}):"
             " the settings of the target stay"

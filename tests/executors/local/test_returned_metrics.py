@@ -82,7 +82,7 @@ def test_an_interval_may_miss_its_value_by_rounding() -> None:
         ),
         (
             {"x": Metric(1.0, "ms")},  # type: ignore[arg-type] # as users do
-            "`a` returned an invalid metric 'x': unknown unit 'ms' (allowed: s, B, ratio, x, 1/s, or empty)",
+            "`a` returned an invalid metric 'x': unknown unit 'ms' (allowed: s, B, J, ratio, x, 1/s, or empty)",
         ),
         (
             {"x": Metric(1.0, "s", "smaller")},  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def test_an_interval_may_miss_its_value_by_rounding() -> None:
         ),
         (
             {"x": Metric(1.0, ["s"])},  # type: ignore[arg-type]
-            "`a` returned an invalid metric 'x': unknown unit ['s'] (allowed: s, B, ratio, x, 1/s, or empty)",
+            "`a` returned an invalid metric 'x': unknown unit ['s'] (allowed: s, B, J, ratio, x, 1/s, or empty)",
         ),
         (
             {"x": Metric(1.0, references={"fused": Comparison(UNKNOWN, ONE, ONE, "paired")})},

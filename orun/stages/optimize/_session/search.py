@@ -23,6 +23,7 @@ from orun.core.metrics import Estimate
 from orun.core.serialization import replace
 from orun.errors import OrunError
 from orun.measure.benchmark_case import MODEL, BenchmarkCase
+from orun.measure.latency.cpu_cores import CoreWatch
 from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.measurement import Budget, Measurement, measure
 from orun.measure.latency.sequential_test import FEWEST, Evidence
@@ -80,6 +81,7 @@ class Search:
         log: gets a line for each candidate.
         progress: called before each launch.
         tracks: every candidate so far.
+        watch: over the cores, in all launches.
     """
 
     default: BenchmarkCase
@@ -88,6 +90,7 @@ class Search:
     log: Logger
     progress: Progress
     tracks: list[Track] = field(default_factory=list)
+    watch: CoreWatch = field(default_factory=CoreWatch)
 
     def propose(self, candidates: Sequence[Candidate]) -> Candidate:
         """Return the settings that look fastest; the default if none looks faster.
@@ -131,7 +134,7 @@ class Search:
         self.progress(done, max(done + 1, FEWEST * len(self.tracks)), "launches")
         cases = {MODEL: self._case(track.candidate), REFERENCE: self.default}
         try:
-            launch: Launch = run_launch(cases, PACE, random, track.method)
+            launch: Launch = run_launch(cases, PACE, random, track.method, self.watch)
         except OrunError as error:
             track.refused, track.dropped = True, f"cannot run: {error.why or error.what}"
             return
