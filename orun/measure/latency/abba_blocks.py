@@ -147,7 +147,7 @@ class AbbaBlocks:
         """Return the pairs that count: those in which each thread had a core, and nothing else used it."""
         if self.watch:
             return [pair for pair in pairs if all(map(self.watch.is_alone, pair.readings))]
-        if not self.resting or self.method == "process":
+        if not self.resting or self.method not in ("threads", "wall"):
             return pairs
         return [pair for pair in pairs if pair.waiting <= DISTURBED]
 

@@ -136,6 +136,7 @@ def test_on_several_threads_a_pair_counts_only_if_each_had_a_core() -> None:
     assert selected([*waited, *waited], "wall") == []
     assert selected([None, None, None, None]) == [0, 1]  # where the kernel does not count
     assert selected([*waited, *waited], "thread", resting=False) == [0, 1]  # CPU time of one thread, whatever it waits
+    assert selected([*waited, *waited], "thread") == [0, 1]  # of a model that seemed to have several in a later launch
     assert selected([*waited, *waited], "process") == [0, 1]
 
 
