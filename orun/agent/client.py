@@ -6,7 +6,7 @@ import os
 import selectors
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -84,15 +84,7 @@ class SocketFleet:
         Args:
             agents: their addresses, by the places that messages name.
         """
-        problems: list[UsageError] = []
-        for link in open_links(agents, self._token):
-            try:
-                if isinstance(link, UsageError):
-                    raise link
-                self._register(link)
-            except UsageError as error:
-                problems.append(error)
-        return problems
+        return self._register_all(open_links(agents, self._token))
 
     def add(self, connection: socket.socket, place: str) -> Machine:
         """Add the agent at the other end of a connected socket.
@@ -105,6 +97,19 @@ class SocketFleet:
             UsageError: if it is no agent, runs another orun, or has the name of another machine of the fleet.
         """
         return self._register(Link(connection, place, self._token))
+
+    def _register_all(self, links: Iterable[Link | UsageError]) -> list[UsageError]:
+        """Add connected agents; return why others could not be connected to, or cannot be added."""
+        problems = []
+        for link in links:
+            if isinstance(link, UsageError):
+                problems.append(link)
+                continue
+            try:
+                self._register(link)
+            except UsageError as error:
+                problems.append(error)
+        return problems
 
     def _register(self, link: Link) -> Machine:
         """Add a connected agent; raises what `add` does."""
@@ -159,13 +164,8 @@ class SocketFleet:
 
     def _welcome(self, timeout: float = 0.0) -> None:
         """Add the agents that a connection was made to, and ask them for their facts during a run."""
-        for result in self._connector.take(timeout):
-            try:
-                if isinstance(result, UsageError):
-                    raise result
-                self._register(result)
-            except UsageError as error:
-                self._warn(error)
+        for problem in self._register_all(self._connector.take(timeout)):
+            self._warn(problem)
         if self._question:
             for name in self._unasked & self._links.keys():
                 self._links[name].peer.send(self._question)

@@ -131,17 +131,17 @@ class AbbaBlocks:
     def run(self, sessions: Mapping[str, SessionInfo]) -> list[Pair]:
         """Run quads until every ratio is known well enough or the time is up; return their pairs."""
         most = self._most_quads(sessions)
-        pairs: list[Pair] = []
+        pairs: dict[Pair, float] = {}  # with the log ratio of each
         ratios: dict[str, list[float]] = {name: [] for name in most}
         end = time.monotonic() + PATIENCE * self.seconds * len(most)
         while pending := [name for name in most if not self._is_enough(ratios[name], most[name])]:
             if len(pairs) >= 2 * FEWEST_QUADS * len(most) and time.monotonic() >= end:
                 break
             for name in self.random.sample(pending, len(pending)):
-                pairs += self._run_quad(name)
-            selected = self.select(pairs)
-            ratios = {name: log_ratios(selected, name, self.method) for name in most}
-        return pairs
+                pairs |= {pair: pair.log_ratio(self.method) for pair in self._run_quad(name)}
+            selected = self.select([*pairs])  # a later reading of the yardstick may change what counts
+            ratios = {name: [pairs[pair] for pair in selected if pair.other == name] for name in most}
+        return [*pairs]
 
     def select(self, pairs: Sequence[Pair]) -> Sequence[Pair]:
         """Return the pairs that count: those in which each thread had a core, and nothing else used it."""

@@ -20,8 +20,8 @@ import numpy as np
 
 WATCH_SECONDS = 0.1  # the kernel counts in hundredths of a second
 REPEATS = 15  # of both computations in a reading: 0.4 ms together
-LONGEST = 0.015  # seconds of an inference during which a shared core is noticed: its block is not much longer
-SHARED = 1.2  # reading over the least reading of a measurement from which the core counts as shared
+LONGEST_WATCHED = 0.015  # seconds of an inference during which a shared core is noticed: its block is not much longer
+SHARED_READING = 1.2  # reading over the least reading of a measurement from which the core counts as shared
 SHARED_ERROR = 0.2  # log ratio by which a ratio may be off on a shared core: 0.10 to 0.16 were seen
 AWAIT_SECONDS = 0.1  # for which a block waits until nothing else uses the core
 OPERATIONS = 20  # calls of numpy in the first computation
@@ -73,7 +73,7 @@ class CoreWatch:
     def is_alone(self, reading: float) -> bool:
         """Note a reading, and return whether the core was not shared."""
         self.least = min(self.least, reading)
-        return reading <= SHARED * self.least
+        return reading <= SHARED_READING * self.least
 
     def await_core(self, read: Callable[[], float]) -> float:
         """Read until the core is not shared, for `AWAIT_SECONDS` at most; return the last reading."""

@@ -26,7 +26,7 @@ from orun.measure.latency.abba_blocks import (
     log_ratios,
     times_of,
 )
-from orun.measure.latency.cpu_cores import LONGEST, CoreWatch, quietest_core
+from orun.measure.latency.cpu_cores import LONGEST_WATCHED, CoreWatch, quietest_core
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.cuda_streams import StreamTimes, concatenate_streams
 from orun.measure.latency.timing_method import Method, choose_method, inference_seconds, shares_cores, waiting_share
@@ -130,7 +130,7 @@ def run_launch(
         pinned = core if method == "thread" else None
         _prepare_blocks(workers, pinned)
         counts = count_inferences(sessions)
-        watched = method == "thread" and all(session.each <= LONGEST for session in sessions.values())
+        watched = method == "thread" and all(session.each <= LONGEST_WATCHED for session in sessions.values())
         watch = (watch or CoreWatch()) if watched else None
         abba = AbbaBlocks(workers, counts, method, pace.quads, pace.error, random, resting=resting, watch=watch)
         every = abba.run(sessions)

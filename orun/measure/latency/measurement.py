@@ -12,8 +12,7 @@ from random import Random
 from orun.core.metrics import Disturbance
 from orun.core.serialization import replace
 from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase
-from orun.measure.latency.cpu_cores import SHARED as SHARED_CORE
-from orun.measure.latency.cpu_cores import SHARED_ERROR, CoreWatch
+from orun.measure.latency.cpu_cores import SHARED_ERROR, SHARED_READING, CoreWatch
 from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
 from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
@@ -74,7 +73,7 @@ class Measurement:
     @cached_property
     def _undisturbed(self) -> Sequence[Launch]:
         """Launches with enough pairs that count. Later launches tell of one whose core was shared all the time."""
-        alone = SHARED_CORE * min(launch.yardstick for launch in self.launches)
+        alone = SHARED_READING * min(launch.yardstick for launch in self.launches)
         return [
             launch
             for launch in self.launches

@@ -208,7 +208,6 @@ def _invert(value: float, comparison: Comparison) -> Comparison:
 def _speedup(measurement: Measurement) -> Metric:
     """Return how many times faster than the reference the model is; comparisons are those of the times, inverted."""
     ratio = measurement.evidence("reference").inverse().ratio
-    disturbance = measurement.disturbance
-    metric = Metric(ratio.value, "x", "higher", "timing", ratio, disturbance=disturbance)
+    metric = Metric(ratio.value, "x", "higher", "timing", ratio, disturbance=measurement.disturbance)
     metric = _disturbed(metric, measurement)
     return _compare(metric, measurement, lambda other: measurement.evidence(other).inverse())
