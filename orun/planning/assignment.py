@@ -103,6 +103,7 @@ class Assignment:
         self.machines: dict[str, Machine] = {}
         self._pipeline = pipeline
         self._local = LocalFacts(pipeline)
+        self._barred: set[str] = set()
         self._facts: dict[str, AgentFacts] = {}  # of machines that are gone, too: their results are still accepted
         self._candidates: dict[str, Candidates] = {}
         self._alike: dict[object, Candidates] = {}  # by what stages of the same candidates have in common
@@ -110,13 +111,16 @@ class Assignment:
     def update(self, machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> None:
         """Take note of the machines that are there, and of what they know."""
         by_machine = {item.machine: AgentFacts(self._pipeline, item) for item in facts if not item.lacks_project}
-        self.machines = {machine.id: machine for machine in machines if machine.id in by_machine}
+        self.machines = {
+            machine.id: machine for machine in machines if machine.id in by_machine and machine.id not in self._barred
+        }
         self._facts |= by_machine
         self._forget_candidates()
 
     def add(self, machine: Machine, facts: MachineFacts) -> None:
         """Take note of a machine that has joined."""
-        self.machines[machine.id] = machine
+        if machine.id not in self._barred:
+            self.machines[machine.id] = machine
         self._facts[machine.id] = AgentFacts(self._pipeline, facts)
         self._forget_candidates()
 
@@ -124,6 +128,11 @@ class Assignment:
         """Take note that a machine is gone."""
         self.machines.pop(machine, None)
         self._forget_candidates()
+
+    def bar(self, machine: str) -> None:
+        """Leave out a machine from now on, even if it joins again."""
+        self._barred.add(machine)
+        self.remove(machine)
 
     def _forget_candidates(self) -> None:
         self._candidates.clear()

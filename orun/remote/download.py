@@ -156,8 +156,9 @@ class Downloads:
 
     def _result(self, step: Step) -> Steps:
         """Fetch what is damaged or missing of a result in the store, else a result of the step's key."""
-        if (yield from self._stored(step)) or self._is_measurement(step):
-            return True
+        stored = yield from self._stored(step)
+        if stored or self._is_measurement(step):
+            return stored
         fetch = self._check if step.stage.id in self.left else partial(self._artifact, step.stage.id)
         first, count = 0, 1  # most keys have one record
         while True:

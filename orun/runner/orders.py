@@ -76,9 +76,9 @@ class Orders:
     emit: Callable[[Event], None]
     reports: StageReports
     _sent: dict[str, Sent] = field(default_factory=dict)
-    _unread: set[str] = field(default_factory=set)  # stages whose results did not arrive here
+    _unread: dict[str, set[str]] = field(default_factory=dict)  # machines whose results did not arrive here, by stage
     _repairing: set[str] = field(default_factory=set)  # stages whose results are pushed again for other machines
-    _unfed: set[str] = field(default_factory=set)  # stages whose inputs did not arrive at their machines
+    _unfed: dict[str, set[str]] = field(default_factory=dict)  # machines at which inputs did not arrive, by stage
     _looked_at: float = float("-inf")
     _news: bool = False  # whether machines came or went since `drain_news`
 
@@ -222,18 +222,20 @@ class Orders:
         self.run.fleet.start(replace(self._order(step, done), repair=True), machine)
         return True
 
-    def _suspect(self, stage: Stage, machine: str, failed: set[str]) -> None:
-        """Take a machine out of the run if transfers for a stage have failed before, as with a wrong key there.
+    def _suspect(self, stage: Stage, machine: str, failed: dict[str, set[str]]) -> None:
+        """Take a machine out of the run if transfers for a stage have failed there before, as with a wrong key.
 
         Args:
             stage: the stage.
             machine: the machine; it stays if no other one can run the stage.
-            failed: stages whose transfers have failed; this one is added.
+            failed: machines at which transfers have failed, by stage; this one is added.
         """
-        able = [facts.machine for group in self.planner.candidates(stage).classes for facts in group]
-        if stage.id in failed and able != [machine]:
-            self._assignment.remove(machine)
-        failed.add(stage.id)
+        machines = failed.setdefault(stage.id, set())
+        if machine in machines and self.planner.candidates(stage).machines != (machine,):
+            self._assignment.bar(machine)
+            text = f"machine {machine} gets no more stages: transfers for {stage.id} failed there twice"
+            self.emit(Notice("warning", text))
+        machines.add(machine)
 
     def _error(self, message: Failed) -> StageError:
         failure = message.failure
@@ -263,6 +265,10 @@ class Orders:
         """Return the error of a stage that no machine can run; None while it may wait for one."""
         return self._setbacks.lack(stage.id, self.planner.candidates(stage).problem)
 
+    def stop_lacking(self, stage: Stage) -> None:
+        """Take note that a machine can run a stage, or that it will not run."""
+        self._setbacks.stop_lacking(stage.id)
+
     def refresh(self) -> None:
         """Ask the machines for their facts again."""
         fleet = self.run.fleet
@@ -288,7 +294,7 @@ class Orders:
         if changes:
             subject = str(changes[0].arguments.get("subject", changes[0].code))
             return changed_meanwhile(stage.id, f"{subject} was changed")
-        self._unread.discard(stage.id)
+        self._unread.pop(stage.id, None)
         return action
 
     def _log(self, name: str) -> Path:

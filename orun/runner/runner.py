@@ -172,6 +172,7 @@ class Runner:
                 self._starter.try_stage(stage, start=False)
             for stage in tuple(self._starter.waiting.values()):  # on several machines they start in their turn, below
                 self._starter.try_stage(stage, start=not self._orders)
+            self._starter.fetch_more()
             self._schedule.offer(self._offered)
             if not self._schedule.has_new:
                 return bool(self._starter.waiting)
@@ -181,7 +182,9 @@ class Runner:
         starter = self._starter
         if stage.id in starter.waiting:
             return not (self._orders and starter.waits_briefly(stage))
-        if (self.remote and self.remote.full) or not self._locks.may_try(self._lock_mode(stage)):
+        if starter.is_unfetched(stage):
+            return True
+        if not self._locks.may_try(self._lock_mode(stage)):
             return False
         starter.try_stage(stage)
         return stage.id in starter.waiting or not self._schedule.is_ready(stage.id)

@@ -45,9 +45,12 @@ class Setbacks:
         """Whether a stage waits for a machine that can run it."""
         return bool(self._lacking)
 
+    def stop_lacking(self, stage: str) -> None:
+        """Take note that a machine can run a stage, or that it will not run."""
+        self._lacking.pop(stage, None)
+
     def start(self, stage: str, machine: str) -> None:
         """Take note that a stage starts; say so if it starts again."""
-        self._lacking.pop(stage, None)
         if why := self._again.pop(stage, ""):
             losses = f" ({len(self._losses[stage])} of {MOST_LOSSES})" if stage in self._losses else ""
             self.emit(Notice("warning", f"{why}; {stage} starts again on {machine}{losses}"))

@@ -66,6 +66,7 @@ class StageStarter:
     remote: Sync | None
     orders: Orders | None
     waiting: dict[str, Stage] = field(default_factory=dict)
+    _unfetched: dict[str, Stage] = field(default_factory=dict)  # to look for in the remote, once that is less busy
     _waits_since: dict[str, float] = field(default_factory=dict)
     _steps: dict[str, Step] = field(default_factory=dict)
     _changes: Counter[str] = field(default_factory=Counter)
@@ -79,6 +80,19 @@ class StageStarter:
         else:
             self.waiting.pop(stage.id, None)
             self._waits_since.pop(stage.id, None)
+            if self.orders:
+                self.orders.stop_lacking(stage)
+
+    def fetch_more(self) -> None:
+        """Look for results in the remote that it was too busy for."""
+        while self._unfetched and not (self.remote and self.remote.full):
+            stage = self._unfetched.pop(next(iter(self._unfetched)))
+            if self.schedule.is_ready(stage.id):
+                self.try_stage(stage, start=False)
+
+    def is_unfetched(self, stage: Stage) -> bool:
+        """Return whether a stage's result is still to be looked for in the remote."""
+        return stage.id in self._unfetched
 
     def waits_briefly(self, stage: Stage) -> bool:
         """Return whether a stage has only begun to wait, so that those with shorter paths should not overtake it."""
@@ -194,7 +208,8 @@ class StageStarter:
         """Continue to ask the remote for a result, under the lock of its key; return whether the answer is pending."""
         stage = step.stage
         if remote.full and stage.id not in self.waiting:
-            return False  # it is tried again
+            self._unfetched[stage.id] = stage
+            return False
         if not self.locks.locks_of(step, self.lock_mode(stage)).key_lock.try_acquire():
             self.locks.report_waiting(stage.id, SAME_STAGE)
             return True

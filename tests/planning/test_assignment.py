@@ -57,6 +57,17 @@ def test_machines_with_equal_facts_are_one_class(tmp_path: Path) -> None:
     assert classes(assignment, pipeline) == [["b"], ["c"]]
 
 
+def test_a_machine_that_is_barred_does_not_come_back(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    machines = (Machine("a"), Machine("b"))
+    facts = [MachineFacts(machine.id, (StageFacts(),), {"s": 0}) for machine in machines]
+    assignment = assign(pipeline, *machines)
+    assignment.bar("a")
+    assignment.update(machines, facts)
+    assignment.add(machines[0], facts[0])
+    assert classes(assignment, pipeline) == [["b"]]
+
+
 def test_stages_with_equal_facts_share_them() -> None:
     stages = {"a": driver("580.1"), "b": driver("581.0"), "c": driver("580.1")}
     facts = MachineFacts.collect("m", stages, {}, {})

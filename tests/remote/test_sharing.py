@@ -15,13 +15,14 @@ import pytest
 
 import orun
 from orun.cli.main import main
-from orun.core.events import StageWaiting
+from orun.core.events import StageFinished, StageWaiting
 from orun.core.serialization import encode
 from orun.environment import device
 from orun.errors import StoreError
 from orun.gates.baselines import Accepted, Baseline
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
+from orun.remote import download
 from orun.remote.download import Downloads
 from orun.remote.envelope import sign
 from orun.remote.names import object_name, record_name
@@ -57,6 +58,40 @@ stages:
   make: {uses: ./stages.py:make}
   words: {uses: ./measured.py:words, needs: make, gate: {words: {max_regression: 10%}}}
 """
+
+
+WAITING = """
+from time import sleep
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def wait(context, *, seconds: float):
+    sleep(seconds)
+    (context.output / "text").write_text(str(seconds))
+"""
+WIDE = """
+name: text
+stages:
+  slow: {uses: ./waiting.py:wait, with: {seconds: 2}}
+  quick: {uses: ./waiting.py:wait, with: {seconds: 0.1}}
+  stored: {uses: ./waiting.py:wait, with: {seconds: 0}}
+"""
+
+
+def test_results_are_looked_for_while_other_stages_keep_the_cores_busy(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if more stages are ready than are looked for at a time."""
+    monkeypatch.setattr(download, "MOST", 1)
+    first, second = (machine(tmp_path, name, WIDE) for name in ("first", "second"))
+    for project in (first, second):
+        project.write("waiting.py", WAITING)
+    first.run(remote=folder, only=["stored"])
+    second.run(remote=folder, jobs=1)
+    ended = [event.result.stage for event in second.events if isinstance(event, StageFinished)]
+    assert ended.index("stored") < ended.index("slow")
 
 
 def test_the_second_machine_runs_nothing(tmp_path: Path, remote: str) -> None:

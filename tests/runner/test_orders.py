@@ -441,8 +441,23 @@ def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> No
     for digest in made.objects:
         path = Path(on.remote.removeprefix("file://"), "objects", digest[:2], digest[2:])
         assert digest_bytes(path.read_bytes()) == digest
-    assert on.notices() == ["bench did not get the result of make; it is pushed again"] * 2
+    assert on.notices() == [
+        *["bench did not get the result of make; it is pushed again"] * 2,
+        "machine bench gets no more stages: transfers for upper failed there twice",
+    ]
     assert on.fleet.machine_of("upper") == ["bench", "bench", "bench-b"]
+
+
+def test_a_machine_stays_if_transfers_for_a_stage_failed_at_another_one(on: Fixture) -> None:
+    def lack(_fleet: FakeFleet, order: Any, machine: str) -> Any:
+        failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
+        return [Failed(order.stage, machine, failure, lacks="make")]
+
+    on.fleet.labels = MACHINES | {"c": {"accelerator": "T4"}}
+    on.fleet.answers["upper"] = [lack, lose, lack]
+    on.run(only=["make"])
+    assert on.run(to=["upper"]).exit_code == 0
+    assert on.fleet.machine_of("upper") == ["bench", "bench", "bench-b", "bench-b"]
 
 
 def test_an_input_that_is_on_another_machine_is_pushed_again_by_that(on: Fixture) -> None:
