@@ -117,6 +117,12 @@ def gpu(index: str = "0") -> dict[str, str]:
     return {f"gpu {name}": value for name, value in zip(query, ask_gpu(index, query), strict=True)}
 
 
+def nvidia_smi_index(index: str) -> str:
+    """Return what `nvidia-smi` calls the GPU that programs call by this number: `CUDA_VISIBLE_DEVICES` may shift it."""
+    visible = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
+    return visible[int(index)] if index.isdigit() and int(index) < len(visible) else index
+
+
 def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
     """Return properties of a GPU from `nvidia-smi`, as text without units.
 
@@ -129,8 +135,7 @@ def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
     """
     import subprocess
 
-    chosen = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-    number = chosen[int(index)] if index.isdigit() and int(index) < len(chosen) else index
+    number = nvidia_smi_index(index)
     command = ["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader,nounits", f"--id={number}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -10,7 +10,6 @@ cannot be read is None, never 0.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 import time
@@ -22,6 +21,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from orun.core.targets import GPU_PROVIDERS, Target
+from orun.environment.device import nvidia_smi_index
 from orun.environment.processor import usable_cores
 
 POWERCAP = Path("/sys/class/powercap")
@@ -198,11 +198,7 @@ class ResourceGauge:
 def _gpu_index(target: Target) -> str | None:
     """Return the index, for `nvidia-smi`, of the GPU that a target computes on; None if it uses none."""
     provider = next((provider for provider in target.providers if provider.name in GPU_PROVIDERS), None)
-    if provider is None:
-        return None
-    index = provider.options.get("device_id", "0")
-    visible = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-    return visible[int(index)] if index.isdigit() and int(index) < len(visible) else index
+    return None if provider is None else nvidia_smi_index(provider.options.get("device_id", "0"))
 
 
 def describe_missing(missing: Mapping[str, str]) -> list[str]:

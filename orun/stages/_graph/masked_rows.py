@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.nodes import attribute
 
 if TYPE_CHECKING:
@@ -133,8 +134,7 @@ class _Editor:
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}
         self._types |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
         self._ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer} | dict(ranks)
-        versions = {item.domain: item.version for item in model.opset_import}
-        self._version = versions.get("", versions.get("ai.onnx", 0))
+        self._version = standard_opset(model)
         self._nodes: list[NodeProto] = []
 
     def following(self, node: NodeProto) -> list[NodeProto]:

@@ -130,10 +130,11 @@ def read_lightgbm(path: Path) -> Estimator:
     from sklearn.preprocessing import LabelEncoder
 
     booster = lightgbm.Booster(model_file=str(path))
-    model = booster.dump_model()
+    model = booster.dump_model(num_iteration=1)  # all trees have one objective
     objective = str(model.get("objective", "")).partition(" ")[0]
-    kinds = {"binary": lightgbm.LGBMClassifier, "multiclass": lightgbm.LGBMClassifier}
-    estimator = kinds.get(objective, lightgbm.LGBMRegressor)(objective=objective or None)
+    is_classifier = objective in ("binary", "multiclass", "multiclassova")
+    kind = lightgbm.LGBMClassifier if is_classifier else lightgbm.LGBMRegressor
+    estimator = kind(objective=objective or None)
     fitted = {
         "_Booster": booster,
         "fitted_": True,
@@ -141,7 +142,7 @@ def read_lightgbm(path: Path) -> Estimator:
         "_n_features_in": booster.num_feature(),
         "_objective": objective,
     }
-    if objective in kinds:
+    if is_classifier:
         classes = np.arange(max(model["num_class"], 2))
         fitted |= {"_classes": classes, "_n_classes": len(classes), "_le": LabelEncoder().fit(classes)}
     vars(estimator).update(fitted)

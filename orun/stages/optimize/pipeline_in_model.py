@@ -148,6 +148,8 @@ def _require_sense(context: Context, params: Params) -> None:
             why="the result is compared with the code that it replaces",
             hint=f"`examples: PATH`, {kind}",
         )
+    if params.text and params.examples and Path(params.examples).suffix != ".txt":
+        raise StageFailed(context.stage, f"{params.examples} is not a .txt file", why="texts are read from its lines")
     if params.examples is not None and not (params.image or params.text):
         why = "without these, inputs are made up"
         raise StageFailed(context.stage, "`examples` is for `image` and `text`", why=why, hint="leave it out")

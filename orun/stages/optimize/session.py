@@ -30,7 +30,6 @@ from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from orun.core.targets import Target
-    from orun.measure.latency.measurement import Measurement
     from orun.stages.optimize._session.candidates import Candidate
     from orun.stages.optimize._session.search import Search
 
@@ -45,6 +44,8 @@ SPEC = Spec(
     metrics=("speedup", "tried", "settings", "size", "nodes"),
     units={"speedup": "x", "size": "B"},
 )
+
+UNCHANGED = Metric(1.0, "x", "higher", "timing")  # speed-up of the target's own settings
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
         missing, tried = sum(not track.judged for track in search.tracks), len(search.tracks)
         hint = f"; {missing} of {tried} were not judged: raise `time`, or use a quieter machine" if missing else ""
         context.note(f"no session settings are shown to be faster on {name} than its own{hint}")
-        return DEFAULT, _speedup(None)
+        return DEFAULT, UNCHANGED
     confirmed = search.confirm(proposal)
     ratio = confirmed.evidence(REFERENCE).inverse().ratio
     unknown = bool(confirmed.disturbance and confirmed.disturbance.total)
@@ -124,16 +125,6 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
             f"{proposal.title} looked faster on {name}, and new launches do not show it (95 % interval {interval}):"
             " the settings of the target stay"
         )
-        return DEFAULT, _speedup(None)
+        return DEFAULT, UNCHANGED
     context.note(f"fastest session on {name}: {proposal.title}; {ratio.value:.2f}x ({span(ratio, 'x')}) as fast")
-    return proposal, _speedup(confirmed)
-
-
-def _speedup(confirmed: Measurement | None) -> Metric:
-    """Return how many times faster than the target's own settings the chosen ones are: once, if these stay."""
-    from orun.stages.optimize._session.search import REFERENCE
-
-    if confirmed is None:
-        return Metric(1.0, "x", "higher", "timing")
-    ratio = confirmed.evidence(REFERENCE).inverse().ratio
-    return Metric(ratio.value, "x", "higher", "timing", ratio)
+    return proposal, Metric(ratio.value, "x", "higher", "timing", ratio)

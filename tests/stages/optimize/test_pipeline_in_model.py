@@ -231,6 +231,9 @@ def test_refusals(tmp_path: Path) -> None:
     assert refusal(tmp_path, CLASSIFIER, boxes={}) == (
         "output 'scores' has no boxes `[batch, 4 + classes, boxes]` of float32"
     )
+    assert refusal(tmp_path, CLASSIFIER, text={"tokenizer": TOKENIZER}, examples="texts.csv") == (
+        "texts.csv is not a .txt file\n  texts are read from its lines"
+    )
     assert refusal(tmp_path, CLASSIFIER, text={"tokenizer": TOKENIZER}, examples="texts.txt").startswith(
         "the model has no inputs input_ids and attention_mask for tokens\n  it has image\n"
     )

@@ -61,7 +61,8 @@ def factorize(weight: Floats, rows: int, most: int, gram: Floats | None) -> Fact
     matrix = weight.reshape(rows, -1)
     shared = len(weight) // rows  # places of the kernel that the second factor tells apart
     part = None if gram is None else np.einsum("ijkj->ik", gram.reshape(rows, shared, rows, shared))
-    _, values, vectors = np.linalg.svd(_whiten(part, matrix), full_matrices=False)
+    part_root = _root(part)
+    _, values, vectors = np.linalg.svd(_whiten(part_root, matrix), full_matrices=False)
     right = vectors[:most]
     left = matrix @ right.T
     step = MULTIPLE * max(most // MOST, 1) if most >= MULTIPLE**2 else 1
@@ -71,21 +72,27 @@ def factorize(weight: Floats, rows: int, most: int, gram: Floats | None) -> Fact
         errors = np.append(np.cumsum(energies[::-1])[::-1], 0.0)[list(ranks)]
         total = float(energies.sum())
     else:
-        outputs = _whiten(gram, weight)
+        root = _root(gram)
+        outputs = _whiten(root, weight)
         total = float(np.sum(outputs**2))
         errors = np.array([
-            np.sum((outputs - _whiten(gram, (left[:, :rank] @ right[:rank]).reshape(weight.shape))) ** 2)
+            np.sum((outputs - _whiten(root, (left[:, :rank] @ right[:rank]).reshape(weight.shape))) ** 2)
             for rank in ranks
         ])  # fmt: skip
     relative = errors / total if total else np.zeros(len(ranks))
     return Factors(left.astype(np.float32), right.astype(np.float32), ranks, relative.tolist())
 
 
-def _whiten(gram: Floats | None, matrix: Floats) -> Floats:
-    """Return a matrix with the same products with itself as the layer's outputs have."""
+def _root(gram: Floats | None) -> Floats | None:
+    """Return a triangular matrix whose product with itself is the Gram matrix, damped; None for none."""
     if gram is None:
-        return matrix
+        return None
     damping = DAMPING * float(np.mean(np.diag(gram))) or 1.0  # of inputs that are always zero, any will do
     damped = gram.copy()
     damped[np.diag_indices_from(damped)] += damping
-    return np.asarray(np.linalg.cholesky(damped).T @ matrix, np.float64)
+    return np.asarray(np.linalg.cholesky(damped).T, np.float64)
+
+
+def _whiten(root: Floats | None, matrix: Floats) -> Floats:
+    """Return a matrix with the same products with itself as the layer's outputs have."""
+    return matrix if root is None else np.asarray(root @ matrix, np.float64)

@@ -62,13 +62,14 @@ def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ..
 
 def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Case, ...]:
     """Return each text of a file as `transformers` tokenizes it, with the text itself."""
-    from orun.stages._data.files import read
     from orun.stages._data.tables import read_lines
+    from orun.stages._data.texts import tokenize
 
     root, inputs = draft.context.root, {item.name: item for item in inputs_of(draft.model)}
     pad = any(isinstance(item.shape[-1], int) for item in inputs.values() if item.shape)
-    dataset = read(root, Source(FilePath(file), text=Text(FilePath(tokenizer), length=length, pad=pad))).take(EXAMPLES)
-    texts = read_lines(root / file, file)["text"]
+    texts = read_lines(root / file, file)["text"][:EXAMPLES]
+    source = Source(FilePath(file), text=Text(FilePath(tokenizer), length=length, pad=pad))
+    dataset = tokenize(root, file, {"text": texts}, source)
     return tuple(
         Case(
             f"{texts[number]!r:.60}",

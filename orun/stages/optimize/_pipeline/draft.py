@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.errors import StageFailed
 from orun.measure.extension_operators import DOMAIN
+from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import graphs, input_names
 from orun.stages.contract import Context
 
@@ -52,12 +53,6 @@ class Draft:
     context: Context
     model: ModelProto
 
-    @property
-    def opset(self) -> int:
-        """Version of the standard operators."""
-        versions = {item.domain: int(item.version) for item in self.model.opset_import}
-        return versions.get("") or versions["ai.onnx"]
-
     def nodes(self, step: str, least: int = LEAST_OPSET) -> Nodes:
         """Return the nodes of a new step, whose operators need an operator set of at least `least`.
 
@@ -67,9 +62,9 @@ class Draft:
         names = {name for graph in graphs(self.model) for node in graph.node for name in (*node.input, *node.output)}
         if any(name.startswith(f"{step}/") for name in names):
             raise self.failed(f"the model has a step {step!r} already")
-        if self.opset < least:
+        if (opset := standard_opset(self.model)) < least:
             raise self.failed(
-                f"the model is of operator set {self.opset}, and this needs {least}",
+                f"the model is of operator set {opset}, and this needs {least}",
                 f"put a stage of `convert/opset` with `version: {least}` before this one",
             )
         return Nodes(step)
