@@ -104,7 +104,7 @@ class Target(Record, frozen=True):
         return replace(self, session={**kept, **session})
 
     def below(self, root: Path, interpreter: Interpreter | None = None) -> Target:
-        """This target with the absolute paths of its files, for a stage that runs with another Python than it."""
+        """This target with absolute paths of its files, and the Python that runs it if that is not the stage's own."""
         session = self.session
         if self.libraries:
             named = [name if name == EXTENSIONS else str(root / name) for name in session["custom_op_libraries"]]

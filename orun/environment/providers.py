@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 
+from orun.core.activity import report
 from orun.core.serialization import Record
 from orun.core.targets import Environment, Target
 from orun.environment import venvs
@@ -71,6 +72,7 @@ def missing(target: Target, environment: Environment | None = None) -> str:
     for provider in target.providers:
         if provider.name == "CPUExecutionProvider":
             continue
+        report(f"looking for {provider.name}")
         options = json.dumps(dict(provider.options), sort_keys=True)
         loaded = probe(provider.name, options, environment, provider.library)
         if provider.name not in loaded.providers:

@@ -116,18 +116,22 @@ def _library(node: Scalar, root: FilePath, problems: Problems) -> str:
             suggestion=neighbour(path, node.text),
             hint=beside_target(node, node.text),
         )
-    elif not _begins_as_library(path):
+    elif problem := _why_no_library(path):
         problems.add(
             node.span,
-            f"{node.text!r} is no library",
+            f"{node.text!r} {problem}",
             expected="a shared library, such as libonnxruntime_providers_qnn.so, that exports CreateEpFactories",
         )
     return written
 
 
-def _begins_as_library(path: FilePath) -> bool:
-    with path.open("rb") as file:
-        return file.read(4).startswith(SHARED_LIBRARIES)
+def _why_no_library(path: FilePath) -> str:
+    """Return why a file is no shared library, as the end of a sentence; empty if it begins like one."""
+    try:
+        with path.open("rb") as file:
+            return "" if file.read(4).startswith(SHARED_LIBRARIES) else "is no library"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
 
 
 def _text(node: Scalar, kind: OptionType | None) -> str:

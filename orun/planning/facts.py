@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from orun.core.activity import report
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
 from orun.core.reason import Reason, reason
@@ -88,7 +87,6 @@ class LocalFacts:
             environment = stage.environment_of(target)
             if target.missing != "skip" or not venvs.can_run(environment):
                 continue
-            report(f"looking for {', '.join(provider.name for provider in target.providers)}")
             if problem := providers.missing(target.below(self._pipeline.root), environment):
                 return reason(ReasonCode.PROVIDER_MISSING, target=target.name, problem=problem)
         return None

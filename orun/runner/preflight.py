@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 
-from orun.core.activity import report
 from orun.core.reason_codes import ReasonCode
 from orun.core.source_location import Problem
 from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
@@ -206,7 +205,6 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
         hint = f"add it to that environment: {EXTENSIONS}==VERSION" if environment else install_command([EXTENSIONS])
         message = f"target {target.name!r} of stage {stage.id!r} needs {EXTENSIONS}, which is not {location}"
         return [Problem(stage.position, message, hint=hint)]
-    report(f"looking for {', '.join(provider.name for provider in target.providers)}")
     why = providers.missing(target, environment)
     if not why and environment and environment != stage.environment:
         packages = venvs.packages(environment)

@@ -37,13 +37,16 @@ def model() -> ModelProto:
 
 def test_the_outline_of_a_model_beside_files_that_are_none(tmp_path: Path) -> None:
     """External data need not be there."""
-    path, damaged, empty = (tmp_path / name for name in ("model.onnx", "damaged.onnx", "empty.onnx"))
+    path, damaged, empty, newer = (tmp_path / f"{name}.onnx" for name in ("model", "damaged", "empty", "newer"))
     onnx.save(model(), path, save_as_external_data=True, location="weights", size_threshold=0)
     (tmp_path / "weights").unlink()
     damaged.write_bytes(path.read_bytes()[:-9])
     empty.touch()
-    outline, *others = read_outlines([path, damaged, empty])
-    assert others == [None, None]
+    unknown = model()
+    unknown.graph.input[0].type.tensor_type.elem_type = 99
+    onnx.save(unknown, newer)
+    outline, *others = read_outlines([path, damaged, empty, newer])
+    assert others == [None, None, None]
     assert outline is not None
     assert outline.inputs == (
         Value("x", "float", ("batch", "3", "?")),

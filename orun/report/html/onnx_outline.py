@@ -66,9 +66,9 @@ def load_outline(path: Path) -> Outline | None:
 
     try:
         model = onnx.load(path, load_external_data=False)
-    except DecodeError:
+        return _outline(model) if model.HasField("graph") else None
+    except (DecodeError, OSError, ValueError):  # ValueError: a type that this onnx does not know
         return None
-    return _outline(model) if model.HasField("graph") else None
 
 
 def _outline(model: ModelProto) -> Outline:
