@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     result = folder.parent / f"{name}.result"
     with FileLock(folder.parent / f"{name}.lock"):
         if not result.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a call that failed
             folder.mkdir()
             result.write_text(str(make(folder)), encoding="utf-8")
         return Path(result.read_text(encoding="utf-8"))

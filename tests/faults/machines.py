@@ -51,18 +51,22 @@ Fault = Callable[[Site, Random, Run], Incident]
 
 def kill_agent(site: Site, chance: Random, run: Run) -> Incident:
     """SIGKILL of an agent."""
+    return Incident(f"agent {_kill_some_agent(site, chance, run)} killed")
+
+
+def _kill_some_agent(site: Site, chance: Random, run: Run) -> str:
+    """Kill an agent, more often the one that runs a stage; return its machine."""
     machine = chance.choice((run.machine(), *AGENTS))
     site.agents[machine].kill()
-    return Incident(f"agent {machine} killed")
+    return machine
 
 
 def kill_and_restart_agent(site: Site, chance: Random, run: Run) -> Incident:
     """The same, and a service manager starts it again."""
-    incident = kill_agent(site, chance, run)
-    machine = incident.text.split()[1]
+    machine = _kill_some_agent(site, chance, run)
     site.agents[machine].wait()
     site.start_agent(machine)
-    return Incident(f"{incident.text}, started again")
+    return Incident(f"agent {machine} killed, started again")
 
 
 def kill_both_agents(site: Site, chance: Random, run: Run) -> Incident:
@@ -295,8 +299,13 @@ def kill_head(site: Site, chance: Random, run: Run) -> Incident:
 
 OF_RAY: Mapping[str, Fault] = {
     "head killed": kill_head,
-    **{name: MOMENTS[name] for name in ("agent killed", "link cut", "agent paused", "agent told to stop")},
-    **{name: MOMENTS[name] for name in ("driver killed", "driver interrupted")},
+    **{
+        name: MOMENTS[name]
+        for name in (
+            *("agent killed", "link cut", "agent paused", "agent told to stop"),
+            *("driver killed", "driver interrupted"),
+        )
+    },
 }
 """Faults of machines that meet through Ray."""
 
