@@ -116,7 +116,7 @@ def command(  # noqa: PLR0913 - the options of the command line
     workflow = _workflow(answers.ci, file)
     created = _create(file, request, store, model)
     options.show(_report(created, workflow))
-    return 0
+    return 0 if created.is_reached else 1  # as of a run with a failed gate
 
 
 def _print(file: Path, request: Request) -> int:
@@ -202,4 +202,6 @@ def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, text)
         lines.append(f"wrote {path}")
-    return [*lines, f"next: orun {quoted(file)}"]
+    if created.is_reached:
+        return [*lines, f"next: orun {quoted(file)}"]
+    return [*lines, f"next: loosen the goal in {file}, or give its stage tune more time; then: orun {quoted(file)}"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,9 +15,9 @@ from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
-from orun.scaffold.goal import gates_of, objectives
+from orun.scaffold.goal import Condition, gates_of, objectives
 from orun.scaffold.model_facts import read_model
-from orun.scaffold.paths import data_path, pipeline_name
+from orun.scaffold.paths import data_path, file_for, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
 from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
@@ -31,18 +33,20 @@ class Created(Record, frozen=True):
         file: its path.
         request: its request, with facts of the converted model.
         gates: its gates.
-        result: the run that measured their thresholds.
+        result: the run that measured it, without gates.
+        verdicts: verdicts on the conditions of the goal.
     """
 
     file: Path
     request: Request
     gates: Gates
     result: RunResult
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """Verdicts on the conditions of the goal."""
-        return self.result.verdicts if self.request.goal else ()
+    def is_reached(self) -> bool:
+        """Whether every condition of the goal is met."""
+        return _missed(self.request.goal, self.verdicts) == 0
 
     @property
     def counts(self) -> str:
@@ -55,7 +59,7 @@ class Created(Record, frozen=True):
     def has_made_up_data(self) -> bool:
         """Whether its examples are made up."""
         return uses_examples(stages_for(self.request, self.gates)) and (
-            not self.request.data or self.request.data == f"{data_path(self.file).name}:{FUNCTION}"
+            not self.request.data or self.request.is_made_up
         )
 
 
@@ -68,7 +72,7 @@ def with_examples(file: Path, request: Request) -> Request:
     """Return the request with made-up examples if the recipe needs examples and there are none."""
     if request.data or not (request.goal or request.facts.form == "sklearn"):
         return request
-    return replace(request, data=f"{data_path(file).name}:{FUNCTION}")
+    return replace(request, data=f"{data_path(file).name}:{FUNCTION}", is_made_up=True)
 
 
 def create(file: Path, request: Request, store: Path | None, write: Write, listener: Listener) -> Created:
@@ -87,18 +91,20 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     """
     request = with_examples(file, request)
     data = data_path(file)
-    is_ours = not data.exists() and (not request.data or request.data == f"{data.name}:{FUNCTION}")
+    is_ours = not data.exists() and (not request.data or request.is_made_up)
+    if is_ours:
+        write(data, data_text(file.name, request.facts))
+        _require_examples(file, request)
     try:
-        if is_ours:
-            write(data, data_text(file.name, request.facts))
         write(file, text_of(file, request, {}))
         request = _converted(file, request, store, listener)
         if is_ours:  # again, as the inputs are known now
             write(data, data_text(file.name, request.facts))
         if request.goal:
-            request, result = _searched(file, request, store, write, listener)
+            request, result, verdicts = _searched(file, request, store, write, listener)
         else:
             request, result = _measured(file, request, store, write, listener)
+            verdicts = ()
     except StageFailed:
         raise
     except BaseException:
@@ -108,7 +114,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         raise
     gates = gates_of(request.goal) or gates_for(result)
     write(file, text_of(file, request, gates))
-    created = Created(file, request, gates, result)
+    created = Created(file, request, gates, result, verdicts)
     if is_ours and not created.has_made_up_data:
         data.unlink()  # no stage takes examples
     return created
@@ -118,30 +124,34 @@ def _converted(file: Path, request: Request, store: Path | None, listener: Liste
     """Convert the original to ONNX, and add the facts of its graph to the request."""
     name = conversion_name(request.facts)
     result = api.run(file, store=store, to=[name], on_event=listener)
-    _require(file, request, result[name])
+    _require(file, result[name])
     facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
     return replace(request, facts=replace(request.facts, graph=facts.graph))
 
 
 def _searched(
     file: Path, request: Request, store: Path | None, write: Write, listener: Listener
-) -> tuple[Request, RunResult]:
+) -> tuple[Request, RunResult, tuple[Verdict, ...]]:
     """Search for the goal by each objective until one meets it.
 
     Returns:
-        The request with the objective that fails the fewest gates, and its run.
+        The request with the objective that misses the fewest conditions, the run that measured its model, and the
+        verdicts on it.
     """
     attempts = []
     for objective in objectives(request.goal):
-        attempt, _ = _measured(file, replace(request, objective=objective), store, write, listener)
+        attempt, measured = _measured(file, replace(request, objective=objective), store, write, listener)
         write(file, text_of(file, attempt, gates_of(request.goal)))
-        result = api.run(file, store=store, on_event=listener)
-        failed = sum(verdict.outcome != "passed" for verdict in result.verdicts)
-        attempts.append((failed, attempt, result))
-        if not failed:
+        verdicts = api.run(file, store=store, on_event=listener).verdicts
+        attempts.append((attempt, measured, verdicts))
+        if not _missed(request.goal, verdicts):
             break
-    _, attempt, result = min(attempts, key=lambda item: item[0])
-    return attempt, result
+    return min(attempts, key=lambda attempt: _missed(request.goal, attempt[2]))
+
+
+def _missed(goal: tuple[Condition, ...], verdicts: tuple[Verdict, ...]) -> int:
+    """Return how many conditions of a goal no verdict calls passed."""
+    return len(goal) - sum(verdict.outcome == "passed" for verdict in verdicts)
 
 
 def _measured(
@@ -167,7 +177,7 @@ def _measured(
         else:
             name = failed.stage
             if not stages[name].optional:
-                _require(file, request, failed)
+                _require(file, failed)
             why = _reason(failed)
         request = replace(request, left_out={**request.left_out, name: why})
 
@@ -179,17 +189,37 @@ def _reason(stage: StageResult) -> str:
     return f"It refused this model: {'; '.join(line.rstrip('.') for line in lines if line)}"
 
 
-def _require(file: Path, request: Request, stage: StageResult) -> None:
+def _require(file: Path, stage: StageResult) -> None:
     """Raise the failure of a stage that the pipeline needs."""
     failure = stage.failure
     if failure is None:
         return
     hints = [failure.hint] if failure.hint else []
-    if request.facts.form == "sklearn" and request.data == f"{data_path(file).name}:{FUNCTION}":
-        hints.append(f"The examples were made up: write your own into {data_path(file)}")
     hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
     message = f"stage {stage.stage}: {failure.what}"
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
+
+
+def _require_examples(file: Path, request: Request) -> None:
+    """Refuse made-up examples that a scikit-learn estimator cannot take."""
+    facts, data = request.facts, data_path(file)
+    if not facts.refusal:
+        return
+    guesses = ", ".join(repr(column.name) for column in facts.columns if column.doubt)
+    raise UsageError(
+        f"{facts.source} cannot take the examples that orun made up from what it has learned",
+        why=f"{facts.refusal}\nnothing in it describes {guesses}" if guesses else facts.refusal,
+        hint=f"write typical examples into {data}, where the made-up ones are, then: {_again(file, request)}",
+    )
+
+
+def _again(file: Path, request: Request) -> str:
+    """Return the command that writes the pipeline with examples that the user has filled in."""
+    source = os.path.normpath(file.parent / request.facts.source)
+    output = [] if file == file_for(source) else ["-o", str(file)]
+    trust = ["--trust"] if request.facts.needs_trust else []
+    command = ["orun", "init", source, *trust, *output, "--data", f"{data_path(file)}:{FUNCTION}"]
+    return shlex.join(command)
 
 
 def _require_search(request: Request, result: RunResult) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orun.errors import UsageError
-from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
 
 EXAMPLES = 64
 LENGTH = 32  # size of a dynamic axis in made-up examples
+WORDS = 8  # in a made-up text
+WIDE = 16  # columns of a matrix up to which each has numbers of its own
+MATRIX = "X"
 FUNCTION = "examples"
 HEAD = '''"""Examples that {file} is judged by: MADE UP. Replace them by your own.
 
@@ -39,28 +41,52 @@ def data_text(file: str, facts: ModelFacts) -> str:
     Args:
         file: name of the pipeline file.
         facts: the model.
-
-    Raises:
-        UsageError: when examples of a scikit-learn estimator cannot be made up.
     """
-    inputs = "\n".join(f"            {line}," for line in _entries(facts))
+    inputs = "\n".join(f"            {line}" for line in _entries(facts))
     return HEAD.format(file=file, function=FUNCTION, examples=EXAMPLES, inputs=inputs)
 
 
 def _entries(facts: ModelFacts) -> Iterator[str]:
-    if facts.form == "sklearn":
-        if facts.columns == ("X",) and not facts.features:
-            raise UsageError(
-                f"{facts.source} does not say how many columns it takes",
-                why="it takes texts, or objects",
-                hint=f"write a function that returns examples: orun init {facts.source} --data data.py:examples",
-            )
-        shape = f"(n, {facts.features})" if facts.columns == ("X",) else "n"
+    """Yield the lines of the dictionary of inputs."""
+    if not facts.columns:
+        for item in facts.inputs or (facts.graph.inputs if facts.graph else ()):
+            yield f"{item.name!r}: {_values(item)},"
+    elif facts.is_matrix:
+        yield f"{MATRIX!r}: {_matrix(facts.columns)},{_guess(facts.columns[0])}"
+    else:
         for column in facts.columns:
-            yield f"{column!r}: random.normal(size={shape}).astype(np.float32)"
-        return
-    for item in facts.inputs or (facts.graph.inputs if facts.graph else ()):
-        yield f"{item.name!r}: {_values(item)}"
+            yield f"{column.name!r}: {_column(column)},{_guess(column)}"
+
+
+def _guess(column: ColumnFact) -> str:
+    """Return a comment on a column that nothing describes."""
+    return f"  # a guess: {column.doubt} does not say what it takes" if column.doubt else ""
+
+
+def _matrix(columns: Sequence[ColumnFact]) -> str:
+    """Return an expression for the values of all columns, `[n, columns]`."""
+    if all(column.kind == "number" for column in columns):
+        centers, spreads = [column.center for column in columns], [column.spread for column in columns]
+        if len(columns) > WIDE:
+            centers, spreads = [sum(centers) / len(columns)] * 2, [sum(spreads) / len(columns)] * 2
+        return f"random.normal({_same(centers)}, {_same(spreads)}, (n, {len(columns)})).astype(np.float32)"
+    numbers = "" if columns[0].holds_text else ".astype(np.float32)"
+    return f"np.stack([{', '.join(map(_column, columns))}], axis=1){numbers}"
+
+
+def _same(numbers: list[float]) -> str:
+    """Return a list, or its only number if all are equal."""
+    return f"{numbers[0]:g}" if len({*numbers}) == 1 else f"[{', '.join(f'{number:g}' for number in numbers)}]"
+
+
+def _column(column: ColumnFact) -> str:
+    """Return an expression for the values of a column, `[n]`."""
+    if column.kind == "text":
+        vocabulary = [str(value) for value in column.values] or ["some", "words"]
+        return f'np.array([" ".join(random.choice({vocabulary!r}, {WORDS})) for _ in range(n)], object)'
+    if column.kind == "category" and column.values:
+        return f"random.choice({[*column.values]!r}, n)"
+    return f"random.normal({column.center:g}, {column.spread:g}, n).astype(np.float32)"
 
 
 def _values(item: InputFact) -> str:

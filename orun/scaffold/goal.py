@@ -10,7 +10,7 @@ from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES, TASK
 from orun.text.suggestions import closest
-from orun.text.units import parse_duration, parse_ratio, parse_size
+from orun.text.units import parse_duration, parse_ratio, parse_size, show
 
 GoalStage = Literal["tune", "accuracy", "latency"]
 
@@ -43,6 +43,20 @@ class Condition(Record, frozen=True):
     def text(self) -> str:
         """The condition as it is typed: `p50<10ms`."""
         return f"{self.metric}{'<' if self.rule == 'max' else '>'}{self.threshold}"
+
+    @property
+    def title(self) -> str:
+        """The condition as a gate says it: `p50 max 10ms`."""
+        return f"{self.metric} {self.rule} {self.threshold}"
+
+    def miss(self, measured: float) -> str:
+        """Return how far a measured value is beyond the threshold: `24 % above`; empty when it is not."""
+        _, _, parse = _metrics()[self.metric]
+        limit = parse(self.threshold)
+        if (measured <= limit) if self.rule == "max" else (measured >= limit):
+            return ""
+        side = "above" if self.rule == "max" else "below"
+        return f"{show(abs(measured - limit) / abs(limit), 'ratio')} {side}" if limit else side
 
 
 def _metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Callable[[str], float]]]:

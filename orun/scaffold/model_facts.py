@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from orun.core.activity import report
 from orun.core.serialization import Record, decode, replace
@@ -16,6 +16,7 @@ from orun.text.suggestions import near
 from orun.text.units import show
 
 Form = Literal["onnx", "torch", "tensorflow", "sklearn"]
+Value: TypeAlias = str | bool | int | float
 MARK = "orun-model-facts:"
 FORMS: Mapping[Form, str] = {
     "onnx": "ONNX", "torch": "PyTorch", "tensorflow": "TensorFlow", "sklearn": "scikit-learn",
@@ -63,6 +64,31 @@ def with_mask(item: InputFact) -> InputFact:
     return replace(item, fill="right-padded") if is_mask else item
 
 
+class ColumnFact(Record, frozen=True):
+    """A column that a scikit-learn estimator takes.
+
+    Attributes:
+        name: as in the data frame that the estimator was fitted on.
+        kind: what it holds.
+        values: categories, or words of a vocabulary.
+        center: a typical number.
+        spread: how far numbers are from it.
+        doubt: the part of the estimator that does not say what the column holds; empty when none.
+    """
+
+    name: str
+    kind: Literal["number", "category", "text"] = "number"
+    values: tuple[Value, ...] = ()
+    center: float = 0.0
+    spread: float = 1.0
+    doubt: str = ""
+
+    @property
+    def holds_text(self) -> bool:
+        """Whether its values are texts."""
+        return self.kind == "text" or any(isinstance(value, str) for value in self.values)
+
+
 class GraphFacts(Record, frozen=True):
     """The model as an ONNX graph.
 
@@ -98,8 +124,9 @@ class ModelFacts(Record, frozen=True):
         inputs: what the conversion declares; empty where the converter reads it from the model.
         outputs: names of the outputs that the conversion declares.
         family: the family of `optimize/transformer`; empty when unknown.
-        columns: names of the columns that a scikit-learn estimator takes; a single `X` for a matrix.
-        features: width of that matrix.
+        columns: columns that a scikit-learn estimator takes.
+        is_matrix: whether it takes them as one matrix, `X`.
+        refusal: why it cannot take made-up examples; empty when it can.
         needs_trust: whether reading it runs code that is in the file (pickle).
         warning: what the user should know of the file; may be empty.
         graph: the model as ONNX; None until it is converted.
@@ -110,8 +137,9 @@ class ModelFacts(Record, frozen=True):
     inputs: tuple[InputFact, ...] = ()
     outputs: tuple[str, ...] = ()
     family: str = ""
-    columns: tuple[str, ...] = ()
-    features: int = 0
+    columns: tuple[ColumnFact, ...] = ()
+    is_matrix: bool = False
+    refusal: str = ""
     needs_trust: bool = False
     warning: str = ""
     graph: GraphFacts | None = None

@@ -67,7 +67,7 @@ def _data(request: Request, data_file: str) -> Iterator[str]:
     if not request.data:
         yield from _comment(f"Examples: MADE UP from the model's inputs. Fill in {data_file}, then say", "  ")
         yield f"  # data: {_value(made_up)}"
-    elif request.data == made_up:
+    elif request.is_made_up:
         yield from _comment(f"Examples: MADE UP in {data_file}. Replace them there by your own.", "  ")
     else:
         yield "  # Examples that the model is judged by."

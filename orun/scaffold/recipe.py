@@ -14,6 +14,7 @@ DATA = "${vars.data}"
 OLDEST_OPSET = 13  # oldest operator set that all stages of the recipe accept: scales of channels need it
 OPSET = 17
 SEARCH_TIME = "3min"
+LOCALE = "C.UTF-8"
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
 
@@ -30,10 +31,11 @@ class Request(Record, frozen=True):
     Attributes:
         facts: the model.
         target: target of the release.
-        data: examples, as the file names them; empty for made-up examples.
+        data: examples, as the file names them; empty for made-up examples that need no name.
         goal: conditions of the release; without any, gates have measured thresholds.
         objective: figure that the search for a goal minimizes.
         left_out: names of optional stages that refused the model, with their reasons.
+        is_made_up: whether `data` names made-up examples.
     """
 
     facts: ModelFacts
@@ -42,6 +44,7 @@ class Request(Record, frozen=True):
     goal: tuple[Condition, ...] = ()
     objective: Objective = "latency"
     left_out: Mapping[str, str] = {}
+    is_made_up: bool = False
 
 
 class StageText(Record, frozen=True):
@@ -109,6 +112,9 @@ def _conversion(request: Request) -> StageText:
     if facts.form == "sklearn":
         parameters |= {"data": DATA} | ({"trust_pickle": True} if facts.needs_trust else {})
         comment = "The estimator as ONNX. Its predictions are compared with scikit-learn's."
+        if any(column.kind == "text" for column in facts.columns):
+            parameters["options"] = {"locale": LOCALE}
+            comment += f" {LOCALE} lowers letters on systems without language packs, too."
         return StageText(name, comment, "convert/sklearn", (), parameters)
     if facts.inputs:
         parameters["inputs"] = {item.name: _declared(item) for item in facts.inputs}

@@ -9,9 +9,8 @@ from typing import Any
 from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
+from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.model_facts import ModelFacts
-
-MATRIX = "X"
 
 
 def inspect_pickle(name: str, path: Path, *, trust: bool) -> ModelFacts:
@@ -62,6 +61,8 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
+    from orun.scaffold.sklearn_columns import columns_of
+
     try:
         check_is_fitted(estimator)
     except NotFittedError as error:
@@ -75,8 +76,20 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
             why=f"it holds {type(estimator).__name__}",
             hint='save the fitted estimator itself: joblib.dump(estimator, "model.joblib")',
         ) from error
-    columns = getattr(estimator, "feature_names_in_", None)
-    features = int(getattr(estimator, "n_features_in_", 0))
-    return ModelFacts(
-        "sklearn", name, columns=(MATRIX,) if columns is None else tuple(map(str, columns)), features=features
-    )
+    columns, is_matrix = columns_of(estimator)
+    facts = ModelFacts("sklearn", name, columns=columns, is_matrix=is_matrix)
+    return replace(facts, refusal=_refusal(estimator, facts))
+
+
+def _refusal(estimator: Any, facts: ModelFacts) -> str:
+    """Return why the estimator cannot take made-up examples; empty when it can."""
+    from orun.stages._sklearn.check import answers_of
+    from orun.stages._sklearn.export import table_of
+
+    scope: dict[str, Any] = {}
+    exec(data_text("", facts), scope)  # noqa: S102 - text that we write, and the user runs
+    try:
+        answers_of(estimator, table_of(scope[FUNCTION]().inputs, "float32"), raw=False)
+    except Exception as error:  # noqa: BLE001 - whatever the estimator runs into
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return ""

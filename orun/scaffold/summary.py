@@ -29,12 +29,18 @@ def measured_line(created: Created) -> str:
 
 
 def goal_lines(created: Created) -> list[str]:
-    """Return the verdicts on the goal, a line each."""
-    return [
-        f"goal {verdict.metric} {verdict.condition}: {verdict.outcome}"
-        + (f" ({show(verdict.measured, verdict.unit)})" if verdict.measured is not None else "")
-        for verdict in created.verdicts
-    ]
+    """Return the verdicts on the goal, a line each, and how near the model came to each condition that it misses."""
+    metrics = {stage.stage: stage.metrics for stage in created.result.stages}
+    outcomes = {(verdict.stage, verdict.metric, verdict.rule): verdict.outcome for verdict in created.verdicts}
+    lines = []
+    for condition in created.request.goal:
+        outcome = outcomes.get((condition.stage, condition.metric, condition.rule), "not judged")
+        metric = metrics.get(condition.stage, {}).get(condition.metric)
+        figures = [show(metric.value, metric.unit), condition.miss(metric.value)] if metric else ["not measured"]
+        lines.append(f"goal {condition.title}: {outcome} ({', '.join(filter(None, figures))})")
+    if not created.is_reached:
+        lines.append("goal not reached: this is the nearest model that the search found")
+    return lines
 
 
 def slower_note(created: Created) -> str:

@@ -1,13 +1,14 @@
-"""The workflow files that the documentation offers: their own steps, run as the CI systems run them."""
+"""Workflows of the docs and of `orun init`, the action and the component: their steps, run as CI systems run them."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,6 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
+from orun.scaffold.ci import System, workflow_text
 from tests.acceptance.support import ROOT
 
 CODE = '''\
@@ -39,7 +41,6 @@ stages:
 
 
 HERE = Path(sys.executable).parent  # programs of the environment that runs the tests
-INSTALL = "python -m pip install -r requirements.txt"
 
 
 @pytest.fixture(scope="module", params=[pytest.param("new", marks=pytest.mark.slow), "this"])
@@ -63,14 +64,44 @@ def project(tmp_path: Path, scripts: Path, request: pytest.FixtureRequest) -> Pa
     return tmp_path
 
 
-def workflow(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docs/ci" / name).read_text())
+def docs_job(system: System) -> dict[str, Any]:
+    """The workflow that the documentation has, to copy."""
+    loaded = yaml.safe_load((ROOT / f"docs/ci/{system}.yml").read_text())
+    job: dict[str, Any] = loaded["jobs"]["orun"] if system == "github" else loaded["release-gate"]
+    return job
+
+
+def written_job(system: System) -> dict[str, Any]:
+    """The workflow that `orun init --ci` writes."""
+    loaded = yaml.safe_load(workflow_text(system, ROOT / "pipelines/release.yaml", "release"))
+    job: dict[str, Any] = loaded["jobs"]["orun"] if system == "github" else loaded["release"]
+    return job
+
+
+def own_job(system: System) -> dict[str, Any]:
+    """The action, or the component, with the file as its only input."""
+    if system == "github":
+        action = yaml.safe_load((ROOT / "action.yml").read_text())
+        return {"env": {}, **filled(action["runs"], action["inputs"], r"\$\{\{ inputs\.([\w-]+) \}\}")}
+    header, jobs = yaml.safe_load_all((ROOT / "templates/orun/template.yml").read_text())
+    (job,) = filled(jobs, header["spec"]["inputs"], r"\$\[\[ inputs\.([\w-]+) \]\]").values()
+    return dict(job)
+
+
+def filled(document: Any, inputs: Mapping[str, Any], pattern: str) -> dict[str, Any]:
+    """A document with its inputs in their places."""
+    values = {name: (declared or {}).get("default", "pipelines/release.yaml") for name, declared in inputs.items()}
+    text = re.sub(pattern, lambda found: json.dumps(values[found[1]])[1:-1], json.dumps(document))
+    loaded: dict[str, Any] = json.loads(text)
     return loaded
+
+
+JOBS = pytest.mark.parametrize("job_of", [docs_job, written_job, own_job])
 
 
 def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a step as the runners do: bash, ended by the first command that fails."""
-    assert scripts != HERE or INSTALL not in script
+    assert scripts != HERE or not is_install(script)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ORUN_", "PYTHONPATH"))}
     path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
@@ -89,12 +120,16 @@ def make_worse(project: Path) -> None:
     file.write_text(file.read_text().replace("one two three", "one two three four five"))
 
 
-def github(project: Path, scripts: Path) -> Sequence[subprocess.CompletedProcess[str]]:
+def is_install(script: str) -> bool:
+    return script.startswith("python -m pip install")
+
+
+def github(job: Mapping[str, Any], project: Path, scripts: Path) -> Sequence[subprocess.CompletedProcess[str]]:
     """Run the job's scripts as far as GitHub would, each of its own process."""
-    job = workflow("github.yml")["jobs"]["orun"]
     (project / "summary.md").touch()
     environ = {
         **job["env"],
+        "GITHUB_ACTION_PATH": str(ROOT),
         "GITHUB_ACTIONS": "true",
         "GITHUB_WORKSPACE": str(project),
         "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
@@ -102,20 +137,22 @@ def github(project: Path, scripts: Path) -> Sequence[subprocess.CompletedProcess
     done: list[subprocess.CompletedProcess[str]] = []
     for one in job["steps"]:
         failed = any(ended.returncode for ended in done)
-        installs = one.get("run") == INSTALL
-        if "run" in one and not (installs and scripts == HERE) and (not failed or one.get("if") == "always()"):
-            done.append(step(one["run"], project, scripts, environ))
+        skipped = scripts == HERE and is_install(one.get("run", ""))
+        if "run" in one and not skipped and (not failed or one.get("if") == "always()"):
+            done.append(step(one["run"], project, scripts, {**environ, **one.get("env", {})}))
     return done
 
 
-def test_github(project: Path, scripts: Path) -> None:
-    install = [] if scripts == HERE else [("python", 0)]
-    first = github(project, scripts)
-    assert [(ended.args[-1].split()[0], ended.returncode) for ended in first] == [*install, *[("orun", 0)] * 3], first
+@JOBS
+def test_github(project: Path, scripts: Path, job_of: Callable[[System], dict[str, Any]]) -> None:
+    job = job_of("github")
+    first = github(job, project, scripts)
+    assert [ended.returncode for ended in first] == [0] * len(first), first
+    assert is_install(first[0].args[-1]) == (scripts != HERE)
     assert "::" not in first[-2].stdout
     make_worse(project)
-    second = github(project, scripts)
-    assert [ended.returncode for ended in second[-3:]] == [0, 1, 0]
+    second = github(job, project, scripts)
+    assert [ended.returncode for ended in second[-2:]] == [1, 0]
     (annotation,) = [line for line in second[-2].stdout.splitlines() if line.startswith("::")]
     assert annotation == (
         "::error file=pipelines/release.yaml,line=7,col=16,title=gate failed%3A write length max 20::"
@@ -124,7 +161,7 @@ def test_github(project: Path, scripts: Path) -> None:
     summary = (project / "summary.md").read_text()
     assert "### Trend on this machine" in summary
     assert "| write.length | 2x | ▁█ | 23 | 13 -\\> 23 (+76.9 %) on " in summary
-    upload = workflow("github.yml")["jobs"]["orun"]["steps"][-1]["with"]["path"]
+    upload = job["steps"][-1]["with"]["path"]
     assert sorted(path.name for path in (project / upload).iterdir()) == [
         "code-quality.json",
         "junit.xml",
@@ -133,29 +170,34 @@ def test_github(project: Path, scripts: Path) -> None:
         "run.json",
         "summary.md",
     ]
-    require_annotated_mistake(project, scripts)
+    (cache,) = [one["with"]["path"] for one in job["steps"] if one.get("uses", "").startswith("actions/cache@")]
+    assert (project / cache / "VERSION").is_file()
+    if scripts == HERE:
+        require_annotated_mistake(project, scripts)
 
 
 def require_annotated_mistake(project: Path, scripts: Path) -> None:
     """A mistake in the pipeline file is annotated at its place."""
     file = project / "pipelines/release.yaml"
     file.write_text(file.read_text().replace("with:", "wiht:"))
-    job = workflow("github.yml")["jobs"]["orun"]
-    done = step("orun pipelines/release.yaml", project, scripts, {**job["env"], "GITHUB_ACTIONS": "true"})
+    environ = {"ORUN_STORE": ".orun", "GITHUB_ACTIONS": "true"}
+    done = step("orun pipelines/release.yaml", project, scripts, environ)
     assert done.returncode == 2
     (annotation,) = [line for line in done.stdout.splitlines() if line.startswith("::")]
     place = "file=pipelines/release.yaml,line=5,col=5"
     assert annotation.startswith(f"::error {place},title=pipeline file::'wiht' is not a key of a stage")
 
 
-def test_gitlab(project: Path, scripts: Path) -> None:
-    job = workflow("gitlab.yml")["release-gate"]
+@JOBS
+def test_gitlab(project: Path, scripts: Path, job_of: Callable[[System], dict[str, Any]]) -> None:
+    job = job_of("gitlab")
     install, run = ("\n".join(job[name]) for name in ("before_script", "script"))
     first = run if scripts == HERE else f"{install}\n{run}"
     assert step(first, project, scripts, job["variables"]).returncode == 0
     make_worse(project)
     assert step(run, project, scripts, job["variables"]).returncode == 1
     assert step("\n".join(job["after_script"]), project, scripts, job["variables"]).returncode == 0
+    assert (project / job["cache"]["paths"][0] / "VERSION").is_file()
     reports = {name: (project / path).read_text() for name, path in job["artifacts"]["reports"].items()}
     cases = ET.fromstring(reports["junit"]).iter("testcase")  # noqa: S314 -- our own document
     assert [case.get("name") for case in cases if case.find("failure") is not None] == ["write length max 20"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -149,3 +150,19 @@ def test_a_goal_that_two_searches_reach(tmp_path: Path, monkeypatch: pytest.Monk
         ("p50", "passed"),
         ("cosine.mean", "passed"),
     }
+
+
+def test_a_goal_that_no_search_reaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_cnn()
+    goal = "size<1kB, p50<1s, cosine>0.9"
+    assert main(["init", "my cnn (v2) é.onnx", "-o", "goal.yaml", "--goal", goal]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("goal "))
+    assert re.fullmatch(r"goal size max 1kB: failed \([\d.]+ kB, \d+ % above\)", lines[first])
+    assert re.fullmatch(r"goal p50 max 1s: not judged \([\d.]+ µs\)", lines[first + 1])
+    assert re.fullmatch(r"goal cosine.mean min 0.9: not judged \([\d.]+\)", lines[first + 2])
+    assert lines[first + 3] == "goal not reached: this is the nearest model that the search found"
+    assert lines[-1] == ("next: loosen the goal in goal.yaml, or give its stage tune more time; then: orun goal.yaml")

@@ -35,3 +35,22 @@ def test_the_cells_run(tmp_path: Path) -> None:
     assert "int8 run" in lines
     assert "True ()" in lines
     assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_kernel_of_jupyter_runs_the_notebook(tmp_path: Path) -> None:
+    """Each cell in turn, as a notebook shows it: the text of the pipeline, progress as lines, results as HTML."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    shown = {cell.source: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
+    errors = [output.text for outputs in shown.values() for output in outputs if output.get("name") == "stderr"]
+    assert errors == []
+    (result,) = [outputs for source, outputs in shown.items() if source.endswith("\nresult")]
+    *progress, report = result
+    assert "release" in "".join(output.text for output in progress)
+    assert report.data["text/html"].startswith('<iframe title="model" sandbox srcdoc="')
+    assert report.data["text/plain"].startswith("RunResult('model'")

@@ -48,3 +48,19 @@ def test_goals_that_cannot_be(text: str, message: str) -> None:
 
 def test_labels_come_with_the_users_data() -> None:
     assert check_goal("f1>90%", "data.py:examples") == (Condition("f1", "min", "90%", "accuracy"),)
+
+
+@pytest.mark.parametrize(
+    ("goal", "measured", "miss"),
+    [
+        ("size<25MB", 31e6, "24 % above"),
+        ("size<25MB", 25e6, ""),
+        ("p50<10ms", 0.1, "900 % above"),
+        ("cosine>0.99", 0.985, "0.505 % below"),
+        ("speedup>1.5x", 1.6, ""),
+        ("max_abs<0", 1e-6, "above"),
+    ],
+)
+def test_how_near_a_model_comes(goal: str, measured: float, miss: str) -> None:
+    (condition,) = parse_goal(goal)
+    assert condition.miss(measured) == miss

@@ -100,13 +100,19 @@ def table(context: Context, dataset: Dataset, precision: str) -> Table:
     Raises:
         StageFailed: when the examples differ in shape.
     """
-    columns: dict[str, Array] = {}
     for name, values in dataset.inputs.items():
         if not isinstance(values, np.ndarray):
             raise StageFailed(context.stage, f"the examples of {name!r} differ in shape, and an estimator takes one")
+    return table_of(dataset.inputs, precision)
+
+
+def table_of(inputs: Mapping[str, Any], precision: str) -> Table:
+    """Return arrays `[n, ...]` as a table, as `table` does."""
+    columns: dict[str, Array] = {}
+    for name, values in inputs.items():
         typed = values.astype(precision) if values.dtype.kind == "f" else values
         typed = typed.astype(object) if typed.dtype.kind in "US" else typed
-        columns[name] = typed[:, None] if typed.ndim == 1 and len(dataset.inputs) > 1 else typed
+        columns[name] = typed[:, None] if typed.ndim == 1 and len(inputs) > 1 else typed
     return Table(columns)
 
 

@@ -52,6 +52,7 @@ def _equivalent(value: Any) -> Any:
     """Return the replacement of a value, with settings of `transform` as skl2onnx takes them."""
     from sklearn.ensemble import VotingClassifier
     from sklearn.frozen import FrozenEstimator
+    from sklearn.impute import SimpleImputer
     from sklearn.model_selection._search import BaseSearchCV
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import KBinsDiscretizer
@@ -67,6 +68,8 @@ def _equivalent(value: Any) -> Any:
     if isinstance(value, VotingClassifier):
         value.flatten_transform = False
         value.weights = None if value.weights is None else np.asarray(value.weights)
+    elif isinstance(value, SimpleImputer) and _imputes_texts(value):
+        value.missing_values = ""  # texts of ONNX are never missing
     elif isinstance(value, KBinsDiscretizer) and value.encode == "onehot":
         value.encode = "onehot-dense"  # ONNX has no sparse matrices
     elif isinstance(value, OneVsRestClassifier):
@@ -74,6 +77,12 @@ def _equivalent(value: Any) -> Any:
             _as_perceptron(part) if isinstance(part, LinearSVC) else part for part in value.estimators_
         ]
     return value
+
+
+def _imputes_texts(imputer: Estimator) -> bool:
+    """Return whether an imputer fills in texts for NaN or None."""
+    learned = getattr(imputer, "statistics_", ())
+    return any(isinstance(item, str) for item in learned) and not isinstance(imputer.missing_values, str)
 
 
 def _as_perceptron(machine: Estimator) -> Estimator:

@@ -11,6 +11,7 @@ against their own predictions like every estimator.
 `data` gives the input types and the examples for the check. A dataset of one input is the matrix `X` (or texts). With
 several inputs, each is a column: scikit-learn gets them as a data frame if the estimator was fitted on a data frame,
 otherwise side by side. ONNX takes floats in `precision`; scikit-learn computes with the same rounded values in float64.
+Texts of ONNX are never missing: an imputer that fills in NaN among texts takes the empty text for it.
 
 The check compares `predict`, and the second output of the model with `predict_proba`, `decision_function` or
 `transform`. Labels must be equal and scores within the tolerance for every example, or for `min_agreement` of them: in

@@ -60,6 +60,7 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
         ("outliers", "bodies", {"label": ["batch", 1], "scores": ["batch", 1]}),
         ("opinions", "texts", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("columns", "people", {"label": ["batch"], "probabilities": ["batch", 2]}),
+        ("imputed", "people", {"label": ["batch"], "probabilities": ["batch", 2]}),
     ],
 )
 def test_it_answers_what_scikit_learn_answers(
@@ -292,6 +293,17 @@ def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path
     assert judged.value("accuracy") == pytest.approx(14 / 15)
     simple = {"inputs": "estimators.py:judged"}
     assert run_stage("optimize/simplify", tmp_path, simple, inputs={"model": made.output}, root=MODULES).model.exists()
+
+
+def test_a_missing_word_is_an_empty_one(tmp_path: Path) -> None:
+    """scikit-learn fills in NaN, the model the empty text, as texts of ONNX are never missing."""
+    made = convert(tmp_path, "imputed", "people")
+    ages = estimators.AGES[:2, None].astype(np.float32)
+    missing, _ = InferenceSession(made.model).run(
+        ["probabilities", "label"], {"age": ages, "town": np.array([[""], ["Kiel"]], object)}
+    )
+    rows = np.array([[ages[0, 0], np.nan], [ages[1, 0], "Kiel"]], object)
+    assert missing == pytest.approx(estimators.imputed().predict_proba(rows), abs=1e-5)
 
 
 def test_tuples_in_tuples_are_as_they_were() -> None:

@@ -17,6 +17,7 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -174,6 +175,14 @@ def opinions() -> Any:
 def columns() -> Any:
     """A pipeline over columns of several types."""
     split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", OneHotEncoder(), [1])])
+    table = np.stack([AGES.astype(object), TOWNS], axis=1)
+    return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
+
+
+def imputed() -> Any:
+    """A pipeline that fills in missing words."""
+    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", words, [1])])
     table = np.stack([AGES.astype(object), TOWNS], axis=1)
     return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
 
