@@ -15,10 +15,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orun.api import explain, history, load, plan, run, verify
+    from orun.api import explain, history, load, plan, run, verify, watch
     from orun.core.metrics import Comparison, Estimate, Metric
     from orun.core.run_record import RunResult, StageResult, Verdict
     from orun.core.source_location import Problem
+    from orun.drift.watcher import Watched, WatchResult
     from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
     from orun.history.points import Point, Series
     from orun.measure.dataset import Dataset
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
-    "orun.api": ("explain", "history", "load", "plan", "run", "verify"),
+    "orun.api": ("explain", "history", "load", "plan", "run", "verify", "watch"),
     "orun.errors": ("OrunError", "PipelineError", "StageError", "StoreError", "UsageError"),
     "orun.core.source_location": ("Problem",),
+    "orun.drift.watcher": ("WatchResult", "Watched"),
     "orun.history.points": ("Point", "Series"),
     "orun.measure.dataset": ("Dataset",),
     "orun.measure.metrics.scores": ("compare", "interval"),
@@ -81,6 +83,8 @@ __all__ = [
     "StoreError",
     "UsageError",
     "Verdict",
+    "WatchResult",
+    "Watched",
     "compare",
     "explain",
     "history",
@@ -91,6 +95,7 @@ __all__ = [
     "run",
     "stage",
     "verify",
+    "watch",
 ]
 
 

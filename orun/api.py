@@ -1,12 +1,13 @@
-"""The public functions of orun, but for `orun.init`: load, plan, explain, run, history, verify."""
+"""The public functions of orun, but for `orun.init`: load, plan, explain, run, history, verify, watch."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from orun.core.renderers import register, registered
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.call_cache import forget
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 from orun.eventlog import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
 from orun.noop.check import NoopRecord, Request, find_record, replay
@@ -26,6 +27,8 @@ from orun.store.layout import is_writable
 
 if TYPE_CHECKING:
     from orun.core.machines import Snapshot
+    from orun.drift.release import Release
+    from orun.drift.watcher import WatchResult
     from orun.history import Series
     from orun.noop.fleet_check import FleetState
     from orun.pipeline.model import Pipeline
@@ -329,6 +332,55 @@ def verify(bundle: PathLike) -> BundleCheck:
     from orun.stages.release._bundle_check import check_bundle
 
     return check_bundle(Path(bundle))
+
+
+def watch(
+    log: PathLike | Sequence[PathLike],
+    release: PathLike | Release,
+    *,
+    learn: Mapping[str, int] | None = None,
+    alpha: float = 0.01,
+    per: float = 0.0,
+    state: PathLike | None = None,
+    follow: bool = False,
+) -> WatchResult:
+    """Look for drift of a server's log from its release, as `orun watch` does.
+
+    Args:
+        log: the sampled log of the server, or several, the oldest first.
+        release: folder of a bundle or of a server, with a `reference.json`.
+        learn: for names of statistics, with wildcards, the number of records at the start of the log that become their
+            references; 0 for the release's examples, which are the reference of all but the latency: `{"latency": 0}`.
+        alpha: probability of ever naming a statistic that has not drifted, whenever and however often one looks.
+        per: seconds of a period of which one record counts; 0 if every record counts.
+        state: file with the state of the test, which goes on with each call; a new test of the whole log when None.
+        follow: whether to wait for further records until a statistic has drifted.
+
+    Returns:
+        The verdict on each statistic; `drifted` has those that have drifted.
+
+    Raises:
+        UsageError: when the log, the release or the state cannot be read; it names the line.
+        MissingPackages: without NumPy.
+    """
+    if find_spec("numpy") is None:
+        raise MissingPackages("orun watch needs NumPy, which is not installed", ["numpy"])
+    from orun.drift.release import Release, load_release
+    from orun.drift.state import restore, save
+    from orun.drift.watcher import Watcher, watch_logs
+
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha must be above 0 and below 1, not {alpha:g}")
+    logs = [os.fspath(path) for path in ([log] if isinstance(log, str | os.PathLike) else log)]
+    known = release if isinstance(release, Release) else load_release(Path(release))
+    watcher = Watcher(known, learn or {}, alpha, per)
+    if not state:
+        return watch_logs(watcher, logs, follow=follow)
+    restore(watcher, Path(state))
+    try:
+        return watch_logs(watcher, logs, follow=follow)
+    finally:
+        save(watcher, Path(state))
 
 
 def default_listener() -> Listener:

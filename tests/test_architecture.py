@@ -22,8 +22,8 @@ LIBRARIES = {
 # From the top of the imports to the bottom: each file imports from its own room and from those after it.
 ROOMS = (
     "cli", "scaffold", "report", "blame", "api", "noop", "cluster", "agent", "runner", "remote", "planning", "gates",
-    "history", "executors", "pipeline", "stages", "diagnosis", "eventlog", "measure", "store", "environment", "fs",
-    "text", "errors", "core", "providers",
+    "history", "drift", "executors", "pipeline", "stages", "diagnosis", "eventlog", "measure", "store", "environment",
+    "fs", "text", "errors", "core", "providers",
 )  # fmt: skip
 
 

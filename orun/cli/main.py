@@ -43,6 +43,7 @@ VERBS = {
     "diff": "Show how two runs differ.",
     "baseline": "Accept a release as the one to compare with.",
     "verify": "Check a bundle, or build stages again and compare.",
+    "watch": "Look for drift in the log of a server.",
     "store": "Show, check, pin and clean up what is stored.",
     "agent": "Run stages on this machine for runs on others.",
     "completion": "Print or install the completion script of a shell.",

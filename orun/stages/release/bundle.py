@@ -5,6 +5,7 @@
 - `provenance.json`: every stage that led to it, with its kind, parameters, tools and their versions, key and digest
 - `measurements.json`: what those stages measured, on which machine, and the verdicts of their gates
 - the files of the port `card`, if connected
+- `reference.json`, with `data`: statistics of the inputs and outputs of these examples, for `orun watch`
 - `session.json`: the settings of `optimize/session`, if the model has such
 - `manifest.json`: size, BLAKE3 and SHA-256 of each of these files, and the packages that sessions need beside ONNX
   Runtime (`requires`)
@@ -20,6 +21,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from orun.core.metrics import Metric
@@ -28,9 +30,11 @@ from orun.core.serialization import decode
 from orun.core.targets import EXTENSIONS
 from orun.errors import StageFailed
 from orun.measure.extension_operators import needs_extensions
+from orun.stages._data.source import Examples
 from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.params import Doc
 from orun.stages.release._manifest import FORMAT, MANIFEST, MEASUREMENTS, PROVENANCE, write_json, write_manifest
+from orun.stages.release._reference import REFERENCE, add_reference
 from orun.text.wording.caveats import caveat
 from orun.text.wording.findings import finding
 
@@ -54,6 +58,15 @@ class Params:
     """Parameters of `release/bundle`."""
 
     version: Annotated[str, Doc("Version of the release, for the manifest.")] = ""
+    data: Annotated[
+        Examples | None,
+        Doc("Examples that `orun watch` compares the log of a server with: a function, or files; 20 at least."),
+    ] = None
+
+
+def packages(params: Params, _root: Path) -> Mapping[str, str]:
+    """Return the packages with which the examples are run."""
+    return dict.fromkeys(("numpy", "onnx", "onnxruntime|onnxruntime-gpu"), "`data`") if params.data else {}
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
@@ -67,6 +80,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
     measured = [_measurements(entry) for entry in lineage["stages"] if entry["metrics"] or entry["verdicts"]]
     write_json(context.output / MEASUREMENTS, head | {"stages": measured})
+    if params.data is not None:
+        add_reference(context, params.data)
     write_manifest(context.output, lineage["pipeline"], params.version, _requirements(context, lineage["stages"]))
     size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
     return {"size": Metric(size, "B", "lower")}
@@ -81,7 +96,7 @@ def _copy(context: Context, port: str) -> None:
         target = folder / name
         if path.is_dir():
             target.mkdir(exist_ok=True)
-        elif name in (MANIFEST, PROVENANCE, MEASUREMENTS) or target.exists():
+        elif name in (MANIFEST, PROVENANCE, MEASUREMENTS, REFERENCE) or target.exists():
             raise StageFailed(
                 context.stage, f"the input {port} has a file named {name}, a name that the bundle needs itself"
             )

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from blake3 import blake3
@@ -320,4 +321,34 @@ def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) ->
         run_stage("release/bundle", tmp_path, inputs={"model": source, "model.weights": other}, lineage=lineage)
     assert str(caught.value) == (
         "the input model.weights has a file named model.onnx.data, a name that the bundle needs itself"
+    )
+
+
+def with_data(folder: Path, source: Path, examples: int) -> StageRun:
+    np.savez(folder / "examples.npz", x=np.random.default_rng(0).normal(size=(examples, 3)).astype(np.float32))
+    (folder / "lineage.json").write_text(json.dumps(LINEAGE), "utf-8")
+    inputs, lineage = {"model": source}, folder / "lineage.json"
+    return run_stage("release/bundle", folder, {"data": "examples.npz"}, inputs=inputs, lineage=lineage)
+
+
+def test_the_statistics_of_examples_are_released(tmp_path: Path, source: Path) -> None:
+    bundle = with_data(tmp_path, source, 20).output
+    assert verify_bundle(bundle) == []
+    reference = read(bundle / "reference.json")
+    assert (reference["format"], reference["model"], reference["rows"]) == (1, "model.onnx", 3)
+    (inputs, outputs) = (reference[group][name] for group, name in (("inputs", "x"), ("outputs", "y")))
+    assert (inputs["type"], len(inputs["statistics"]["mean"])) == ("float32", 20)
+    assert outputs["statistics"]["max"] == [-value for value in inputs["statistics"]["min"]]
+    assert "seconds" not in reference
+    assert "reference.json" in [file["path"] for file in read(bundle / "manifest.json")["files"]]
+    again = with_data(tmp_path, source, 20).output
+    assert (again / "manifest.json").read_bytes() == (bundle / "manifest.json").read_bytes()
+
+
+def test_too_few_examples_for_a_reference(tmp_path: Path, source: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        with_data(tmp_path, source, 19)
+    assert str(caught.value) == (
+        "examples.npz has 19 examples, and a reference for `orun watch` needs 20\n"
+        "  hint: leave out `data`, or name more examples"
     )

@@ -1,0 +1,113 @@
+"""File with the state of a test, so that the next call goes on with it instead of beginning anew."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orun.drift.e_process import DriftTest
+from orun.drift.sample_log import Sample
+from orun.drift.watcher import Group, Watcher
+from orun.errors import UsageError
+from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+
+FORMAT = 1
+ARRAYS = ("times", "counted", "peak", "since", "detected", "latest")  # of a watcher
+
+
+def save(watcher: Watcher, path: Path) -> None:
+    """Write the state of a test; it replaces the file as a whole.
+
+    Raises:
+        UsageError: when it cannot be written.
+    """
+    watcher.flush()
+    chosen = watcher.chosen
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "settings": watcher.settings,
+        "records": watcher.records,
+        "last": watcher.position.last,
+        "left_out": watcher.position.left_out,
+        "random": watcher.random.bit_generator.state,
+        "groups": [group.random.bit_generator.state for group in watcher.groups],
+        "period": watcher.period,
+        "chosen": chosen and chosen.time,
+    }
+    arrays = {name: getattr(watcher, name) for name in ARRAYS}
+    if chosen:
+        arrays["chosen"] = chosen.values
+    for number, group in enumerate(watcher.groups):
+        arrays[f"{number}/seen"] = group.seen
+        if group.test:
+            arrays |= {f"{number}/{name}": values for name, values in group.test.arrays().items()}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, facts=np.array(json.dumps(facts)), **arrays)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_bytes(buffer.getvalue())
+        part.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write the state {path}", why=error.strerror or str(error)) from error
+
+
+def restore(watcher: Watcher, path: Path) -> None:
+    """Go on with the test in a file; a new test stays as it is if there is no such file.
+
+    Raises:
+        UsageError: when it is of another release or of other settings, or is damaged.
+    """
+    try:
+        content = read_bounded(path, RECORD_LIMIT)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"cannot read the state {path}", why=error.strerror or str(error)) from error
+    begin_anew = f"to begin a new test: rm {path}"
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        facts = json.loads(str(arrays.pop("facts")))
+        if facts["format"] != FORMAT:
+            raise UsageError(
+                f"the state {path} has format {facts['format']}, and this orun knows {FORMAT}", hint=begin_anew
+            )
+        for name, value in watcher.settings.items():
+            if facts["settings"][name] != value:
+                why = f"its {name} was {facts['settings'][name]}, and is {value} now"
+                raise UsageError(f"the state {path} is of another test", why=why, hint=begin_anew)
+        _restore(watcher, facts, arrays)
+    except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"the state {path} is damaged", why=str(error), hint=begin_anew) from error
+
+
+def _restore(watcher: Watcher, facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    for name in ARRAYS:
+        setattr(watcher, name, arrays[name])
+    watcher.records = facts["records"]
+    watcher.position.last = facts["last"]
+    watcher.position.left_out = Counter()  # of this call
+    watcher.random.bit_generator.state = facts["random"]
+    watcher.period = tuple(facts["period"])
+    if facts["chosen"] is not None:
+        watcher.chosen = Sample(facts["chosen"], arrays["chosen"])
+    for number, (group, random) in enumerate(zip(watcher.groups, facts["groups"], strict=True)):
+        own = {name.partition("/")[2]: values for name, values in arrays.items() if name.startswith(f"{number}/")}
+        _restore_group(group, own)
+        group.random.bit_generator.state = random
+
+
+def _restore_group(group: Group, arrays: dict[str, NDArray[Any]]) -> None:
+    group.seen = arrays.pop("seen")
+    if not arrays:
+        return
+    if group.learnt:
+        group.references = group.learnt_references()
+    group.test = DriftTest(group.random, **arrays)
