@@ -371,6 +371,8 @@ def watch(
 
     if not 0 < alpha < 1:
         raise UsageError(f"alpha must be above 0 and below 1, not {alpha:g}")
+    if per < 0:
+        raise UsageError(f"a period has no {per:g} seconds")
     logs = [os.fspath(path) for path in ([log] if isinstance(log, str | os.PathLike) else log)]
     known = release if isinstance(release, Release) else load_release(Path(release))
     watcher = Watcher(known, learn or {}, alpha, per)

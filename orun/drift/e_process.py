@@ -35,8 +35,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 # Densities s a z^(a-1) + 1 - s: a share s of the values moves, the farther the larger a is.
-TAIL = ((1.2, 0.99), (2.0, 0.99), (8.0, 0.99), (64.0, 0.99), (64.0, 0.1), (512.0, 0.03))  # z is p, and z is 1 - p
-SPREAD = ((2.0, 0.99), (8.0, 0.99))  # z is the distance of p from the middle, and what it lacks to an end
+# In the tails z is p, and z is 1 - p. For the spread it is the distance of p from the middle, and what it lacks to 1.
+TAIL = (
+    (1.1, 0.99), (1.4, 0.99), (2.0, 0.99), (8.0, 0.99), (64.0, 0.99), (64.0, 0.1), (512.0, 0.03),
+)  # fmt: skip
+SPREAD = ((1.4, 0.99), (2.0, 0.99), (8.0, 0.99))
 FACTORS = (0.1, 3.0)  # by which the weight of a part of the distribution changes
 PARTS = (
     *((number / parts, (number + 1) / parts) for parts in (8, 16) for number in range(parts)),

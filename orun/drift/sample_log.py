@@ -182,6 +182,8 @@ class _Parser:
         if column.array not in data[column.group]:
             return np.nan  # the server was told to leave it out
         value = data[column.group][column.array].get(column.statistic)
+        if type(value) is float:  # which JSON has no word for if it is not finite
+            return value
         return np.inf if value is None else _finite(value, column.name)
 
     def _error(self, problem: str, why: str) -> UsageError:

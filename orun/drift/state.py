@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.drift.e_process import DriftTest
+from orun.drift.e_process import BETS, DriftTest
 from orun.drift.sample_log import Sample
 from orun.drift.watcher import Group, Watcher
 from orun.errors import UsageError
@@ -35,7 +34,6 @@ def save(watcher: Watcher, path: Path) -> None:
         "settings": watcher.settings,
         "records": watcher.records,
         "last": watcher.position.last,
-        "left_out": watcher.position.left_out,
         "random": watcher.random.bit_generator.state,
         "groups": [group.random.bit_generator.state for group in watcher.groups],
         "period": watcher.period,
@@ -93,7 +91,6 @@ def _restore(watcher: Watcher, facts: dict[str, Any], arrays: dict[str, NDArray[
         setattr(watcher, name, arrays[name])
     watcher.records = facts["records"]
     watcher.position.last = facts["last"]
-    watcher.position.left_out = Counter()  # of this call
     watcher.random.bit_generator.state = facts["random"]
     watcher.period = tuple(facts["period"])
     if facts["chosen"] is not None:
@@ -108,6 +105,8 @@ def _restore_group(group: Group, arrays: dict[str, NDArray[Any]]) -> None:
     group.seen = arrays.pop("seen")
     if not arrays:
         return
+    if arrays["capital"].shape != (len(group.columns), BETS):
+        raise ValueError("another version of orun wrote it")
     if group.learnt:
         group.references = group.learnt_references()
     group.test = DriftTest(group.random, **arrays)

@@ -223,6 +223,10 @@ NEXT = GOOD.replace('"request":1', '"request":2')
             NEXT.replace('"mean":0', '"mean":NaN'),
             "the line is no JSON\n  JSON is malformed: invalid character (byte 135)",
         ),
+        (
+            NEXT.replace('"mean":0', '"mean":1e999'),
+            "the line is no JSON\n  Number out of range - at `$[...][...][...]`",
+        ),
         (NEXT.replace('"mean":0', '"mean":"0"'), "the line is damaged\n  TypeError: inputs.x.mean is no number"),
         (NEXT.replace('"seconds":0.1', '"seconds":[]'), "the line is damaged\n  TypeError: latency is no number"),
         (
