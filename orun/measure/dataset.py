@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -95,14 +95,24 @@ def batches(inputs: Mapping[str, Values], size: int) -> Iterator[Batch]:
 
     Nothing is padded: a model's result for an example must not depend on the lengths of other examples.
     """
+    return (make_batch(inputs, examples) for examples in group(inputs, size, range(count(inputs))))
+
+
+def group(inputs: Mapping[str, Values], size: int, order: Iterable[int]) -> list[NDArray[np.intp]]:
+    """Return the indices in `order`, in groups of equal shapes of at most `size` examples."""
     groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-    for index in range(count(inputs)):
+    for index in order:
         groups.setdefault(tuple(np.shape(values[index]) for values in inputs.values()), []).append(index)
-    for shapes in sorted(groups):
-        indices = groups[shapes]
-        for start in range(0, len(indices), size):
-            chosen = np.array(indices[start : start + size])
-            yield Batch(chosen, {name: _stack(values, chosen) for name, values in inputs.items()})
+    return [
+        np.array(groups[shapes][start : start + size])
+        for shapes in sorted(groups)
+        for start in range(0, len(groups[shapes]), size)
+    ]
+
+
+def make_batch(inputs: Mapping[str, Values], examples: NDArray[np.intp]) -> Batch:
+    """Return the batch of examples at these indices, which have equal shapes."""
+    return Batch(examples, {name: _stack(values, examples) for name, values in inputs.items()})
 
 
 def count(inputs: Mapping[str, Values]) -> int:

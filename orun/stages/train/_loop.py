@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from orun.environment.env_vars import variable
 from orun.errors import StageFailed
-from orun.measure.dataset import Batch, Dataset, batches, choose
+from orun.measure.dataset import Batch, Dataset, batches, group, make_batch
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, flatten
 from orun.stages._torch.quantized import fakes, stop_training
@@ -22,9 +22,8 @@ from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.stages.train._settings import Schedule
 
-Indices = NDArray[np.intp]
-Loss = Callable[[list[torch.Tensor], Batch, Indices], torch.Tensor]
-"""A function of the module's outputs, the batch, and the numbers of its examples in the dataset."""
+Loss = Callable[[list[torch.Tensor], Batch], torch.Tensor]
+"""A function of the module's outputs and the batch."""
 
 
 def attach(module: torch.nn.Module, dataset: Dataset, names: Sequence[str], device: str) -> Bound:
@@ -83,9 +82,10 @@ def train(
     for epoch in range(schedule.epochs):
         context.progress(epoch, schedule.epochs, "epochs trained")
         losses = []
-        for batch, examples in _shuffle(dataset, schedule.batch, numbers):
+        for examples in _shuffle(dataset, schedule.batch, numbers):
+            batch = make_batch(dataset.inputs, examples)
             optimizer.zero_grad()
-            value = loss(run(bound, batch, schedule.device), batch, examples)
+            value = loss(run(bound, batch, schedule.device), batch)
             value.backward()
             optimizer.step()
             rates.step()
@@ -102,15 +102,14 @@ def train(
     return mean
 
 
-def _shuffle(dataset: Dataset, size: int, numbers: np.random.Generator) -> list[tuple[Batch, Indices]]:
-    """Return batches in a random order, each with the numbers of its examples.
+def _shuffle(dataset: Dataset, size: int, numbers: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Return the examples of each batch, in a random order.
 
     A batch of one example is left out if there are others: a batch normalisation cannot learn from it.
     """
-    order = numbers.permutation(len(dataset))
-    shuffled = list(batches({name: choose(values, order) for name, values in dataset.inputs.items()}, size))
-    kept = [batch for batch in shuffled if len(batch.examples) > 1] or shuffled
-    return [(kept[place], order[kept[place].examples]) for place in numbers.permutation(len(kept))]
+    shuffled = group(dataset.inputs, size, numbers.permutation(len(dataset)))
+    kept = [examples for examples in shuffled if len(examples) > 1] or shuffled
+    return [kept[place] for place in numbers.permutation(len(kept))]
 
 
 @contextmanager

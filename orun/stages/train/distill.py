@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from orun.measure.dataset import Batch, Dataset
     from orun.stages._torch.export import Bound
-    from orun.stages.train._loop import Indices, Loss
+    from orun.stages.train._loop import Loss
     from orun.stages.train._losses import Projections
 
 
@@ -149,12 +149,13 @@ def _make_loss(
     classes = params.answers == "classes"
     labels = labels_of(context, dataset.labels, title(params.dataset), classes=classes) if params.hard else None
 
-    def loss(outputs: list[torch.Tensor], batch: Batch, examples: Indices) -> torch.Tensor:
+    def loss(outputs: list[torch.Tensor], batch: Batch) -> torch.Tensor:
         with torch.no_grad():
             right = run(teacher, batch, params.device)[0]
         value = (1 - params.hard) * soft_loss(outputs[0], right, params.temperature, classes=classes)
         if labels is not None:
-            value = value + params.hard * hard_loss(outputs[0], labels[examples].to(params.device), classes=classes)
+            chosen = labels[batch.examples].to(params.device)
+            value = value + params.hard * hard_loss(outputs[0], chosen, classes=classes)
         return value if projections is None else value + params.feature_weight * projections.loss()
 
     return loss

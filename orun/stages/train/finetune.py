@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import torch
 
     from orun.measure.dataset import Batch
-    from orun.stages.train._loop import Indices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +90,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     labels = labels_of(context, dataset.labels, title(params.dataset), classes=classes)
     schedule = Schedule(params.epochs, params.batch, params.learning_rate, params.device, params.threads)
 
-    def loss(outputs: list[torch.Tensor], _batch: Batch, examples: Indices) -> torch.Tensor:
-        return hard_loss(outputs[0], labels[examples].to(params.device), classes=classes)
+    def loss(outputs: list[torch.Tensor], batch: Batch) -> torch.Tensor:
+        return hard_loss(outputs[0], labels[batch.examples].to(params.device), classes=classes)
 
     with training(context, schedule):
         weights = trained_weights(context) if "weights" in context.inputs else None
