@@ -36,6 +36,7 @@ from orun.stages.params import Doc, FilePath, Range
 if TYPE_CHECKING:
     from orun.stages._graph.feeds import Case
     from orun.stages.optimize._pipeline.draft import Draft
+    from orun.stages.optimize._pipeline.wordpiece import WordPiece
 
 EXACT = (1e-4, 1e-3)  # errors, absolute and relative, of outputs whose inputs are equal
 ROUNDED = 0.02  # likewise, of images whose pixels may differ by a step
@@ -97,16 +98,24 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load_graph, save_graph, weigh
     from orun.stages.optimize._pipeline.comparison import Readings, compare_outputs, compare_preparation
     from orun.stages.optimize._pipeline.draft import Draft
+    from orun.stages.optimize._pipeline.image import add_decoding
     from orun.stages.optimize._pipeline.outputs import add_boxes, add_labels
+    from orun.stages.optimize._pipeline.text import add_tokenizer
+    from orun.stages.optimize._pipeline.wordpiece import read_wordpiece
 
     _require_sense(context, params)
     draft = Draft(context, load_graph(context.model()))
-    cases = _cases(draft, params)
+    text = params.text
+    tokenizer = read_wordpiece(context.root, text.tokenizer, text.length) if text else None
+    cases = _cases(draft, params, tokenizer)
     atol, rtol = (ROUNDED, ROUNDED) if params.image else EXACT
     tolerance = Tolerance(atol if params.atol is None else params.atol, rtol if params.rtol is None else params.rtol)
     prepared, errors = context.model(), list[Metric]()
     if params.image or params.text:
-        _add_preparation(draft, params)
+        if params.image:
+            add_decoding(draft, params.image)
+        if tokenizer:
+            add_tokenizer(draft, tokenizer)
         prepared = Path("prepared", prepared.name)  # in the temporary working folder
         prepared.parent.mkdir()
         save_graph(draft.model, context.model(), prepared)
@@ -155,42 +164,16 @@ def _require_sense(context: Context, params: Params) -> None:
         raise StageFailed(context.stage, "`examples` is for `image` and `text`", why=why, hint="leave it out")
 
 
-def _cases(draft: Draft, params: Params) -> Sequence[Case]:
+def _cases(draft: Draft, params: Params, tokenizer: WordPiece | None) -> Sequence[Case]:
     """Return the inputs to compare on, as the code prepares them and as they are."""
     from orun.stages._graph.agreement import Trial, load_cases
     from orun.stages.optimize._pipeline.comparison import image_cases, text_cases
 
     if params.image and params.examples:
         return image_cases(draft.context, params.examples, params.image)
-    if params.text and params.examples:
-        return text_cases(draft, params.examples, params.text.tokenizer, _length(draft.context, params.text))
+    if params.text and params.examples and tokenizer:
+        return text_cases(draft, params.examples, params.text.tokenizer, tokenizer.length)
     return load_cases(draft.context, draft.model, Trial(params.dims))
-
-
-def _add_preparation(draft: Draft, params: Params) -> None:
-    from orun.stages.optimize._pipeline.image import add_decoding
-    from orun.stages.optimize._pipeline.text import add_tokenizer
-    from orun.stages.optimize._pipeline.wordpiece import read_wordpiece
-
-    if params.image:
-        add_decoding(draft, params.image)
-    if params.text:
-        name = params.text.tokenizer
-        add_tokenizer(draft, read_wordpiece(draft.context.root / name, name), _length(draft.context, params.text))
-
-
-def _length(context: Context, tokens: Tokens) -> int:
-    """Return the most tokens of a text."""
-    from orun.stages.optimize._pipeline.wordpiece import read_wordpiece
-
-    length = tokens.length or read_wordpiece(context.root / tokens.tokenizer, tokens.tokenizer).length
-    if length is None:
-        raise StageFailed(
-            context.stage,
-            f"the tokenizer {tokens.tokenizer} does not say how many tokens a text may have",
-            hint="`length: 512`, or what the model was trained with",
-        )
-    return length
 
 
 def _keep_domain(draft: Draft) -> None:

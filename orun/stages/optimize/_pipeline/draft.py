@@ -93,15 +93,20 @@ class Draft:
 
     def replace_inputs(self, names: Sequence[str], new: ValueInfoProto, nodes: Nodes) -> None:
         """Let nodes compute some inputs of the model from one new input."""
+        from onnx import helper
+
         graph = self.model.graph
         if any(value.name == new.name for value in (*graph.input, *graph.output)):
             raise self.failed(f"the model has a value {new.name!r} already", "rename it: `rename` of `optimize/edit`")
         place = min(number for number, value in enumerate(graph.input) if value.name in names)
         kept = [value for value in graph.input if value.name not in names]
         kept.insert(place, new)
-        _replace(graph.input, kept)
-        _replace(graph.node, [*nodes.nodes, *graph.node])
-        self._import_extensions()
+        following = list(graph.node)
+        del graph.input[:], graph.node[:]
+        graph.input.extend(kept)
+        graph.node.extend([*nodes.nodes, *following])
+        if all(item.domain != DOMAIN for item in self.model.opset_import):
+            self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
     def take_output(self, name: str, nodes: Nodes) -> str:
         """Return the value of an output under another name, so that a new output may have its name."""
@@ -119,21 +124,10 @@ class Draft:
         used = {value.name for value in (*graph.input, *graph.output)} - {name}
         if clashing := {value.name for value in new} & used:
             raise self.failed(f"the model has an input or output {min(clashing)!r} already")
-        _replace(graph.output, kept)
+        del graph.output[:]
+        graph.output.extend(kept)
         graph.node.extend(nodes.nodes)
 
     def failed(self, message: str, hint: str = "") -> StageFailed:
         """Return the failure of the stage."""
         return StageFailed(self.context.stage, message, hint=hint)
-
-    def _import_extensions(self) -> None:
-        from onnx import helper
-
-        if all(item.domain != DOMAIN for item in self.model.opset_import):
-            self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-
-
-def _replace(container: Any, items: Sequence[Any]) -> None:
-    copies = [type(item).FromString(item.SerializeToString()) for item in items]
-    del container[:]
-    container.extend(copies)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from orun.stages._graph.signature import axes_of
 from orun.stages.optimize._pipeline.draft import Draft, Nodes
 
 if TYPE_CHECKING:
@@ -58,15 +59,14 @@ def _require_supported(draft: Draft, images: Images, element: int) -> None:
     if element not in FLOATS:
         name = TensorProto.DataType.Name(element).lower()
         raise draft.failed(f"input {images.input!r} is of {name}, and prepared images are floats")
-    shape = draft.input(images.input).type.tensor_type.shape.dim
     channels = 3 if images.channels == "rgb" else 1
     wanted = [1, channels, *images.size] if images.layout == "nchw" else [1, *images.size, channels]
-    declared = [axis.dim_value if axis.HasField("dim_value") else None for axis in shape]
+    declared = axes_of(draft.input(images.input))
     fits = len(declared) == len(wanted) and all(
-        size is None or size == needed for size, needed in zip(declared, wanted, strict=True)
+        isinstance(size, str) or size == needed for size, needed in zip(declared, wanted, strict=True)
     )
     if not fits:
-        shown = ", ".join("?" if size is None else str(size) for size in declared)
+        shown = ", ".join("?" if isinstance(size, str) else str(size) for size in declared)
         raise draft.failed(
             f"input {images.input!r} has the shape [{shown}], and prepared images have {wanted}",
             "correct `size`, `channels` or `layout`",

@@ -54,12 +54,14 @@ def add_labels(draft: Draft, labels: Labels) -> None:
     import numpy as np
     from onnx import TensorProto, helper
 
+    from orun.stages._graph.signature import axes_of
+
     output = draft.output(labels.output)
     tensor = output.type.tensor_type
-    axes = tensor.shape.dim
+    axes = axes_of(output)
     if len(axes) != 2 or tensor.elem_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE):  # noqa: PLR2004
         raise draft.failed(f"output {output.name!r} has no scores `[batch, classes]` to take labels from")
-    classes = axes[1].dim_value if axes[1].HasField("dim_value") else None
+    classes = axes[1] if isinstance(axes[1], int) else None
     if classes is not None and labels.names and len(labels.names) != classes:
         raise draft.failed(f"`names` has {len(labels.names)} names, and output {output.name!r} has {classes} scores")
     if (most := classes or len(labels.names)) and labels.top > most:
@@ -73,11 +75,10 @@ def add_labels(draft: Draft, labels: Labels) -> None:
     if labels.names:
         names = nodes.add("Constant", value_strings=[name.encode() for name in labels.names])
         nodes.add("Gather", names, indices, outputs=[LABELS])
-    batch = axes[0].dim_value if axes[0].HasField("dim_value") else axes[0].dim_param or "batch"
     kind = TensorProto.STRING if labels.names else TensorProto.INT64
     new = [
-        helper.make_tensor_value_info(LABELS, kind, [batch, labels.top]),
-        helper.make_tensor_value_info(SCORES, tensor.elem_type, [batch, labels.top]),
+        helper.make_tensor_value_info(LABELS, kind, [axes[0], labels.top]),
+        helper.make_tensor_value_info(SCORES, tensor.elem_type, [axes[0], labels.top]),
     ]
     draft.replace_output(output.name, new, nodes)
 

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 from orun.errors import StageFailed
 from orun.stages._graph.io import input_names
+from orun.stages._graph.signature import axes_of
 from orun.stages.optimize._pipeline.draft import Draft, Nodes
 from orun.stages.optimize._pipeline.wordpiece import WordPiece
 
@@ -21,25 +22,24 @@ ORDER = (IDS, TYPES, MASK)  # of the operator's outputs
 INTEGERS = (TensorProto.INT64, TensorProto.INT32)
 
 
-def add_tokenizer(draft: Draft, tokenizer: WordPiece, length: int) -> None:
+def add_tokenizer(draft: Draft, tokenizer: WordPiece) -> None:
     """Let the model take texts, `[batch]`, in the place of tokens; they are padded to the longest of a batch.
 
     Args:
         draft: the model.
         tokenizer: of its training.
-        length: most tokens of a text.
 
     Raises:
         StageFailed: when the model has other inputs than BERT.
     """
     inputs = [name for name in (IDS, MASK, TYPES) if name in input_names(draft.model)]
     _require_tokens(draft, inputs)
-    fixed = _fixed_length(draft, inputs)
-    if fixed is not None and fixed < length:
-        raise draft.failed(f"the model takes {fixed} tokens, and texts may have {length}", f"`length: {fixed}`")
+    fixed = next((size for name in inputs if isinstance(size := axes_of(draft.input(name))[1], int)), None)
+    if fixed is not None and fixed < tokenizer.length:
+        message = f"the model takes {fixed} tokens, and texts may have {tokenizer.length}"
+        raise draft.failed(message, f"`length: {fixed}`")
     nodes = draft.nodes(TEXT)
-    padded = fixed or length
-    tokens = dict(zip(ORDER, _tokenize(nodes, tokenizer, length, padded), strict=True))
+    tokens = dict(zip(ORDER, _tokenize(nodes, tokenizer, fixed or tokenizer.length), strict=True))
     if fixed is None:
         counts = nodes.add("ReduceSum", tokens[MASK], nodes.constant(np.array([1], np.int64)), keepdims=0)
         longest = nodes.add("ReduceMax", counts, keepdims=1)
@@ -47,9 +47,8 @@ def add_tokenizer(draft: Draft, tokenizer: WordPiece, length: int) -> None:
         tokens = {name: nodes.add("Slice", value, zero, longest, axis) for name, value in tokens.items()}
     for name in inputs:
         nodes.add("Cast", tokens[name], outputs=[name], to=draft.input(name).type.tensor_type.elem_type)
-    batch = draft.input(IDS).type.tensor_type.shape.dim[0]
-    size = batch.dim_value if batch.HasField("dim_value") else batch.dim_param or "batch"
-    draft.replace_inputs(inputs, helper.make_tensor_value_info(TEXT, TensorProto.STRING, [size]), nodes)
+    batch = axes_of(draft.input(IDS))[:1]
+    draft.replace_inputs(inputs, helper.make_tensor_value_info(TEXT, TensorProto.STRING, batch), nodes)
 
 
 def _require_tokens(draft: Draft, inputs: list[str]) -> None:
@@ -68,30 +67,24 @@ def _require_tokens(draft: Draft, inputs: list[str]) -> None:
             raise draft.failed(f"input {name!r} is {kind} of {len(tensor.shape.dim)} axes, and tokens are int64 of two")
 
 
-def _fixed_length(draft: Draft, inputs: list[str]) -> int | None:
-    """Return the number of tokens that the model takes; None if it takes any."""
-    axes = [draft.input(name).type.tensor_type.shape.dim[1] for name in inputs]
-    return next((axis.dim_value for axis in axes if axis.HasField("dim_value")), None)
-
-
-def _tokenize(nodes: Nodes, tokenizer: WordPiece, length: int, padded: int) -> list[str]:
+def _tokenize(nodes: Nodes, tokenizer: WordPiece, padded: int) -> list[str]:
     """Tokenize each text; return ids, types and mask, `[batch, padded]`. The operator takes one text at a time."""
     zero = nodes.constant(np.array(0, np.int64))
     count = nodes.add("Gather", nodes.add("Shape", TEXT), zero)
-    body = _loop_body(nodes.step, tokenizer, length, padded)
+    body = _loop_body(nodes.step, tokenizer, padded)
     outputs = [f"{nodes.step}/padded_{name}" for name in ORDER]
     nodes.add("Loop", count, "", outputs=outputs, body=body)
     return outputs
 
 
-def _loop_body(step: str, tokenizer: WordPiece, length: int, padded: int) -> GraphProto:
+def _loop_body(step: str, tokenizer: WordPiece, padded: int) -> GraphProto:
     """Return the graph that tokenizes the text of one number, and pads its tokens."""
     body = Nodes(f"{step}/one")
     first = np.array([0], np.int64)
     going, number = f"{body.step}/going", f"{body.step}/number"
     text = body.add("Gather", TEXT, body.add("Unsqueeze", number, body.constant(first)))
     tokens = [f"{body.step}/{name}" for name in ORDER]
-    body.extension("BertTokenizer", text, outputs=tokens, **_attributes(tokenizer, length))
+    body.extension("BertTokenizer", text, outputs=tokens, **_attributes(tokenizer))
     outputs = []
     for name, value in zip(ORDER, tokens, strict=True):
         filler = tokenizer.id_of("pad") if name == IDS else 0
@@ -113,7 +106,7 @@ def _loop_body(step: str, tokenizer: WordPiece, length: int, padded: int) -> Gra
     )
 
 
-def _attributes(tokenizer: WordPiece, length: int) -> dict[str, str | int]:
+def _attributes(tokenizer: WordPiece) -> dict[str, str | int]:
     """Return the attributes of the operator."""
     special = {f"{kind}_token": token for kind, token in tokenizer.special.items()}
     return {
@@ -122,6 +115,6 @@ def _attributes(tokenizer: WordPiece, length: int) -> dict[str, str | int]:
         "strip_accents": int(tokenizer.strip_accents),
         "tokenize_chinese_chars": int(tokenizer.chinese),
         "suffix_indicator": tokenizer.prefix,
-        "max_length": length,
+        "max_length": tokenizer.length,
         **special,
     }

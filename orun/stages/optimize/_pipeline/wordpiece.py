@@ -26,7 +26,7 @@ class WordPiece:
         chinese: whether each Chinese character is a word.
         special: the tokens `unk`, `sep`, `pad`, `cls` and `mask`.
         prefix: of a token that continues a word.
-        length: most tokens of a text; None if the tokenizer does not say.
+        length: most tokens of a text.
     """
 
     vocabulary: tuple[str, ...]
@@ -35,24 +35,30 @@ class WordPiece:
     chinese: bool
     special: dict[str, str]
     prefix: str
-    length: int | None
+    length: int
 
     def id_of(self, kind: str) -> int:
         """Return the id of a special token."""
         return self.vocabulary.index(self.special[kind])
 
 
-def read_wordpiece(folder: Path, name: str) -> WordPiece:
-    """Read the tokenizer of a folder, which messages call by `name`.
+def read_wordpiece(root: Path, name: str, length: int | None) -> WordPiece:
+    """Read the tokenizer in the folder `name` of `root`.
+
+    Args:
+        root: folder of the pipeline.
+        name: path of the tokenizer.
+        length: most tokens of a text; the tokenizer's own limit when None.
 
     Raises:
-        UsageError: when it is no tokenizer, or none that onnxruntime-extensions computes alike.
+        UsageError: when it is no tokenizer, none that onnxruntime-extensions computes alike, or one without a limit.
     """
+    folder = root / name
     config = _load(folder / CONFIG, name) if (folder / CONFIG).is_file() else {}
     if (folder / FAST).is_file():
-        tokenizer = _from_fast(_load(folder / FAST, name), config, name)
+        tokenizer = _from_fast(_load(folder / FAST, name), config, name, length)
     elif (folder / SLOW).is_file():
-        tokenizer = _from_slow((folder / SLOW).read_text("utf-8").splitlines(), config, name)
+        tokenizer = _from_slow((folder / SLOW).read_text("utf-8").splitlines(), config, name, length)
     else:
         raise UsageError(
             f"{name} is not the folder of a WordPiece tokenizer",
@@ -65,7 +71,7 @@ def read_wordpiece(folder: Path, name: str) -> WordPiece:
     return tokenizer
 
 
-def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str) -> WordPiece:
+def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str, length: int | None) -> WordPiece:
     model, normalizer = document.get("model") or {}, document.get("normalizer") or {}
     for part, kind, wanted in (
         ("model", model.get("type", "WordPiece" if "max_input_chars_per_word" in model else None), "WordPiece"),
@@ -95,11 +101,11 @@ def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str) -> W
         bool(normalizer.get("handle_chinese_chars", True)),
         special,
         model.get("continuing_subword_prefix", "##"),
-        _length(config),
+        length or _length(config, name),
     )
 
 
-def _from_slow(lines: list[str], config: dict[str, Any], name: str) -> WordPiece:
+def _from_slow(lines: list[str], config: dict[str, Any], name: str, length: int | None) -> WordPiece:
     if not config.get("do_basic_tokenize", True):
         raise _unsupported(name, "it does not split texts into words (`do_basic_tokenize: false`)")
     lowercase = bool(config.get("do_lower_case", True))
@@ -110,7 +116,7 @@ def _from_slow(lines: list[str], config: dict[str, Any], name: str) -> WordPiece
         bool(config.get("tokenize_chinese_chars", True)),
         _special(config, "[UNK]"),
         "##",
-        _length(config),
+        length or _length(config, name),
     )
 
 
@@ -152,9 +158,14 @@ def _strips(stated: bool | None, *, lowercase: bool) -> bool:
     return lowercase if stated is None else stated
 
 
-def _length(config: dict[str, Any]) -> int | None:
+def _length(config: dict[str, Any], name: str) -> int:
     stated = config.get("model_max_length")
-    return int(stated) if isinstance(stated, (int, float)) and stated < UNLIMITED else None
+    if not isinstance(stated, (int, float)) or stated >= UNLIMITED:
+        raise UsageError(
+            f"the tokenizer {name} does not say how many tokens a text may have",
+            hint="`length: 512`, or what the model was trained with",
+        )
+    return int(stated)
 
 
 def _unsupported(name: str, why: str) -> UsageError:
