@@ -108,7 +108,7 @@ def with_bounds(
     import numpy as np
     from onnx import TensorProto
 
-    from orun.stages.quantize._calibration import values_of
+    from orun.stages._graph.inner_values import values_of
 
     graph = model.graph
     declared = (*graph.input, *graph.value_info, *graph.output)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from orun.stages.quantize._calibration import rows_of
+from orun.stages._graph.inner_values import rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

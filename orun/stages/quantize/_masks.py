@@ -102,7 +102,7 @@ def _scores(model: ModelProto) -> Iterator[str]:
 
 def _ranges(model: ModelProto, dataset: Dataset) -> dict[str, tuple[float, float]]:
     """Return the minimum and maximum of each float32 value that nodes yield, over the dataset."""
-    from orun.stages.quantize._calibration import values_of
+    from orun.stages._graph.inner_values import values_of
 
     types = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.value_info, *model.graph.output)}
     names = [name for node in model.graph.node for name in node.output if types.get(name) == TensorProto.FLOAT]

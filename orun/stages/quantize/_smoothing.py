@@ -18,10 +18,10 @@ from onnx import TensorProto, helper, numpy_helper
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import Trial, check_against_input
 from orun.stages._graph.differences import Tolerance
+from orun.stages._graph.inner_values import rows_of
 from orun.stages._graph.io import save
 from orun.stages._graph.nodes import attribute
 from orun.stages.contract import Context
-from orun.stages.quantize._calibration import rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

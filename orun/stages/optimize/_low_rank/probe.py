@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper
 from orun.core.targets import Target
 from orun.measure.session import open_session
 from orun.stages._graph.feeds import take_example
+from orun.stages._graph.inner_values import values_of
 from orun.stages._graph.io import input_names, save
 from orun.stages._graph.signature import ranks_of
 
@@ -43,24 +44,18 @@ class Probe:
         """
         numbers = np.arange(len(dataset))
         judged = numbers % JUDGED == JUDGED - 1
-        self._layers = layers
+        self._model, self._layers = model, layers
         self._judging = dataset.choose(numbers[judged]) if judged.any() else dataset
         self._calibrating = dataset.choose(numbers[~judged]) if judged.any() else dataset
-        self._inputs = input_names(model)
-        self._ranks = {name: rank for name, rank in ranks_of(model).items() if name in self._inputs}
-        self.outputs = [
-            value.name for value in model.graph.output if value.type.tensor_type.elem_type in FLOATS
-        ]  # fmt: skip
-        self._session = self._open(model)
+        inputs = input_names(model)
+        self._ranks = {name: rank for name, rank in ranks_of(model).items() if name in inputs}
+        self.outputs = [value.name for value in model.graph.output if value.type.tensor_type.elem_type in FLOATS]
+        self._session = self._open()
 
-    def _open(self, model: ModelProto) -> Any:
-        """Return a session that also takes the layers' weights, and yields their inputs."""
+    def _open(self) -> Any:
+        """Return a session that also takes the layers' weights."""
         copy = ModelProto()
-        copy.CopyFrom(model)
-        known = {*self._inputs, *(value.name for value in model.graph.output)}
-        for name in dict.fromkeys(layer.node.input[0] for layer in self._layers):
-            if name not in known:
-                copy.graph.output.add(name=name)
+        copy.CopyFrom(self._model)
         for layer in self._layers:  # an input with a stored value may be given another
             kind = helper.np_dtype_to_tensor_dtype(layer.array.dtype)
             copy.graph.input.append(helper.make_tensor_value_info(layer.weight, kind, layer.array.shape))
@@ -73,11 +68,9 @@ class Probe:
         """Return the Gram matrix of each layer's input rows; layers that read the same share one."""
         grams: dict[tuple[Any, ...], Floats] = {}
         distinct = {layer.reading: layer for layer in self._layers}
-        inner = dict.fromkeys(layer.node.input[0] for layer in distinct.values())
-        fetched = [name for name in inner if name not in self._inputs]
-        for number, feed in enumerate(self._feeds(self._calibrating)):
+        names = list(dict.fromkeys(layer.node.input[0] for layer in distinct.values()))
+        for number, values in enumerate(values_of(self._model, names, self._calibrating)):
             progress(number, len(self._calibrating), "examples calibrated")
-            values = {**feed, **dict(zip(fetched, self._session.run(fetched, feed) if fetched else (), strict=True))}
             for reading, layer in distinct.items():
                 rows = layer.rows(values[layer.node.input[0]])
                 grams[reading] = grams.get(reading, 0.0) + rows.T @ rows
@@ -105,9 +98,6 @@ class Probe:
         return list(self._answers({}))
 
     def _answers(self, weights: Mapping[str, Array]) -> Iterator[list[Floats]]:
-        for feed in self._feeds(self._judging):
-            yield [np.asarray(value, np.float64) for value in self._session.run(self.outputs, {**feed, **weights})]
-
-    def _feeds(self, dataset: Dataset) -> Iterator[dict[str, Array]]:
-        for number in range(len(dataset)):
-            yield take_example(dataset.inputs, number, self._ranks)
+        for number in range(len(self._judging)):
+            feed = {**take_example(self._judging.inputs, number, self._ranks), **weights}
+            yield [np.asarray(value, np.float64) for value in self._session.run(self.outputs, feed)]

@@ -1,0 +1,51 @@
+"""Values inside a model when it runs on typical inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from onnx import ModelProto, ValueInfoProto
+
+from orun.core.targets import Target
+from orun.measure.session import open_session
+from orun.stages._graph.feeds import take_example
+from orun.stages._graph.io import input_names, save
+from orun.stages._graph.signature import ranks_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.measure.dataset import Dataset
+
+
+def rows_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield `values_of` as `[rows, channels]`; the channels are the last axis."""
+    for values in values_of(model, names, dataset):
+        yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}
+
+
+def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield values of a model for each example.
+
+    Args:
+        model: whole in memory.
+        names: names of inputs, or of inner values whose types are declared or can be inferred.
+        dataset: the examples.
+    """
+    inputs, ranks = input_names(model), ranks_of(model)
+    inner = [name for name in names if name not in inputs]
+    declared = {value.name for value in model.graph.output}
+    copy = type(model)()
+    copy.CopyFrom(model)
+    copy.graph.output.extend(ValueInfoProto(name=name) for name in inner if name not in declared)
+    with TemporaryDirectory(dir=".") as folder:
+        path = Path(folder, "inner_values.onnx")
+        save(copy, path, external=True)
+        session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
+    for number in range(len(dataset)):
+        feed = take_example(dataset.inputs, number, ranks)
+        values = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
+        yield {name: values[name] if name in values else feed[name] for name in names}
