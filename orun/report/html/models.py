@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from orun.core.run_record import StageResult
 from orun.report.html.onnx_outline import Outline, Value
 from orun.report.html.source import Source
-from orun.report.html.stored import StoredModel, model_makers, read_models
+from orun.report.html.stored import StoredModel, read_sha256
 from orun.report.html.templating import code
 from orun.text.units import show
 
-MOST = 4  # models
 OPERATORS = 10  # types of operators of a model that are listed
 MILLION = 1e6
 
@@ -40,35 +39,26 @@ class Model:
 
 def models(source: Source) -> list[Model]:
     """Return the models that are released, or that no other model is made of; then those that they were made of."""
-    makers = {stage.stage: stage for stage in model_makers(source.store, source.result.stages)}
-    used = {name for stage in makers.values() for name in stage.needs}
-    released = {
-        name
-        for stage in source.result.stages
-        if stage.uses.startswith("release/")
-        for name in stage.needs[:1]  # the primary input
-        if name in makers
-    }
-    roles = dict.fromkeys(released, "released") or {name: "result" for name in makers if name not in used}
-    roles = {name: roles[name] for name in makers if name in roles}
-    for stage in makers.values():
-        if not makers.keys() & set(stage.needs):
-            roles.setdefault(stage.stage, "original")
-    chosen = list(roles)[:MOST]
-    stored = read_models(source.store, [makers[name] for name in chosen])
-    return [_model(makers[name], roles[name], stored[name]) for name in chosen if name in stored]
+    shown = []
+    for name, role in source.roles.items():
+        if name in source.models:
+            with suppress(OSError):  # the store has lost its files meanwhile
+                shown.append(_model(name, role, source.models[name]))
+    return shown
 
 
-def _model(stage: StageResult, role: str, stored: StoredModel) -> Model:
+def _model(stage: str, role: str, stored: StoredModel) -> Model:
     outline = stored.outline
     return Model(
-        stage=stage.stage,
+        stage=stage,
         role=role,
         signature=[*_ports("input", outline.inputs), *_ports("output", outline.outputs)],
         opsets=", ".join(f"{name} {version}" for name, version in outline.opsets.items()),
         operators=_operators(outline),
         parameters=_parameters(outline.parameters),
-        files=[(code(name), show(size, "B"), code(digest)) for name, (size, digest) in stored.files.items()],
+        files=[
+            (code(name), show(path.stat().st_size, "B"), code(read_sha256(path))) for name, path in stored.files.items()
+        ],
     )
 
 

@@ -17,6 +17,7 @@ from orun.eventlog import read_result
 from orun.fs.observed_state import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.history.run_diff import completed
+from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
 from orun.report.html.templating import anchors
 from orun.store.layout import RECORD_FILE
 
@@ -47,6 +48,7 @@ class Source:
 
     Attributes:
         result: the run.
+        store: folder of the store that holds the run.
         series: the past of its gated metrics on this machine, up to this run.
         trouble: why the past could not be read; else empty.
         first: the run that looked at each stage: the run that this one repeats if it is still stored, else this one.
@@ -57,9 +59,12 @@ class Source:
         after: the stages right after each stage.
         by_name: the stages of the run.
         inputs: known dependencies of each stage's result.
+        roles: role of each stage whose model is shown.
+        models: these models and those of searches, unless the store has lost them.
     """
 
     result: RunResult
+    store: Path
     series: Sequence[Series]
     trouble: str
     first: RunResult
@@ -70,11 +75,8 @@ class Source:
     after: Mapping[str, Sequence[str]]
     by_name: Mapping[str, StageResult]
     inputs: Mapping[str, Components]
-
-    @property
-    def store(self) -> Path:
-        """The folder of the store that holds the run."""
-        return self.result.folder.parent.parent
+    roles: Mapping[str, str]
+    models: Mapping[str, StoredModel]
 
     @property
     def complete(self) -> RunResult:
@@ -94,9 +96,13 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
     for stage in result.stages:
         for name in stage.needs:
             after.setdefault(name, []).append(stage.stage)
-    first = _first(result)
+    first, by_name = _first(result), {stage.stage: stage for stage in result.stages}
+    store = result.folder.parent.parent
+    roles = find_roles(store, result.stages)
+    searches = (stage.stage for stage in result.stages if stage.uses == SEARCH)
     return Source(
         result=result,
+        store=store,
         series=_until(series, result.started_at + result.seconds),
         trouble=trouble,
         first=first,
@@ -105,8 +111,10 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
         notices=notices,
         stages=anchors("stage", (stage.stage for stage in result.stages)),
         after=after,
-        by_name={stage.stage: stage for stage in result.stages},
+        by_name=by_name,
         inputs={stage.stage: stage.inputs for run in (first, result) for stage in run.stages if stage.inputs},
+        roles=roles,
+        models=read_models(store, [by_name[name] for name in dict.fromkeys((*roles, *searches))]),
     )
 
 

@@ -8,7 +8,7 @@ import hashlib
 import io
 import sys
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from orun.fs.observed_state import RECORD_LIMIT
 from orun.report.html.onnx_outline import Outline, read_outlines
 from orun.stages.contract import MODEL
 
+MOST = 4  # models
+SEARCH = "quantize/tune"  # kind whose model tells of other candidates
 HASHED = 4 << 30  # bytes of a file, up to which its SHA-256 is in the report
 COPIES = ("release/bundle", "release/publish", "release/triton")  # kinds that hold a model which another stage made
 NPY = b"\x93NUMPY"  # begins an array in a file, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
@@ -40,10 +42,10 @@ def read_stored(store: Path, stage: StageResult, name: str) -> bytes | None:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """Model in the store: its outline, and size and SHA-256 of each of its files by path."""
+    """Model in the store: its outline, and the stored file for each path in it."""
 
     outline: Outline
-    files: Mapping[str, tuple[int, str]]
+    files: Mapping[str, Path]
 
 
 def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredModel]:
@@ -62,7 +64,7 @@ def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredM
                     files[stage.stage] = {name: Path(objects.path(digest)) for name, digest in digests.items()}
         outlines = read_outlines([paths[MODEL] for paths in files.values()])
         return {
-            stage: StoredModel(outline, {name: (path.stat().st_size, _sha256(path)) for name, path in paths.items()})
+            stage: StoredModel(outline, paths)
             for (stage, paths), outline in zip(files.items(), outlines, strict=True)
             if outline
         }
@@ -70,7 +72,26 @@ def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredM
         return {}
 
 
-def model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult]:
+def find_roles(store: Path, stages: Sequence[StageResult]) -> dict[str, str]:
+    """Return the stages whose models the page shows, each as `released`, `result` or `original`."""
+    makers = {stage.stage: stage for stage in _model_makers(store, stages)}
+    used = {name for stage in makers.values() for name in stage.needs}
+    released = {
+        name
+        for stage in stages
+        if stage.uses.startswith("release/")
+        for name in stage.needs[:1]  # the primary input
+        if name in makers
+    }
+    roles = dict.fromkeys(released, "released") or {name: "result" for name in makers if name not in used}
+    roles = {name: roles[name] for name in makers if name in roles}
+    for stage in makers.values():
+        if not makers.keys() & set(stage.needs):
+            roles.setdefault(stage.stage, "original")
+    return dict(list(roles.items())[:MOST])
+
+
+def _model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult]:
     """Return the stages whose artifact is a model; a bundle, which holds a copy, is none."""
     from orun.store import Store
 
@@ -83,7 +104,7 @@ def model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult
     return [stage for stage, tree in trees if tree and any(entry.path == MODEL for entry in tree.entries)]
 
 
-def _sha256(path: Path) -> str:
+def read_sha256(path: Path) -> str:
     """Return the digest of a file; empty for a file that is too large to be read for a report."""
     if path.stat().st_size > HASHED:
         return ""

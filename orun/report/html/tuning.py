@@ -14,7 +14,7 @@ from orun.core.run_record import StageResult
 from orun.report.figures import count
 from orun.report.html.chart import Axis, Chart, Line, Point
 from orun.report.html.source import Source
-from orun.report.html.stored import read_models
+from orun.report.html.stored import SEARCH
 from orun.text.units import show
 
 PROPERTY = "orun.tune"  # of the model, as `quantize/tune` writes it
@@ -33,11 +33,10 @@ class Front:
 def tuning(source: Source) -> list[Front]:
     """Return the front of each search whose model is stored."""
     fronts = []
-    searches = {stage.stage: stage for stage in source.result.stages if stage.uses == "quantize/tune"}
-    for name, stored in read_models(source.store, searches.values()).items():
-        if PROPERTY in stored.outline.metadata:
+    for name, stored in source.models.items():
+        if source.by_name[name].uses == SEARCH and PROPERTY in stored.outline.metadata:
             try:
-                fronts.append(_front(source, searches[name], json.loads(stored.outline.metadata[PROPERTY])))
+                fronts.append(_front(source, source.by_name[name], json.loads(stored.outline.metadata[PROPERTY])))
             except (ValueError, KeyError, TypeError):  # a property of another version
                 continue
     return fronts
