@@ -9,7 +9,7 @@ from typing import Any
 from orun.pipeline.fragments import EXPRESSION, json_text
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, plain
 from orun.text.suggestions import closest
-from orun.text.units import DURATIONS, ENERGIES, NUMBER, SIZES, respelt, split
+from orun.text.units import NUMBER, RATE, THRESHOLD_UNITS, respelt, split
 
 # Booleans of YAML 1.1, which people still write.
 BOOLEANS: Mapping[str, str] = {
@@ -93,8 +93,7 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
     if schema.get("x-noun") == CONDITION:
         if comparison and not comparison["metric"]:
             return _compared(comparison)
-        known = (*DURATIONS, *SIZES, *ENERGIES, "%", "x", "")
-        return _condition(text) if (parts := split(text)) and parts[1] in known else ""
+        return _condition(text) if (parts := split(text)) and parts[1] in (*THRESHOLD_UNITS, "") else ""
     if comparison and comparison["metric"] and "all" in schema.get("properties", ()):
         return f"{{{comparison['metric']}: {_compared(comparison)}}}"
     if not text:
@@ -124,9 +123,9 @@ def _item(text: str, schema: Mapping[str, Any]) -> str:
 
 
 def _condition(limit: str) -> str:
-    """Return a bare limit as a condition: a maximum for times and sizes, a minimum for proportions."""
+    """Return a bare limit as a condition: a maximum for times and sizes, a minimum for proportions and rates."""
     unit = (split(limit) or (0, ""))[1]
-    if unit in ("%", "x"):
+    if unit in ("%", "x", RATE):
         return f"{{min: {limit}}}"
     return f"{{max: {limit}}}" if unit else f"{{min: {limit}}} or {{max: {limit}}}"
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from orun.pipeline.fragments import NAME, Fragment, choice, value
 from orun.pipeline.grammar import RULES
-from orun.text.units import DURATIONS, ENERGIES, NUMBER, RATE, SIZES
+from orun.text.units import NUMBER, THRESHOLD_UNITS
 
-THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, *ENERGIES, '%', RATE, 'x'))})?$"
+THRESHOLD = rf"^{NUMBER} *({'|'.join(THRESHOLD_UNITS)})?$"
 SPEEDUP = rf"^{NUMBER}x?$"
 GROUPS: Mapping[str, str] = {
     "all": "Gates that must all pass.",

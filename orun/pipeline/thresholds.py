@@ -12,6 +12,7 @@ from orun.text.units import (
     ENERGIES,
     RATE,
     SIZES,
+    THRESHOLD_UNITS,
     is_too_large,
     parse_duration,
     parse_energy,
@@ -27,7 +28,7 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
         return None
     parts = split(node.text)
     number, unit = parts or (0.0, "")
-    if parts is None or (unit and unit not in _units(rule)):
+    if parts is None or (unit and not _is_allowed(unit, rule)):
         problems.add(node.span, f"{rule!r} cannot be {node.text!r}", expected=_expected(rule))
         return None
     if number < 0 and rule not in ("min", "max"):
@@ -66,11 +67,10 @@ def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
     return number, "x" if unit == "x" else ""
 
 
-def _units(rule: Rule) -> tuple[str, ...]:
-    if rule == "min_speedup":
-        return ("x",)
-    known = (*DURATIONS, *SIZES, *ENERGIES, "%", RATE)
-    return known if rule in RELATIVE else (*known, "x")
+def _is_allowed(unit: str, rule: Rule) -> bool:
+    if rule == "min_speedup" or unit == "x":
+        return unit == "x" and rule not in RELATIVE
+    return unit in THRESHOLD_UNITS
 
 
 def _expected(rule: Rule) -> str:

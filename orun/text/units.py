@@ -37,6 +37,7 @@ RATIO_FORMS = "a proportion such as 5% or 0.05"
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 RATE = "/s"
+THRESHOLD_UNITS = (*DURATIONS, *SIZES, *ENERGIES, "%", RATE, "x")
 PERCENT = 100
 LARGEST = 1e200  # finite in the smallest unit, too
 _QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*|{RATE})")
