@@ -178,7 +178,7 @@ class AbbaBlocks:
             return Block(name, worker.time(count))
         before = self.watch.await_core(worker.read_yardstick)
         times = worker.time(count)
-        return Block(name, times, (before, worker.read_yardstick()))
+        return Block(name, times, (before, self.watch.read(worker.read_yardstick)))
 
     def _is_enough(self, ratios: Sequence[float], most: int) -> bool:
         """Return whether the pairs are as many as the time allows, or their median is known well enough."""

@@ -70,15 +70,20 @@ class CoreWatch:
     least: float = math.inf
     waited: float = 0.0
 
-    def is_alone(self, reading: float) -> bool:
-        """Note a reading, and return whether the core was not shared."""
+    def read(self, read: Callable[[], float]) -> float:
+        """Return a reading, which is noted."""
+        reading = read()
         self.least = min(self.least, reading)
+        return reading
+
+    def is_alone(self, reading: float) -> bool:
+        """Return whether the core was not shared, as far as readings so far tell."""
         return reading <= SHARED_READING * self.least
 
     def await_core(self, read: Callable[[], float]) -> float:
         """Read until the core is not shared, for `AWAIT_SECONDS` at most; return the last reading."""
         begin = time.monotonic()
-        while not self.is_alone(reading := read()) and time.monotonic() < begin + AWAIT_SECONDS:
+        while not self.is_alone(reading := self.read(read)) and time.monotonic() < begin + AWAIT_SECONDS:
             pass
         self.waited += time.monotonic() - begin
         return reading

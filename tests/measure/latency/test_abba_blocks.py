@@ -103,10 +103,9 @@ def test_a_pair_counts_only_if_nothing_else_used_the_core_at_either_end_of_its_b
     times = Times(np.ones(2), np.ones(2), np.ones(2), None)
     blocks = [[Block("model", times, readings) for readings in pair] for pair in [(alone, edge), (alone, shared)]]
     pairs = [Pair("reference", pair) for pair in blocks]
-    watch = CoreWatch()
-    assert replace(blocks_of({}), watch=watch).select(pairs) == pairs[:1]
-    watch.is_alone(1.2)  # a later launch tells that the core was shared all the time
-    assert replace(blocks_of({}), watch=watch).select(pairs[1:]) == []
+    assert replace(blocks_of({}), watch=CoreWatch(least=1.4)).select(pairs) == pairs[:1]
+    later = CoreWatch(least=1.2)  # which tells that the core was shared all the time
+    assert replace(blocks_of({}), watch=later).select(pairs[1:]) == []
     assert blocks_of({}).select(pairs) == pairs
 
 
