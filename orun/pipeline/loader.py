@@ -82,8 +82,7 @@ class Loader:
             for instance in instances
             if instance.kind
         }
-        kinds = {instance.id: instance.kind for instance in instances if instance.kind}
-        stages = connect_sources(instances, stages, kinds, self.problems)
+        stages = connect_sources(instances, stages, self.problems)
         require_judged(instances, stages, named, self.problems)
         require_axes(instances, stages, unsound, self.problems)
         self.secrets = secrets(tree, instances, self.problems)

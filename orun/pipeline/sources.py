@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from orun.core.serialization import replace
@@ -22,37 +22,39 @@ TARGET_OF_REFERENCES = "reference_target"
 
 
 def connect_sources(
-    instances: Iterable[Instance], stages: Mapping[str, Stage], kinds: Mapping[str, Kind], problems: Problems
+    instances: Collection[Instance], stages: Mapping[str, Stage], problems: Problems
 ) -> dict[str, Stage]:
     """Return the stages, those that run source models with what they need of the convert stages.
 
     Args:
         instances: the stages of the graph.
         stages: the valid stages by id.
-        kinds: the kinds of the stages by id.
         problems: collects runtimes that a convert stage does not have.
     """
+    kinds = {instance.id: instance.kind for instance in instances if instance.kind}
     connected = dict(stages)
     for instance in instances:
-        stage = stages.get(instance.id)
-        if stage is None or instance.kind is None:
+        if not (stage := stages.get(instance.id)):
             continue
-        for port, declared in instance.kind.spec.inputs.items():
-            if not declared.runtime:
-                continue
-            for name, runtime, span in _wanted(instance, stage, port, declared.runtime, problems):
-                convert = stages.get(stage.needs[name])
-                if convert and _is_possible(stage, name, runtime, kinds[convert.id], span, problems):
-                    connected[stage.id] = _connect(connected[stage.id], name, runtime, convert, kinds[convert.id])
+        for name, runtime, span in _wanted(instance.node.map("with"), stage, kinds[stage.id], problems):
+            convert = stages.get(stage.needs[name])
+            if convert and _is_possible(stage, name, runtime, kinds[convert.id], span, problems):
+                connected[stage.id] = _connect(connected[stage.id], name, runtime, convert, kinds[convert.id])
     return connected
 
 
-def _wanted(
-    instance: Instance, stage: Stage, port: str, parameter: str, problems: Problems
-) -> Iterator[tuple[str, str, Span]]:
+def _wanted(params: Map, stage: Stage, kind: Kind, problems: Problems) -> Iterator[tuple[str, str, Span]]:
     """Yield input, runtime and place of each model that another framework is to run."""
+    for port, declared in kind.spec.inputs.items():
+        if declared.runtime:
+            yield from _wanted_at(port, declared.runtime, params, stage, problems)
+
+
+def _wanted_at(
+    port: str, parameter: str, params: Map, stage: Stage, problems: Problems
+) -> Iterator[tuple[str, str, Span]]:
     value: Any = stage.params.get(parameter)
-    node = instance.node.map("with").get(parameter)
+    node = params.get(parameter)
     if node is None or not value or value == ONNX_RUNTIME:
         return
     inputs = [name for name in stage.needs if name.partition(".")[0] == port]
