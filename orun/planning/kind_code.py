@@ -16,15 +16,21 @@ from orun.stages.contract import module_name
 
 TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
 
-# Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
-DECLARATIONS = frozenset(
+# Modules that pass values on, remember them, or refuse to begin: they cannot change what a stage makes.
+HARMLESS = frozenset(
     {
         "orun",
         "orun.core.serialization",
         "orun.errors",
         "orun.core.metrics",
         "orun.core.targets",
+        "orun.environment.call_cache",
+        "orun.environment.user_cache",
         "orun.stages.contract",
+        "orun.stages.library_errors",
+        "orun.stages.library_warnings",
+        "orun.stages.memory_headroom",
+        "orun.stages.name_checks",
         "orun.stages.params",
     }
 )
@@ -53,7 +59,7 @@ def code_files(module: str) -> tuple[tuple[str, str], ...]:
 
 
 @once
-def reached(module: str, skipped: frozenset[str] = DECLARATIONS) -> tuple[tuple[str, str, bool], ...]:
+def reached(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str, str, bool], ...]:
     """Return name and path of every module that runs with a module, and whether it has statements.
 
     A module runs with another module that imports it, lies in its package, or holds its name as text (a process is
