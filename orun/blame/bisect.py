@@ -117,7 +117,8 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
     failed = [
         stage.stage
         for stage in bad.record.stages
-        if stage.outcome == "failed" and not _has_outcome(good, stage.stage, "failed")
+        if stage.outcome == "failed"
+        and not any(result.stage == stage.stage and result.outcome == "failed" for result in good.record.stages)
     ]
     for stage_id in failed:
         if stage_id not in publishers:
@@ -160,10 +161,6 @@ def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
         f"{stage.id}.{gate.metric}" for stage in bad.pipeline.stages for gate in conditions(stage.gates)
     )
     raise UsageError(f"there is no gate {name!r} in {bad.run}", why=f"it has {', '.join(gates) or 'none'}")
-
-
-def _has_outcome(run: RunSnapshot, stage: str, outcome: str) -> bool:
-    return any(result.stage == stage and result.outcome == outcome for result in run.record.stages)
 
 
 def _value(run: RunSnapshot, stage: str, metric: str) -> float | None:

@@ -198,10 +198,6 @@ def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
 
 
 def _difference_row(row: Difference) -> tuple[Cell, ...]:
-    accepted, now = (_figure(value, row) for value in (row.accepted, row.current))
+    accepted, now = (Cell("-" if value is None else show(value, row.unit)) for value in (row.accepted, row.current))
     change = changed(row.accepted, row.current, row.unit)
     return Cell(row.stage, "strong"), Cell(row.metric), accepted, now, Cell(change), Cell("new" * row.model_changed)
-
-
-def _figure(value: float | None, row: Difference) -> Cell:
-    return Cell("-" if value is None else show(value, row.unit))

@@ -37,7 +37,7 @@ def startup_code(*, isolated: bool = False) -> tuple[tuple[str, str], ...]:
     for folder in _site_folders():
         folders.append(folder)
         for path in _path_files(folder):
-            lines = _lines(path)
+            lines = [line.strip() for line in _read(path).decode("utf-8", "replace").splitlines() if line.strip()]
             folders += [os.path.join(folder, line) for line in lines if not line.startswith(("#", *IMPORTS))]
             code = [line for line in lines if line.startswith(IMPORTS) and not HOOKS.search(line)]
             if code and not path.endswith(NAMESPACES):
@@ -57,10 +57,6 @@ def _path_files(folder: str) -> list[str]:
     except OSError:
         return []
     return [f"{folder}/{name}" for name in sorted(names) if name.endswith(".pth")]
-
-
-def _lines(path: str) -> list[str]:
-    return [line.strip() for line in _read(path).decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 def _modules(folders: list[str]) -> Iterator[tuple[str, str]]:

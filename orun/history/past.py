@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from orun.core.run_record import RunResult
 from orun.history.database import History
 from orun.history.points import Point, Series, series_of
@@ -20,11 +18,6 @@ def past(history: History, result: RunResult) -> tuple[Series, ...]:
     comparable: list[Point] = []
     for stage, metric in gated:
         points = history.points(pipeline=result.pipeline, stage=stage, metric=metric)
-        machine = _machine(points, keys.get(stage, ""))
+        machine = next((point.machine for point in reversed(points) if point.key == keys.get(stage, "")), None)
         comparable += [point for point in points if point.machine == machine]
     return series_of(comparable)
-
-
-def _machine(points: Sequence[Point], key: str) -> str | None:
-    """Return the machine of the newest measurement under a key; None if there is none."""
-    return next((point.machine for point in reversed(points) if point.key == key), None)
