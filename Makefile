@@ -8,14 +8,18 @@ IMAGE := cpu data hub oci remote sklearn slim tune # extras in the Containerfile
 # compile orun anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bert test test-slow test-tables lint docs lock clean
+.PHONY: bert test quick test-slow test-tables lint style types docs lock clean
 
 bert: $(VENV)/ready
 	$(BIN)/orun pipelines/bert.yaml
 
+# mypy keeps one core busy for a minute, in which the tests begin.
+test: $(VENV)/ready style
+	$(MAKE) --no-print-directory -j2 types quick
+
 # Files run in alphabetical order, which begins with the longest. The default, most tests first, ends with files of one
 # long test each, while the other worker has nothing to do.
-test: $(VENV)/ready lint
+quick: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not table"
 
 # Whole pipelines on real models, and campaigns: CI runs them after `make test`.
@@ -26,9 +30,13 @@ test-slow: $(VENV)/ready
 test-tables: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 -m table
 
-lint: $(VENV)/ready
+lint: style types
+
+style: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/ready
 	$(BIN)/mypy
 
 # The site, in site/; `.venv/bin/zensical serve` shows it while you write.
@@ -36,11 +44,13 @@ docs: $(VENV)/ready
 	$(BIN)/zensical build --strict
 	cd docs && find . -name '*.md' | xargs tar cf - | tar xf - -C ../site # for llms.txt, whose links name the sources
 
-# PyTorch goes first and by pip, so that the machine's own index decides between its CPU and CUDA builds.
+# PyTorch goes first and by pip, so that the machine's own index decides between its CPU and CUDA builds. pip compiles one
+# file after the other; some packages hold files for other versions of Python.
 $(VENV)/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --no-compile $(TORCH)
+	$(BIN)/pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
