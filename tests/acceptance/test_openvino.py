@@ -18,6 +18,8 @@ from orun.pipeline import load
 from tests.acceptance.support import command, make_environments
 from tests.stages.models import convolution
 
+pytestmark = pytest.mark.slow  # two environments of hundreds of megabytes
+
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 CPUINFO = Path("/proc/cpuinfo")
 INTEL = CPUINFO.exists() and "GenuineIntel" in CPUINFO.read_text("utf-8")
@@ -156,7 +158,6 @@ print([(entry.stat().st_ino, entry.stat().st_mtime_ns) for entry in os.scandir(s
 """
 
 
-@pytest.mark.slow
 def test_a_cache_that_its_provider_does_not_take_back_is_no_engine(project: Path) -> None:
     """The build compiles the model again in every process, and writes the blob again, as large as it was."""
     stages = IMPORT + "  engine: {uses: compile/engine, needs: import, with: {target: build, launches: 1}}\n"
@@ -268,7 +269,6 @@ def test_what_the_plug_in_cannot_do_stops_the_run(project: Path, options: str, w
     )
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the build of ONNX Runtime is for x86-64")
 def test_the_ready_pipeline_is_measured_and_judged_on_every_processor(project: Path) -> None:
     result = orun.run(PIPELINES / "openvino.yaml", set=QUICK, store=project / "store")

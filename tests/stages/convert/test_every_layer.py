@@ -57,7 +57,7 @@ def test_no_layer_is_forgotten() -> None:
     assert known - tried == LEFT_OUT
 
 
-@pytest.mark.parametrize("name", mostly_slow(every_layer.RIGHT, "pairs", "indices"))
+@pytest.mark.parametrize("name", mostly_slow(every_layer.RIGHT, "indices"))
 def test_layers_that_are_right(tmp_path: Path, name: str) -> None:
     params = {"model": f"every_layer.py:{name}", **TOLD.get(name, {})}
     assert run_stage("convert/tensorflow", tmp_path, params, root=MODULES).value("max_abs_error") < 1e-3

@@ -8,6 +8,7 @@ import pytest
 
 from orun.errors import OrunError, StageFailed
 from tests.stages.support import StageRun, run_stage
+from tests.thin import mostly_slow
 
 MODULES = Path(__file__).parents[1] / "modules"
 EXPORTERS = ("dynamo", "torchscript")
@@ -63,14 +64,14 @@ def test_names_axes_and_figures_and_nothing_of_this_machine(tmp_path: Path, expo
     assert [text for text in of_this_machine if text.encode() in data] == []
 
 
-@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 def test_a_module_in_training_mode_is_exported_for_evaluation(tmp_path: Path, exporter: str) -> None:
     inputs = {"input": {"shape": ["batch", 4]}}
     made = convert(tmp_path, model="small.py:dropout", inputs=inputs, outputs=["y"], exporter=exporter)
     assert made.value("max_abs_error") < 1e-6
 
 
-@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 def test_an_input_and_a_value_twice_as_outputs(tmp_path: Path, exporter: str) -> None:
     inputs = {"x": {"shape": ["n", 2]}}
     made = convert(tmp_path, model="small.py:same", inputs=inputs, outputs=["a", "b", "c"], exporter=exporter)
@@ -80,7 +81,7 @@ def test_an_input_and_a_value_twice_as_outputs(tmp_path: Path, exporter: str) ->
     assert made.value("max_abs_error") == 0
 
 
-@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 def test_inputs_that_nothing_reads_stay(tmp_path: Path, exporter: str) -> None:
     inputs = {name: {"shape": ["batch", size]} for size, name in enumerate(("first", "middle", "last"), 2)}
     made = convert(tmp_path, model="small.py:middle", inputs=inputs, outputs=["y"], exporter=exporter)

@@ -199,10 +199,7 @@ stages:
 @pytest.mark.slow
 def test_the_version_of_transformers_counts_without_code_of_the_user(tmp_path: Path) -> None:
     """Its code is the model's: another version may make another graph, and what the one made had stayed up to date."""
-    config = BertConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3
-    )
-    BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
+    save_classifier(tmp_path / "bert")
     (tmp_path / "folder.yaml").write_text(FOLDER, encoding="utf-8")
     made = orun.run(tmp_path / "folder.yaml", store=tmp_path / "store")
     assert [one.outcome for one in made.stages] == ["built"]
@@ -212,36 +209,47 @@ def test_the_version_of_transformers_counts_without_code_of_the_user(tmp_path: P
     assert action.implicit_deps.packages.get("transformers") == version("transformers")
 
 
-def test_a_folder_of_transformers(tmp_path: Path) -> None:
+TOKENS = {"shape": ["batch", "sequence"], "dtype": "int64"}
+CLASSIFIER: dict[str, Any] = {
+    "model": "bert",
+    "inputs": {"input_ids": {**TOKENS, "high": 49}, "attention_mask": {**TOKENS, "fill": "mask"}},
+    "outputs": ["logits"],
+    "exporter": "torchscript",
+}
+
+
+def save_classifier(folder: Path) -> None:
     config = BertConfig(
         vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3
     )
-    BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
-    tokens = {"shape": ["batch", "sequence"], "dtype": "int64"}
-    params = {
-        "model": "bert",
-        "inputs": {"input_ids": {**tokens, "high": 49}, "attention_mask": {**tokens, "fill": "mask"}},
-        "outputs": ["logits"],
-        "exporter": "torchscript",
-    }
-    made = run_stage("convert/torch", tmp_path, params)
+    BertForSequenceClassification(config).save_pretrained(folder)
+
+
+@pytest.mark.slow
+def test_a_folder_of_transformers_by_the_other_exporter(tmp_path: Path) -> None:
+    save_classifier(tmp_path / "bert")
+    dynamo = run_stage("convert/torch", tmp_path, {**CLASSIFIER, "exporter": "dynamo"})
+    assert dynamo.value("max_abs_error") < 1e-5
+
+
+def test_a_folder_of_transformers(tmp_path: Path) -> None:
+    save_classifier(tmp_path / "bert")
+    made = run_stage("convert/torch", tmp_path, CLASSIFIER)
     assert made.value("max_abs_error") < 1e-5
     (logits,) = onnx.load(made.model).graph.output
     assert [axis.dim_param or axis.dim_value for axis in logits.type.tensor_type.shape.dim] == ["batch", 3]
     body = run_stage(
         "convert/torch",
         tmp_path,
-        {**params, "outputs": ["hidden", "pooled"], "transformers": {"model_class": "BertModel"}},
+        {**CLASSIFIER, "outputs": ["hidden", "pooled"], "transformers": {"model_class": "BertModel"}},
     )
     assert len(onnx.load(body.model).graph.output) == 2
-    dynamo = run_stage("convert/torch", tmp_path, {**params, "exporter": "dynamo"})
-    assert dynamo.value("max_abs_error") < 1e-5
     with pytest.raises(OrunError) as caught:
-        run_stage("convert/torch", tmp_path, {**params, "transformers": {"model_class": "Bert"}})
+        run_stage("convert/torch", tmp_path, {**CLASSIFIER, "transformers": {"model_class": "Bert"}})
     assert str(caught.value) == ("transformers has no class 'Bert'\n  hint: set `transformers: {model_class: ...}`")
     (tmp_path / "empty").mkdir()
     with pytest.raises(OrunError) as caught:
-        run_stage("convert/torch", tmp_path, {**params, "model": "empty"})
+        run_stage("convert/torch", tmp_path, {**CLASSIFIER, "model": "empty"})
     assert caught.value.what == "transformers cannot load empty"
 
 

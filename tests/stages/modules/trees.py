@@ -18,9 +18,9 @@ X = X.astype(np.float32)
 BODIES, SUGAR = load_diabetes(return_X_y=True)
 BODIES = BODIES.astype(np.float32)
 NAMES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
-    "xgboost": ("XGBClassifier", "XGBRegressor", {"n_estimators": 12, "max_depth": 4, "tree_method": "exact"}),
-    "lightgbm": ("LGBMClassifier", "LGBMRegressor", {"n_estimators": 12, "verbose": -1}),
-    "catboost": ("CatBoostClassifier", "CatBoostRegressor", {"n_estimators": 12, "verbose": False, "thread_count": 1}),
+    "xgboost": ("XGBClassifier", "XGBRegressor", {"n_estimators": 4, "max_depth": 4, "tree_method": "exact"}),
+    "lightgbm": ("LGBMClassifier", "LGBMRegressor", {"n_estimators": 4, "num_leaves": 8, "verbose": -1}),
+    "catboost": ("CatBoostClassifier", "CatBoostRegressor", {"n_estimators": 4, "verbose": False, "thread_count": 1}),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,13 @@ from orun.errors import StageFailed
 from tests.stages.conftest import export_decoder
 from tests.stages.modules.architectures import DECODERS
 from tests.stages.support import artifact, run_stage
+from tests.thin import mostly_slow
 
 LOOSE = {"atol": 0.05, "rtol": 0.05}
 UNSEEN = "were not compared: they depend on attention rows that see nothing"
 
 
-@pytest.mark.parametrize("family", DECODERS)
+@pytest.mark.parametrize("family", mostly_slow(DECODERS, "mistral"))
 def test_padded_behind(tmp_path: Path, family: str) -> None:
     made = run_stage(
         "optimize/float16", tmp_path, LOOSE, inputs={"model": export_decoder(tmp_path, family, "right-padded")}
@@ -31,8 +33,9 @@ def test_padded_behind(tmp_path: Path, family: str) -> None:
         assert made.notes == ()
 
 
-@pytest.mark.parametrize("fuse", [False, True])
-@pytest.mark.parametrize("family", ["llama", "mistral", "gpt2"])
+@pytest.mark.parametrize(
+    ("family", "fuse"), mostly_slow(product(["llama", "mistral", "gpt2"], [False, True]), ("llama", True))
+)
 def test_padded_anywhere(tmp_path: Path, family: str, *, fuse: bool) -> None:
     model = export_decoder(tmp_path, family, "mask")
     if fuse:
