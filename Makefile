@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 IMAGE := cpu data hub oci remote sklearn slim tune # extras in the Containerfile's image
+SERVER := orun/stages/release/_server
 # Where Python is told to write no byte code, as in many containers, each of the thousands of processes of the tests would
 # compile orun anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -60,6 +61,8 @@ lock:
 	uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--constraint requirements.lock $(foreach extra,$(IMAGE),--extra $(extra)) pyproject.toml requirements-cpu.in \
 		--output-file requirements-cpu.lock
+	uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+		--no-emit-package onnxruntime $(SERVER)/requirements.in --output-file $(SERVER)/requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache

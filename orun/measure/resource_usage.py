@@ -1,6 +1,6 @@
 """Resources that a stretch of work takes: cores, GPU, energy; or why they cannot be read here.
 
-- Cores: CPU time of this process over the time of all cores that it may use.
+- Cores: CPU time of a process, this one or a server's, over the time of all cores that it may use.
 - Energy of the processor: the counters of RAPL, which Linux shows as files, of whole packages.
 - GPU: utilization and power as `nvidia-smi` samples them; energy is the mean power times the time.
 
@@ -29,8 +29,10 @@ PACKAGE = "package-"  # begins the name of a package's domain
 QUERY = "utilization.gpu,power.draw"
 SAMPLE_MILLISECONDS = 100
 START_SECONDS = 10.0  # for the first sample
+CPU_CLOCK = 2  # with a process's id, Linux's clock of its CPU time: clock_getcpuclockid(3)
 
-CPU_ENERGY, GPU_UTILIZATION, GPU_ENERGY = "cpu_energy", "gpu_utilization", "gpu_energy"
+CPU_UTILIZATION, CPU_ENERGY = "cpu_utilization", "cpu_energy"
+GPU_UTILIZATION, GPU_ENERGY = "gpu_utilization", "gpu_energy"
 
 
 class Unreadable(Exception):
@@ -42,13 +44,13 @@ class Usage:
     """Resources of a stretch of work; None for what cannot be read.
 
     Attributes:
-        cpu: share of the usable cores that this process kept busy.
+        cpu: share of the usable cores that the process kept busy.
         cpu_energy: joules of the processor's packages.
         gpu: mean utilization of the GPU, a share.
         gpu_energy: joules of the GPU.
     """
 
-    cpu: float
+    cpu: float | None = None
     cpu_energy: float | None = None
     gpu: float | None = None
     gpu_energy: float | None = None
@@ -146,21 +148,31 @@ class GpuSampler:
 
 @dataclass
 class ResourceGauge:
-    """Gauge of the resources of this process and of the GPU of a target; a context manager.
+    """Gauge of the resources of a process and of the GPU of a target; a context manager.
 
     Attributes:
         target: names the GPU, if it has a provider that computes on one.
         powercap: where the counters of RAPL are; `POWERCAP` if None.
+        elsewhere: whether the work is another machine's, so that nothing of it can be read here.
         missing: why a figure cannot be read here, by its name.
     """
 
     target: Target
     powercap: Path | None = None
+    elsewhere: bool = False
     missing: dict[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self._energy: EnergyCounters | None = None
         self._gpu: GpuSampler | None = None
+        if self.elsewhere:
+            names = (
+                CPU_UTILIZATION,
+                CPU_ENERGY,
+                *([] if _gpu_index(self.target) is None else (GPU_UTILIZATION, GPU_ENERGY)),
+            )
+            self.missing |= dict.fromkeys(names, "the server may run on another machine")
+            return self
         try:
             self._energy = EnergyCounters(self.powercap or POWERCAP)
         except Unreadable as error:
@@ -178,21 +190,35 @@ class ResourceGauge:
         if self._gpu:
             self._gpu.close()
 
-    def start(self) -> None:
-        """Begin a stretch of work."""
+    def start(self, process: int | None = None) -> None:
+        """Begin a stretch of work of this process, or of another one by its id."""
+        self._process = process
         self._joules = self._energy.read() if self._energy else None
-        self._cpu, self._wall = time.process_time(), time.monotonic()
+        self._cpu, self._wall = self._cpu_time(), time.monotonic()
 
     def stop(self) -> Usage:
         """End the stretch and return what it took."""
-        now, busy = time.monotonic(), time.process_time() - self._cpu
+        now, cpu = time.monotonic(), self._cpu_time()
         seconds = now - self._wall
         energy = self._energy.joules(self._joules, self._energy.read()) if self._energy and self._joules else None
         sampled = self._gpu.between(self._wall, now) if self._gpu else None
         if self._gpu and not sampled:
             self.missing |= dict.fromkeys((GPU_UTILIZATION, GPU_ENERGY), f"no sample of nvidia-smi in {seconds:.2g} s")
         share, watts = sampled or (None, None)
-        return Usage(busy / seconds / usable_cores(), energy, share, None if watts is None else watts * seconds)
+        cores = None if cpu is None or self._cpu is None else (cpu - self._cpu) / seconds / usable_cores()
+        return Usage(cores, energy, share, None if watts is None else watts * seconds)
+
+    def _cpu_time(self) -> float | None:
+        """Return the CPU seconds of the process; None if they cannot be read."""
+        if self.elsewhere:
+            return None
+        if self._process is None:
+            return time.process_time()
+        try:
+            return time.clock_gettime(~self._process << 3 | CPU_CLOCK)
+        except (OSError, OverflowError) as error:
+            self.missing[CPU_UTILIZATION] = f"the clock of process {self._process} cannot be read: {error}"
+            return None
 
 
 def _gpu_index(target: Target) -> str | None:

@@ -64,6 +64,8 @@ BUILTIN: tuple[str, ...] = (
     "release/serve-check",
     "release/publish",
     "release/triton",
+    "release/server",
+    "release/kserve",
 )
 PYTHON_FILE = re.compile(r"(?P<file>.+?\.py)(:(?P<rest>.*))?", re.DOTALL)  # the rest is no valid function name
 FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from orun.core.targets import Provider, Target
 from orun.environment.processor import usable_cores
-from orun.measure.resource_usage import EnergyCounters, ResourceGauge, Unreadable, describe_missing
+from orun.measure.resource_usage import EnergyCounters, ResourceGauge, Unreadable, Usage, describe_missing
 
 CUDA = Target("gpu", (Provider("CUDAExecutionProvider", {"device_id": "1"}),))
 
@@ -66,9 +68,38 @@ def test_work_of_this_process(tmp_path: Path) -> None:
             pass
         file.write_text("400")
         usage = gauge.stop()
+    assert usage.cpu is not None
     assert 0 < usage.cpu <= 1.05 / usable_cores() + 0.5
     assert usage.cpu_energy == pytest.approx(300e-6)
     assert (usage.gpu, usage.gpu_energy, gauge.missing) == (None, None, {})
+
+
+def test_work_of_another_process(tmp_path: Path) -> None:
+    package(tmp_path, 0, 100)
+    with (
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process,
+        ResourceGauge(Target("cpu"), tmp_path) as gauge,
+    ):
+        gauge.start(process.pid)
+        time.sleep(0.3)
+        usage = gauge.stop()
+        process.kill()
+    assert usage.cpu
+    with ResourceGauge(Target("cpu"), tmp_path) as gauge:
+        gauge.start(process.pid)
+        assert gauge.stop().cpu is None
+    assert gauge.missing == {
+        "cpu_utilization": f"the clock of process {process.pid} cannot be read: [Errno 22] Invalid argument"
+    }
+
+
+def test_work_elsewhere(tmp_path: Path) -> None:
+    with ResourceGauge(Target("cpu"), tmp_path, elsewhere=True) as gauge:
+        gauge.start()
+        assert gauge.stop() == Usage()
+    assert describe_missing(gauge.missing) == [
+        "cpu_utilization and cpu_energy: not readable here: the server may run on another machine"
+    ]
 
 
 def test_a_gpu_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

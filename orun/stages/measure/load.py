@@ -18,33 +18,48 @@ Each round also tells the resources that it took:
 Energy is that of whole packages and GPUs, with whatever else runs on them. What cannot be read on a machine is left
 out, and a note says why.
 
-Clients are threads of one process. They share one session, or use `sessions` in turn, like the pool of a server. The
-stage has the machine to itself. The result is bound to the host. The artifact holds `load.json`, and `latencies.npz`
-with every request.
+Clients are threads of one process. They share one session, or use `sessions` in turn, like the pool of a server.
+
+A served model is driven over the network, by HTTP:
+
+- With a stage of `release/server` at the port `server`, that server runs on loopback, in an environment of its own with
+  the packages of its lock. A reference and the baseline run in the same server, in the place of its model.
+- With `url` and `served_name`, a server that runs already, here or elsewhere, is driven: any that speaks the Open
+  Inference Protocol v2.
+
+Its outputs must first agree with those of the model. `cpu_utilization` is then that of the server's process. Without
+`batch`, a request has one row, as most have that a server joins to batches.
+
+The stage has the machine to itself. The result is bound to the host. The artifact holds `load.json`, and
+`latencies.npz` with every request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed
+from orun.stages._graph.differences import Tolerance
 from orun.stages.cold_start import INPUTS, LEAST
 from orun.stages.common_parameters import ModelTarget
-from orun.stages.contract import Context, Spec
+from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from orun.measure.latency.load import Round, Traffic
     from orun.measure.resource_usage import Usage
+    from orun.stages.measure._driven import Driven
 
 LATENCIES = ("p50", "p90", "p99", "mean", "max")
 SHARES, ENERGIES = ("cpu_utilization", "gpu_utilization"), ("cpu_energy", "gpu_energy")
+SERVER = "server"  # the port
 SPEC = Spec(
-    inputs=INPUTS,
+    inputs={**INPUTS, SERVER: Port(("bundle",), "The server to drive, from `release/server`.", optional=True)},
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
@@ -78,6 +93,14 @@ class Params:
         Doc("Open loop: requests arrive as from independent users, or at equal intervals."),
     ] = "poisson"
     io_binding: IoBinding = False
+    url: Annotated[str | None, Doc("Address of a server that runs already: `http://host:8080`.")] = None
+    served_name: Annotated[str, Doc("Name of the model at `url`.")] = ""
+    atol: Annotated[
+        float, Doc("Largest allowed absolute error of a served model, in addition to `rtol` times the value."), Range(0)
+    ] = 1e-4
+    rtol: Annotated[
+        float, Doc("Largest allowed relative error of a served model, in addition to `atol`."), Range(0)
+    ] = 1e-3
     warmup: Annotated[Duration, Doc("Requests before the first round of each model."), Range(low=0.001), WithUnit()] = (
         Duration(0.5)
     )
@@ -105,21 +128,23 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.latency.load import Traffic, send_requests
     from orun.measure.resource_usage import ResourceGauge, describe_missing
 
-    requests = _requests(context, params)
-    random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(requests)}
-    traffic = Traffic(params.clients, params.rate, params.time, regular=params.arrivals == "regular")
-    rounds: dict[str, list[MeteredRound]] = {role: [] for role in requests}
-    for role, calls in requests.items():
-        _try(context, role, calls[0])
-        send_requests(calls, Traffic(params.clients, None, params.warmup), random[role])
-    total = params.rounds * len(requests)
-    with ResourceGauge(context.target or Target("cpu")) as gauge:
-        for number in range(total):
-            role = list(requests)[number % len(requests)]
-            context.progress(number, total, "rounds")
-            gauge.start()
-            result = send_requests(requests[role], traffic, random[role])
-            rounds[role].append(MeteredRound(result, gauge.stop()))
+    _require_consistent(context, params)
+    with ExitStack() as servers:
+        driven = _drive(context, params, servers)
+        random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(driven)}
+        traffic = Traffic(params.clients, params.rate, params.time, regular=params.arrivals == "regular")
+        rounds: dict[str, list[MeteredRound]] = {role: [] for role in driven}
+        for role, model in driven.items():
+            _try(context, role, model.requests[0])
+            send_requests(model.requests, Traffic(params.clients, None, params.warmup), random[role])
+        total = params.rounds * len(driven)
+        with ResourceGauge(context.target or Target("cpu"), elsewhere=params.url is not None) as gauge:
+            for number in range(total):
+                role = list(driven)[number % len(driven)]
+                context.progress(number, total, "rounds")
+                gauge.start(driven[role].process)
+                result = send_requests(driven[role].requests, traffic, random[role])
+                rounds[role].append(MeteredRound(result, gauge.stop()))
     for sentence in describe_missing(gauge.missing):
         context.note(sentence)
     _write(context, traffic, rounds, gauge.missing)
@@ -127,24 +152,42 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return _metrics(context, params, results) | _resources(params, rounds)
 
 
-def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], object]]]:
-    """Return, for each model, a request function per client."""
-    from orun.core.targets import Target
-    from orun.measure.binding import bind_inference
-    from orun.measure.session import open_session
+def _require_consistent(context: Context, params: Params) -> None:
+    """Refuse parameters of one way to run a model beside those of another."""
+    if params.url and SERVER in context.inputs:
+        raise StageFailed(context.stage, "`url` and the port `server` name two servers", hint="leave one out")
+    if bool(params.url) != bool(params.served_name):
+        raise StageFailed(context.stage, "`url` and `served_name` are set together, or neither")
+    if (params.url or SERVER in context.inputs) and (params.io_binding or params.sessions > 1):
+        name = "io_binding" if params.io_binding else "sessions"
+        raise StageFailed(
+            context.stage,
+            f"`{name}` is for a model in this process, and a server is to be driven",
+            hint=f"leave out `{name}`; the stage of `release/server` has `workers`",
+        )
+
+
+def _drive(context: Context, params: Params, servers: ExitStack) -> dict[str, Driven]:
+    """Return the requests of the clients to each model; servers and connections end with `servers`."""
+    from orun.stages.measure._driven import (
+        bind_requests,
+        connect,
+        open_sessions,
+        require_agreement,
+        start_servers,
+    )
     from orun.stages.timing import Sizes, make_timed_feeds
 
-    target = context.target or Target("cpu")
-    models = {role: context.model(role) for role in context.inputs}
-    fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
-    requests: dict[str, list[Callable[[], object]]] = {}
-    for role, path in models.items():
-        pool = [open_session(path, target) for _ in range(min(params.sessions, params.clients))]
-        requests[role] = [
-            bind_inference(pool[client % len(pool)], fed[role], bound=params.io_binding)
-            for client in range(params.clients)
-        ]
-    return requests
+    models = replace(context, inputs={role: path for role, path in context.inputs.items() if role != SERVER})
+    feeds = make_timed_feeds(models, params.inputs, Sizes(params.batch, params.shape))
+    if not params.url and SERVER not in context.inputs:
+        return open_sessions(models, feeds, params.clients, params.sessions, bound=params.io_binding)
+    if params.url:
+        served = connect(models, params.url, params.served_name)
+    else:
+        served = start_servers(models, context.inputs[SERVER], servers)
+    require_agreement(models, feeds, served, Tolerance(params.atol, params.rtol))
+    return bind_requests(feeds, served, params.clients, servers)
 
 
 def _try(context: Context, role: str, call: Callable[[], object]) -> None:

@@ -7,7 +7,6 @@ https://github.com/triton-inference-server/onnxruntime_backend
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,12 +17,11 @@ from orun.core.targets import EXTENSIONS, Target
 from orun.errors import UsageError
 from orun.measure.extension_operators import DOMAINS
 from orun.stages._graph.io import input_names
+from orun.stages.release._served_model import require_batch, require_name
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-LONGEST = 255  # bytes of a folder's name
 CPU = "CPUExecutionProvider"
 TYPES: Mapping[int, str] = {
     TensorProto.BOOL: "TYPE_BOOL", TensorProto.UINT8: "TYPE_UINT8", TensorProto.UINT16: "TYPE_UINT16",
@@ -82,9 +80,7 @@ def render_config(model: ModelProto, settings: Settings, target: Target | None) 
     Raises:
         UsageError: if Triton does not support the model or a setting.
     """
-    if not NAME.fullmatch(settings.name) or len(settings.name) > LONGEST:
-        why = f"allowed are up to {LONGEST} letters, digits, `_`, `.` and `-`"
-        raise UsageError(f"{settings.name!r:.80} is not a valid name for a folder", why=why)
+    require_name(settings.name)
     if target:
         _require_supported(settings, target)
     if DOMAINS & {item.domain for item in model.opset_import}:
@@ -96,8 +92,7 @@ def render_config(model: ModelProto, settings: Settings, target: Target | None) 
     inputs = [value for value in model.graph.input if value.name in names]
     outputs = list(model.graph.output)
     if settings.max_batch_size:
-        for value in (*inputs, *outputs):
-            _check_batch(value)
+        require_batch((*inputs, *outputs))
     lines = [
         f"name: {json.dumps(settings.name)}",
         'backend: "onnxruntime"',
@@ -138,16 +133,6 @@ def unsupported_options(target: Target) -> list[str]:
     level = target.session.get("graph_optimization_level")
     known = {*SESSION, "execution_mode", *(["graph_optimization_level"] if level in (*LEVELS, "all") else [])}
     return sorted(set(target.session) - known)
-
-
-def _check_batch(value: ValueInfoProto) -> None:
-    axes = value.type.tensor_type.shape.dim
-    if not axes or axes[0].HasField("dim_value"):
-        raise UsageError(
-            "`max_batch_size` needs a model whose inputs and outputs all have the batch as first axis; "
-            + (f"that of {value.name!r} is always {axes[0].dim_value}" if axes else f"{value.name!r} has no axes"),
-            hint="export it with a dynamic first axis, or set `max_batch_size: 0`",
-        )
 
 
 def _type(value: ValueInfoProto) -> str:

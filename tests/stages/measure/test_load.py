@@ -13,6 +13,7 @@ from orun.errors import StageFailed
 from orun.measure import resource_usage
 from tests.measure.test_resource_usage import package
 from tests.stages.models import ADD, parse
+from tests.stages.release.support import make_bundle
 from tests.stages.support import artifact, run_stage
 
 TWO_WIDE = """
@@ -82,3 +83,42 @@ def test_a_model_that_cannot_answer(tmp_path: Path) -> None:
         run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(TWO_WIDE))})
     assert caught.value.what == "the model cannot answer a request"
     assert caught.value.hint == "set `shape`, or give `inputs` that fit"
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"url": "http://127.0.0.1:1"}, "`url` and `served_name` are set together, or neither"),
+        (
+            {"url": "http://127.0.0.1:1", "served_name": "m", "sessions": 2},
+            (
+                "`sessions` is for a model in this process, and a server is to be driven\n"
+                "  hint: leave out `sessions`; the stage of `release/server` has `workers`"
+            ),
+        ),
+        (
+            {"url": "http://127.0.0.1:1", "served_name": "m"},
+            (
+                "`url` is the server of one model, and reference is to be measured too\n"
+                "  hint: connect a stage of `release/server` at the port `server` in its place, which can serve both"
+            ),
+        ),
+    ],
+)
+def test_a_server_that_does_not_go_with_the_rest(tmp_path: Path, params: dict[str, object], told: str) -> None:
+    ports = {"model": artifact(tmp_path, parse(ADD)), "reference": artifact(tmp_path, parse(ADD))}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("measure/load", tmp_path, {**QUICK, **params}, inputs=ports)
+    assert str(caught.value) == told
+
+
+def test_a_bundle_that_has_no_server(tmp_path: Path) -> None:
+    ports = {"model": artifact(tmp_path, parse(ADD)), "server": make_bundle(tmp_path).output}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("measure/load", tmp_path, QUICK, inputs=ports)
+    assert str(caught.value) == (
+        "the bundle at the port `server` has no server\n  hint: connect a stage of `release/server`"
+    )
+    with pytest.raises(StageFailed) as caught:
+        run_stage("measure/load", tmp_path, {**QUICK, "url": "http://host", "served_name": "m"}, inputs=ports)
+    assert str(caught.value) == "`url` and the port `server` name two servers\n  hint: leave one out"

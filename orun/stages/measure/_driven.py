@@ -1,0 +1,127 @@
+"""Models under load: sessions in this process, a server that runs already, or one started for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orun.core.targets import Target
+from orun.errors import StageFailed
+from orun.measure.binding import bind_inference
+from orun.measure.model_server import SETTINGS, ModelServer
+from orun.measure.served_model import ServedModel
+from orun.measure.session import open_session
+from orun.stages._graph.differences import Tolerance, compare_values
+from orun.stages.contract import Context
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Feed = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Driven:
+    """Requests of the clients to one model, and the process that runs it; None for this one."""
+
+    requests: Sequence[Callable[[], object]]
+    process: int | None = None
+
+
+@dataclass(frozen=True)
+class Served:
+    """Model on a server, and the server's process; None for one that orun did not start."""
+
+    model: ServedModel
+    process: int | None = None
+
+
+def open_sessions(
+    context: Context, feeds: Mapping[str, Feed], clients: int, sessions: int, *, bound: bool
+) -> dict[str, Driven]:
+    """Return requests to sessions in this process, which the clients use in turn."""
+    target = context.target or Target("cpu")
+    driven: dict[str, Driven] = {}
+    for role, feed in feeds.items():
+        pool = [open_session(context.model(role), target) for _ in range(min(sessions, clients))]
+        chosen = [pool[client % len(pool)] for client in range(clients)]
+        driven[role] = Driven([bind_inference(session, feed, bound=bound) for session in chosen])
+    return driven
+
+
+def connect(context: Context, url: str, name: str) -> dict[str, Served]:
+    """Return the model on a server that runs already.
+
+    Raises:
+        StageFailed: if other models are connected, which that server does not have, or the model is not ready.
+    """
+    if others := [role for role in context.inputs if role != "model"]:
+        raise StageFailed(
+            context.stage,
+            f"`url` is the server of one model, and {', '.join(others)} is to be measured too",
+            hint="connect a stage of `release/server` at the port `server` in its place, which can serve both",
+        )
+    model = ServedModel(url, name)
+    if not model.is_ready():
+        raise StageFailed(
+            context.stage,
+            f"the model {name!r} is not ready at {url}",
+            hint=f"ask it: curl {url.rstrip('/')}/v2/models/{name}/ready",
+        )
+    return {"model": Served(model)}
+
+
+def start_servers(context: Context, folder: Path, servers: ExitStack) -> dict[str, Served]:
+    """Start the folder's server for its model, and once for each other model in its place."""
+    if not (folder / SETTINGS).is_file():
+        raise StageFailed(
+            context.stage,
+            "the bundle at the port `server` has no server",
+            hint="connect a stage of `release/server`",
+        )
+    started: dict[str, Served] = {}
+    for role in context.inputs:
+        log = Path(f"server-{role}.log").absolute()
+        model = None if role == "model" else context.model(role)
+        server = servers.enter_context(ModelServer(folder, log, model, tell=context.log.info))
+        started[role] = Served(server.model, server.pid)
+    return started
+
+
+def bind_requests(
+    feeds: Mapping[str, Feed], served: Mapping[str, Served], clients: int, connections: ExitStack
+) -> dict[str, Driven]:
+    """Return requests over the network, each client's over a connection of its own."""
+    driven: dict[str, Driven] = {}
+    for role, server in served.items():
+        requests = [connections.enter_context(closing(server.model.bind(feeds[role]))) for _ in range(clients)]
+        driven[role] = Driven(requests, server.process)
+    return driven
+
+
+def require_agreement(
+    context: Context, feeds: Mapping[str, Feed], served: Mapping[str, Served], tolerance: Tolerance
+) -> None:
+    """Ask each server once, and compare its outputs with those of the model in this process.
+
+    Raises:
+        StageFailed: if they disagree.
+    """
+    for role, server in served.items():
+        session = open_session(context.model(role), context.target or Target("cpu"))
+        names = [item.name for item in session.get_outputs()]
+        answer = server.model.infer(feeds[role])
+        for name, value in zip(names, session.run(names, feeds[role]), strict=True):
+            if name not in answer:
+                raise StageFailed(context.stage, f"the served {role} has no output {name!r}")
+            problem, _ = compare_values(value, answer[name], tolerance)
+            if problem:
+                raise StageFailed(
+                    context.stage,
+                    f"the served {role} disagrees with the {role} in output {name!r}",
+                    why=problem,
+                    hint="serve the release of this model, or set `atol` and `rtol`",
+                )

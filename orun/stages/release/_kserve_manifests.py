@@ -1,0 +1,145 @@
+"""Manifests of KServe for a server's folder.
+
+https://kserve.github.io/website/docs/reference/crd-api
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from orun.errors import UsageError
+
+LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+# KServe builds names of up to 63 characters from the service's: `NAME-predictor-00001-private`.
+LONGEST = 40
+FORMAT = "orun"  # of the downloaded folder, by which KServe finds the runtime
+MOUNT = "/mnt/models"  # where KServe puts what it downloads
+CONTAINER = "kserve-container"  # the name that KServe looks for
+PROBE_SECONDS = 10
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Service:
+    """Service to describe.
+
+    Attributes:
+        name: name of the service.
+        namespace: its namespace; empty for that of `kubectl`.
+        image: container image.
+        storage_uri: where the folder is; empty if the image holds it.
+        service_account: with the secrets of the storage; may be empty.
+        cpus: cores of a replica.
+        memory: bytes of a replica.
+        gpus: GPUs of a replica.
+        replicas: least and largest number.
+        start_seconds: seconds that a replica may take to be ready.
+        port: of HTTP.
+    """
+
+    name: str
+    namespace: str
+    image: str
+    storage_uri: str
+    service_account: str
+    cpus: float
+    memory: int
+    gpus: int
+    replicas: tuple[int, int]
+    start_seconds: int
+    port: int
+
+
+def require_names(service: Service) -> None:
+    """Refuse names and addresses that the cluster would refuse.
+
+    Raises:
+        UsageError: for the first of them.
+    """
+    for parameter, name in (("name", service.name), ("namespace", service.namespace)):
+        if (name or parameter == "name") and (not LABEL.fullmatch(name) or len(name) > LONGEST):
+            raise UsageError(
+                f"{parameter}: {name!r:.80} is no name on Kubernetes",
+                why=f"allowed are up to {LONGEST} lower-case letters, digits and `-`, a letter first",
+                hint=f"set `{parameter}`",
+            )
+    if not service.image or any(map(str.isspace, service.image)):
+        raise UsageError(f"image: {service.image!r:.80} is no container image", hint="name it: registry/digits:1.2.0")
+    if service.storage_uri and not urlsplit(service.storage_uri).scheme:
+        raise UsageError(f"storage_uri: {service.storage_uri!r:.80} is no address", hint="write s3://bucket/folder")
+
+
+def render_service(service: Service) -> dict[str, Any]:
+    """Return the InferenceService."""
+    predictor: dict[str, Any] = {"minReplicas": service.replicas[0], "maxReplicas": service.replicas[1]}
+    if service.service_account:
+        predictor["serviceAccountName"] = service.service_account
+    if service.storage_uri:
+        predictor["model"] = {
+            "modelFormat": {"name": FORMAT},
+            "runtime": service.name,
+            "protocolVersion": "v2",
+            "storageUri": service.storage_uri,
+            "resources": _resources(service),
+        }
+    else:
+        predictor["containers"] = [_container(service) | {"resources": _resources(service)}]
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": _metadata(service),
+        "spec": {"predictor": predictor},
+    }
+
+
+def render_runtime(service: Service) -> dict[str, Any]:
+    """Return the ServingRuntime that starts the program of the downloaded folder."""
+    command = ["python", f"{MOUNT}/runtime.py", "--host", "0.0.0.0"]  # noqa: S104 - of the container alone
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha1",
+        "kind": "ServingRuntime",
+        "metadata": _metadata(service),
+        "spec": {
+            "supportedModelFormats": [{"name": FORMAT, "autoSelect": False}],
+            "protocolVersions": ["v2"],
+            "containers": [_container(service) | {"command": command}],
+        },
+    }
+
+
+def _metadata(service: Service) -> dict[str, str]:
+    return {"name": service.name, **({"namespace": service.namespace} if service.namespace else {})}
+
+
+def _container(service: Service) -> dict[str, Any]:
+    def probe(path: str, failures: int) -> dict[str, Any]:
+        return {
+            "httpGet": {"path": path, "port": service.port},
+            "periodSeconds": PROBE_SECONDS,
+            "failureThreshold": failures,
+        }
+
+    return {
+        "name": CONTAINER,
+        "image": service.image,
+        "ports": [{"containerPort": service.port, "protocol": "TCP"}],
+        "startupProbe": probe("/v2/health/ready", -(-service.start_seconds // PROBE_SECONDS)),
+        "readinessProbe": probe("/v2/health/ready", 3),
+        "livenessProbe": probe("/v2/health/live", 3),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _resources(service: Service) -> dict[str, dict[str, str]]:
+    """Return equal requests and limits, so that a replica is measured under the resources that it has."""
+    amounts = {"cpu": f"{round(1000 * service.cpus)}m", "memory": f"{-(-service.memory // MEBIBYTE)}Mi"}
+    if service.gpus:
+        amounts["nvidia.com/gpu"] = str(service.gpus)
+    return {"requests": dict(amounts), "limits": amounts}

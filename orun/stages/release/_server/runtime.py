@@ -1,0 +1,218 @@
+"""Server of one ONNX model: the Open Inference Protocol v2 over HTTP and gRPC, health and Prometheus metrics.
+
+    python runtime.py [--host HOST] [--http-port PORT] [--grpc-port PORT] [--model FILE] [--sample-log FILE]
+
+`server.json` beside this file holds the settings. SIGTERM ends the server after the requests that are under way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import onnxruntime
+from batcher import Batcher  # which lies beside this file in the release, as `protocol` and `sample_log` do
+from fastapi.exceptions import RequestValidationError
+from fastapi.requests import Request
+from fastapi.responses import JSONResponse
+from kserve import InferRequest, InferResponse, Model, ModelRepository
+from kserve.errors import InferenceError, InvalidInput
+from kserve.model_server import app
+from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import add_GRPCInferenceServiceServicer_to_server
+from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
+from kserve.protocol.grpc.servicer import InferenceServicer
+from kserve.protocol.rest.server import RESTServer
+from numpy.typing import NDArray
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from prometheus_client import Counter, Histogram
+from protocol import (
+    FixedRepository,
+    Protocol,
+    metadata,
+    read_inputs,
+    require_outputs,
+    write_outputs,
+)
+from sample_log import SampleLog
+
+Array = NDArray[Any]
+
+logger = logging.getLogger("server")
+
+HERE = Path(__file__).parent
+GRACE_SECONDS = 20  # for requests that are under way when the server ends
+LARGEST_MESSAGE = 1 << 30  # bytes of a gRPC message
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+REQUESTS = Counter("inference_requests", "Requests by outcome: ok, invalid, failed", ["model_name", "outcome"])
+ROWS = Histogram("inference_batch_rows", "Rows of each run of the model", ["model_name"], buckets=SIZES)
+SECONDS = Histogram("inference_run_seconds", "Time of each run of the model", ["model_name"])
+
+
+def open_session(settings: Mapping[str, Any]) -> onnxruntime.InferenceSession:
+    """Open the model with the options and providers that it was measured with; refuse another provider."""
+    options = onnxruntime.SessionOptions()
+    for name, value in settings["session"]["attributes"].items():
+        setattr(options, name, value)
+    for name, (kind, member) in settings["session"]["enums"].items():
+        setattr(options, name, getattr(getattr(onnxruntime, kind), member))
+    for name, value in settings["session"]["entries"].items():
+        options.add_session_config_entry(name, value)
+    for name, size in settings["session"]["dimensions"].items():
+        options.add_free_dimension_override_by_name(name, size)
+    if settings["extensions"]:
+        options.register_custom_ops_library(importlib.import_module("onnxruntime_extensions").get_library_path())
+    providers = [(name, values) for name, values in settings["providers"]]
+    off = settings["disabled_optimizers"]
+    model = str(HERE / settings["model"])
+    session = onnxruntime.InferenceSession(model, options, providers=providers, disabled_optimizers=off)
+    if session.get_providers()[0] != providers[0][0]:
+        sys.exit(f"{providers[0][0]} is not available here: the model would run on {session.get_providers()[0]}")
+    return session
+
+
+class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no types
+    """Model behind the protocol.
+
+    Args:
+        settings: content of `server.json`.
+        samples: log of sampled requests, or None.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], samples: SampleLog | None) -> None:
+        super().__init__(settings["name"])
+        self._session = open_session(settings)
+        self._samples = samples
+        self._threads = ThreadPoolExecutor(settings["workers"], "session")
+        self._inputs, self._outputs = self._session.get_inputs(), self._session.get_outputs()
+        self._names = [item.name for item in self._outputs]
+        size = settings["max_batch_size"]
+        self._batcher = Batcher(self._run, size, settings["max_queue_delay"]) if size > 1 else None
+        self.ready = True
+
+    def load(self) -> bool:
+        """Do nothing: the constructor has opened the session."""
+        return bool(self.ready)
+
+    def get_input_types(self) -> list[dict[str, Any]]:
+        """Return name, datatype and shape of the inputs."""
+        return [metadata(item) for item in self._inputs]
+
+    def get_output_types(self) -> list[dict[str, Any]]:
+        """Return name, datatype and shape of the outputs."""
+        return [metadata(item) for item in self._outputs]
+
+    async def predict(self, payload: object, headers: Mapping[str, str] | None = None) -> InferResponse:  # noqa: ARG002
+        """Answer a request."""
+        outcome = "failed"
+        try:
+            response = await self._answer(payload)
+            outcome = "ok"
+        except InvalidInput:
+            outcome = "invalid"
+            raise
+        finally:
+            REQUESTS.labels(self.name, outcome).inc()
+        return response
+
+    async def _answer(self, payload: object) -> InferResponse:
+        if not isinstance(payload, InferRequest):
+            raise InvalidInput("this server speaks the Open Inference Protocol v2: POST /v2/models/NAME/infer")
+        start = time.perf_counter()
+        feed = read_inputs(payload, self._inputs, batched=self._batcher is not None)
+        require_outputs(payload, self._names)
+        values = await (self._batcher.run(feed) if self._batcher else self._run(feed))
+        outputs = dict(zip(self._names, values, strict=True))
+        if self._samples:
+            self._samples.record(feed, outputs, time.perf_counter() - start)
+        return write_outputs(payload, outputs, self.name)
+
+    async def _run(self, feed: Mapping[str, Array]) -> Sequence[Array]:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run_session, feed)
+        except InvalidArgument as error:
+            raise InvalidInput(str(error)) from error
+        except Exception as error:  # ONNX Runtime's errors share no base class but this
+            logger.exception("the model failed")
+            raise InferenceError(str(error)) from error
+
+    def _run_session(self, feed: Mapping[str, Array]) -> Sequence[Array]:
+        first = next(iter(feed.values()), None)
+        ROWS.labels(self.name).observe(len(first) if first is not None and first.ndim else 1)
+        with SECONDS.labels(self.name).time():
+            outputs: Sequence[Array] = self._session.run(self._names, feed)
+        return outputs
+
+
+async def refuse_request(_: Request, error: Exception) -> JSONResponse:
+    """Answer a body that is not of the protocol as the protocol says."""
+    first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": str(error)}
+    return JSONResponse({"error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}"}, 400)
+
+
+async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -> None:
+    """Serve until a signal ends the server.
+
+    Args:
+        model: the model.
+        host: address to listen at.
+        http_port: port of HTTP.
+        grpc_port: port of gRPC; 0 for no gRPC.
+    """
+    repository = ModelRepository()
+    repository.update(model)
+    plane, extension = Protocol(repository), FixedRepository(repository)
+    app.add_exception_handler(RequestValidationError, refuse_request)
+    http = RESTServer("kserve.model_server:app", plane, extension, http_port, grace_period=GRACE_SECONDS)
+    http.config.host = host  # KServe's own default is every address
+    sizes = [(f"grpc.max_{way}_message_length", LARGEST_MESSAGE) for way in ("send", "receive")]
+    rpc = grpc.aio.server(interceptors=(ExceptionToStatusInterceptor(),), options=sizes)
+    add_GRPCInferenceServiceServicer_to_server(InferenceServicer(plane, extension), rpc)
+    if grpc_port:
+        rpc.add_insecure_port(f"{host}:{grpc_port}")
+        await rpc.start()
+    logger.info("%s: HTTP at %s:%d, gRPC at %s:%d", model.name, host, http_port, host, grpc_port)
+    await http.start()
+    await rpc.stop(GRACE_SECONDS)
+
+
+def main() -> None:
+    """Read the settings and the command line, and serve."""
+    settings = json.loads((HERE / "server.json").read_bytes())
+    parser = argparse.ArgumentParser(description=f"Serve {settings['name']}.", allow_abbrev=False)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
+    parser.add_argument("--http-port", type=int, default=settings["http_port"], help="default: %(default)s")
+    parser.add_argument("--grpc-port", type=int, default=settings["grpc_port"], help="0 for none; default: %(default)s")
+    parser.add_argument("--model", default=settings["model"], help="file of the model (default: %(default)s)")
+    parser.add_argument("--sample-log", default=settings["sample_log"], help="file of sampled requests")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
+    logging.getLogger("kserve").setLevel(logging.CRITICAL)  # it logs mistakes of clients with tracebacks
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn raises the signal again when it has ended well
+    samples = None
+    if options.sample_log:
+        samples = SampleLog(
+            Path(options.sample_log),
+            settings["sample_rate"],
+            settings["sample_seed"],
+            without=settings["sample_without"],
+            model=settings["sha256"],
+        )
+    settings["model"] = options.model
+    asyncio.run(serve(ServedModel(settings, samples), options.host, options.http_port, options.grpc_port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""`release/server` started as its users start it, and driven by `tritonclient` and by `measure/load`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orun.core.targets import Environment
+from orun.environment import venv_builder, venvs
+from orun.errors import EnvironmentFailed, OrunError
+from orun.measure.model_server import free_port, read_requirements
+from orun.stages.release._manifest import verify_bundle
+from tests.stages.models import parse
+from tests.stages.support import artifact, run_stage
+
+from .support import MATMUL, make_bundle
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(__file__).with_name("served.py")
+AT_ONCE = 16  # requests that it sends at the same time
+RIGHT = [[34.0, 40.0], [98.0, 120.0]]  # of the client's rows
+CLIENT = Environment("of the client", ("tritonclient[http,grpc]==2.73.0",))
+
+
+def environment(wanted: Environment) -> Path:
+    """The Python of an environment; the test is skipped if its packages cannot be had."""
+    try:
+        venv_builder.make(wanted)
+    except EnvironmentFailed as error:
+        if "could not be reached" in error.why:
+            pytest.skip(f"the packages cannot be had: {error.why}")
+        raise
+    return venvs.python(venvs.folder_of(wanted))
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that runs: its folder, ports and process."""
+
+    folder: Path
+    http_port: int
+    grpc_port: int
+    process: subprocess.Popen[bytes]
+    samples: Path
+
+    def get(self, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
+        """Return status and content of an answer."""
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", body, headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310 - the same
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("server")
+    params = {"name": "scale", "max_batch_size": 8, "max_queue_delay": 0.05, "sample_rate": 1.0}
+    try:
+        return run_stage("release/server", home, params, inputs={"bundle": make_bundle(home).output}).output
+    except OrunError as error:
+        if "finds no wheel" in error.what:
+            pytest.skip(f"the packages cannot be had: {error.why}")
+        raise
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    python = environment(Environment("of the server", read_requirements(folder / "requirements.lock")))
+    home = tmp_path_factory.mktemp("running")
+    ports, samples = (free_port(), free_port()), home / "samples.jsonl"
+    command = [
+        python, folder / "runtime.py", f"--http-port={ports[0]}", f"--grpc-port={ports[1]}", f"--sample-log={samples}",
+    ]  # fmt: skip
+    variables = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, env=variables)
+    server = Running(folder, *ports, process, samples)
+    try:
+        end = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < end:
+            try:
+                if server.get("/v2/health/ready")[0] == 200:
+                    break
+            except OSError:
+                time.sleep(0.1)
+        assert process.poll() is None, (home / "log").read_text("utf-8")
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def report(running: Running) -> dict[str, Any]:
+    """What the client of another maker says."""
+    python = environment(CLIENT)
+    command = [str(python), str(PROGRAM), str(running.http_port), str(running.grpc_port), str(AT_ONCE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def test_the_lock_is_of_the_pipeline_s_runtime_alone(folder: Path) -> None:
+    import onnxruntime
+
+    assert verify_bundle(folder) == []
+    runtimes = [line for line in read_requirements(folder / "requirements.lock") if line.startswith("onnxruntime")]
+    assert [line.partition(" ")[0] for line in runtimes] == [f"onnxruntime=={onnxruntime.__version__}"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_tritonclient_is_answered(report: dict[str, Any], protocol: str) -> None:
+    told = report[protocol]
+    assert (told["live"], told["ready"], told["model_ready"]) == (True, True, True)
+    assert told["answer"] == told["named"] == told["after"] == RIGHT
+
+
+def test_metadata(report: dict[str, Any]) -> None:
+    assert report["metadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
+    assert report["metadata"]["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_mistake_of_a_client_is_an_error_of_the_protocol(report: dict[str, Any], protocol: str) -> None:
+    bad, unknown = {"http": ("400", "404"), "grpc": ("StatusCode.INVALID_ARGUMENT", "StatusCode.NOT_FOUND")}[protocol]
+    assert report[protocol]["errors"] == {
+        "model": f"{unknown}: Model with name other does not exist.",
+        "name": f"{bad}: the model takes the inputs x; sent: z",
+        "type": f"{bad}: input 'x' is INT64; the model takes FP32",
+        "shape": f"{bad}: input 'x' has shape [2, 3]; the model takes [-1, 4]",
+        "rank": f"{bad}: input 'x' has shape [4]; the model takes [-1, 4]",
+        "rows": f"{bad}: the inputs have no rows",
+        "output": f"{bad}: the model has no output z; it has y",
+        "unload": f"{bad}: this server loads and unloads no models: it has the one that it was released with",
+    }
+
+
+def test_requests_at_once_are_batched(report: dict[str, Any], running: Running) -> None:
+    shift = [16.0, 20.0]  # column sums of the weights
+    assert report["http"]["together"] == [
+        [[value + number * step for value, step in zip(row, shift, strict=True)] for row in RIGHT]
+        for number in range(AT_ONCE)
+    ]
+    status, content = running.get("/metrics")
+    text = content.decode()
+    runs = float(re.findall(r'^inference_batch_rows_count\{model_name="scale"\} (\S+)', text, re.MULTILINE)[0])
+    rows = float(re.findall(r'^inference_batch_rows_sum\{model_name="scale"\} (\S+)', text, re.MULTILINE)[0])
+    assert status == 200
+    assert rows >= 2 * (AT_ONCE + 6)
+    assert runs <= rows / 2 - AT_ONCE / 2  # at least two of those at once in a run, on average
+    assert 'inference_requests_total{model_name="scale",outcome="invalid"}' in text
+    assert 'request_predict_seconds_count{model_name="scale"}' in text
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "told"),
+    [
+        ("/v2/models/scale/infer", b"{", JSON, 400, "body"),
+        ("/v2/models/scale/infer", b"{}", JSON, 400, "inputs"),
+        ("/v2/models/scale/infer", b"{}", {"Content-Type": "application/octet-stream"}, 400, "it has no 'inputs'"),
+        (
+            "/v2/models/scale/infer",
+            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": ["a", "b", "c", "d"]}]}',
+            JSON,
+            400,
+            "input 'x': its data are not FP32 of shape [1, 4]",
+        ),
+        (
+            "/v2/models/scale/infer",
+            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3]}]}',
+            JSON,
+            400,
+            "input 'x': its data are not FP32 of shape [1, 4]",
+        ),
+        (
+            "/v2/models/scale/infer",
+            b'{"inputs": [{"name": "x", "shape": [-1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}',
+            JSON,
+            400,
+            "input 'x' has shape [-1, 4]; the model takes [-1, 4]",
+        ),
+        (
+            "/v2/models/scale/infer",
+            b"{}",
+            {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": "x"},
+            400,
+            "the header inference-header-content-length is 'x', and the body has 2 bytes",
+        ),
+        ("/v1/models/scale:predict", b'{"instances": [[1, 2, 3, 4]]}', JSON, 400, "Open Inference Protocol v2"),
+        ("/v2/models/scale/versions/2/infer", b'{"inputs": []}', JSON, 501, "versioning"),
+        ("/v2/models/other/ready", None, {}, 404, "Model with name other does not exist."),
+        ("/v2/nothing", None, {}, 404, "Not Found"),
+    ],
+)
+def test_a_bad_body_is_no_crash(
+    running: Running, path: str, body: bytes | None, headers: dict[str, str], status: int, told: str
+) -> None:
+    got, content = running.get(path, body, **headers)
+    assert (got, told in content.decode()) == (status, True), content
+    good = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [[0, 1, 2, 3]]}]}'
+    assert json.loads(running.get("/v2/models/scale/infer", good, **JSON)[1])["outputs"][0]["data"] == RIGHT[0]
+
+
+def test_every_request_is_in_the_log(report: dict[str, Any], running: Running) -> None:  # noqa: ARG001 - it asks
+    lines = [json.loads(line) for line in running.samples.read_text("utf-8").splitlines()]
+    assert len(lines) >= AT_ONCE + 6
+    assert {tuple(line["inputs"]) + tuple(line["outputs"]) for line in lines} == {("x", "y")}
+
+
+def test_load_over_the_network(tmp_path: Path, running: Running) -> None:
+    """By address, and by a server that the stage starts, against a reference in the same server."""
+    model = artifact(tmp_path, parse(MATMUL))
+    quick = {"warmup": 0.05, "time": 0.2, "rounds": 6, "clients": 4}
+    url = {"url": f"http://127.0.0.1:{running.http_port}", "served_name": "scale"}
+    run = run_stage("measure/load", tmp_path, {**quick, **url, "rate": 50.0}, inputs={"model": model})
+    assert 0 < run.value("p50") <= run.value("p99")
+    assert run.value("throughput") > 10
+    assert "cpu_utilization" not in run.metrics
+    assert run.notes == ("cpu_utilization and cpu_energy: not readable here: the server may run on another machine",)
+    ports = {"model": model, "reference": model, "server": running.folder}
+    run = run_stage("measure/load", tmp_path, quick, inputs=ports)
+    assert run.value("served") == 1
+    assert run.metrics["p50"].reference is not None
+    assert run.value("cpu_utilization") > 0
+
+
+def test_load_on_a_server_of_another_model(tmp_path: Path, running: Running) -> None:
+    model = artifact(tmp_path, parse(MATMUL.replace("1, 2, 3", "1, 2, 4")))
+    url = {"url": f"http://127.0.0.1:{running.http_port}", "served_name": "scale"}
+    with pytest.raises(OrunError) as caught:
+        run_stage("measure/load", tmp_path, url, inputs={"model": model})
+    assert str(caught.value).startswith("the served model disagrees with the model in output 'y'\n")
+    with pytest.raises(OrunError) as caught:
+        run_stage("measure/load", tmp_path, url | {"served_name": "other"}, inputs={"model": model})
+    assert str(caught.value) == (
+        f"the model 'other' is not ready at {url['url']}\n  hint: ask it: curl {url['url']}/v2/models/other/ready"
+    )
+
+
+def test_it_ends_well_when_it_is_asked_to(running: Running) -> None:
+    """The last test of the server: SIGTERM ends it with 0."""
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(30) == 0
+
+
+VALIDATOR = """
+import sys, re, yaml, kserve, kubernetes.client as k8s
+
+def model(name):
+    return getattr(kserve, name, None) or getattr(k8s, name, None) or getattr(kserve.models, name, None)
+
+def check(value, kind, place):
+    inner = re.fullmatch(r"(list|dict)[\\[(](?:str, )?(.*)[\\])]", kind)
+    if inner:
+        pairs = enumerate(value) if inner[1] == "list" else value.items()
+        for key, item in pairs:
+            check(item, inner[2], f"{place}.{key}")
+    elif (cls := model(kind)) is not None and hasattr(cls, "openapi_types"):
+        names = {json: python for python, json in cls.attribute_map.items()}
+        for key, item in value.items():
+            assert key in names, f"{place} has no {key}"
+            check(item, cls.openapi_types[names[key]], f"{place}.{key}")
+        cls(**{names[key]: item for key, item in value.items()})  # its setters refuse what is missing
+    elif kind in ("str", "int", "bool", "float"):
+        wanted = {"str": str, "int": int, "bool": bool, "float": float}[kind]
+        assert type(value) is wanted, f"{place} is no {kind}"
+
+for path in sys.argv[1:]:
+    manifest = yaml.safe_load(open(path))
+    group = "V1beta1" if manifest["kind"] == "InferenceService" else "V1alpha1"
+    check(manifest, group + manifest["kind"], manifest["kind"])
+"""
+
+
+@pytest.mark.parametrize("params", [{}, {"storage_uri": "s3://releases/scale", "gpus": 1, "namespace": "models"}])
+def test_the_manifests_are_what_kserve_takes(tmp_path: Path, folder: Path, params: dict[str, Any]) -> None:
+    python = environment(Environment("of the server", read_requirements(folder / "requirements.lock")))
+    run = run_stage("release/kserve", tmp_path, {"image": "r/scale:1.0", **params}, inputs={"server": folder})
+    files = sorted(map(str, run.output.iterdir()))
+    done = subprocess.run(
+        [str(python), "-c", VALIDATOR, *files], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    broken = (run.output / "inferenceservice.yaml").read_text("utf-8").replace("minReplicas", "minReplica")
+    (tmp_path / "broken.yaml").write_text(broken, "utf-8")
+    command = [str(python), "-c", VALIDATOR, str(tmp_path / "broken.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert "InferenceService.spec.predictor has no minReplica" in done.stderr
