@@ -153,19 +153,19 @@ class ResourceGauge:
     Attributes:
         target: names the GPU, if it has a provider that computes on one.
         powercap: where the counters of RAPL are; `POWERCAP` if None.
-        elsewhere: whether the work is another machine's, so that nothing of it can be read here.
+        is_local: whether the work is of this machine; of another one nothing can be read.
         missing: why a figure cannot be read here, by its name.
     """
 
     target: Target
     powercap: Path | None = None
-    elsewhere: bool = False
+    is_local: bool = True
     missing: dict[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self._energy: EnergyCounters | None = None
         self._gpu: GpuSampler | None = None
-        if self.elsewhere:
+        if not self.is_local:
             names = (
                 CPU_UTILIZATION,
                 CPU_ENERGY,
@@ -210,7 +210,7 @@ class ResourceGauge:
 
     def _cpu_time(self) -> float | None:
         """Return the CPU seconds of the process; None if they cannot be read."""
-        if self.elsewhere:
+        if not self.is_local:
             return None
         if self._process is None:
             return time.process_time()

@@ -94,7 +94,7 @@ def test_work_of_another_process(tmp_path: Path) -> None:
 
 
 def test_work_elsewhere(tmp_path: Path) -> None:
-    with ResourceGauge(Target("cpu"), tmp_path, elsewhere=True) as gauge:
+    with ResourceGauge(Target("cpu"), tmp_path, is_local=False) as gauge:
         gauge.start()
         assert gauge.stop() == Usage()
     assert describe_missing(gauge.missing) == [

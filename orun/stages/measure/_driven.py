@@ -58,10 +58,10 @@ def connect(context: Context, url: str, name: str) -> dict[str, Served]:
     Raises:
         StageFailed: if other models are connected, which that server does not have, or the model is not ready.
     """
-    if others := [role for role in context.inputs if role != "model"]:
+    if rivals := [role for role in context.inputs if role != "model"]:
         raise StageFailed(
             context.stage,
-            f"`url` is the server of one model, and {', '.join(others)} is to be measured too",
+            f"`url` is the server of one model, and {', '.join(rivals)} is to be measured too",
             hint="connect a stage of `release/server` at the port `server` in its place, which can serve both",
         )
     model = ServedModel(url, name)

@@ -138,7 +138,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             _try(context, role, model.requests[0])
             send_requests(model.requests, Traffic(params.clients, None, params.warmup), random[role])
         total = params.rounds * len(driven)
-        with ResourceGauge(context.target or Target("cpu"), elsewhere=params.url is not None) as gauge:
+        with ResourceGauge(context.target or Target("cpu"), is_local=params.url is None) as gauge:
             for number in range(total):
                 role = list(driven)[number % len(driven)]
                 context.progress(number, total, "rounds")

@@ -189,14 +189,14 @@ def _choose_model(context: Context, params: Params) -> str:
 
 def _require_lock(target: Target, params: Params) -> None:
     """Refuse a target whose providers are not in the CPU build of ONNX Runtime, unless the user locks another."""
-    others = [provider.name for provider in target.providers if provider.name != CPU]
+    foreign = [provider.name for provider in target.providers if provider.name != CPU]
     for name, value, example in (
         ("lock", params.lock, "packages with the build of ONNX Runtime that has it"),
         ("image", params.image, "a base image with the libraries that it needs"),
     ):
-        if others and not value:
+        if foreign and not value:
             raise UsageError(
-                f"target {target.name!r} runs on {', '.join(others)}, and orun's lock has ONNX Runtime for the CPU",
+                f"target {target.name!r} runs on {', '.join(foreign)}, and orun's lock has ONNX Runtime for the CPU",
                 hint=f"set `{name}`: {example}",
             )
 
