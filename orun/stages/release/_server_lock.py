@@ -47,8 +47,8 @@ def read_lock(path: Path) -> str:
     for line in read_requirements(path):
         pin = PIN.match(line)
         if not pin or "--hash=sha256:" not in line:
-            what = f"lock: a line of {path.name} has no version or no hash"
-            raise UsageError(what, why=f"{line:.100}", hint=REMAKE)
+            problem = f"lock: a line of {path.name} has no version or no hash"
+            raise UsageError(problem, why=f"{line:.100}", hint=REMAKE)
         names.add(pin[1].lower())
     missing = [] if "kserve" in names else ["kserve"]
     if not any(name.startswith(RUNTIMES) for name in names):
