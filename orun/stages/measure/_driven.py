@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.measure.binding import bind_inference
 from orun.measure.model_server import SETTINGS, ModelServer
 from orun.measure.served_model import ServedModel
 from orun.measure.session import open_session
-from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def bind_requests(
 
 
 def require_agreement(
-    context: Context, feeds: Mapping[str, Feed], served: Mapping[str, Served], tolerance: Tolerance
+    context: Context, feeds: Mapping[str, Feed], served: Mapping[str, Served], atol: float, rtol: float
 ) -> None:
     """Ask each server once, and compare its outputs with those of the model in this process.
 
@@ -117,11 +118,26 @@ def require_agreement(
         for name, value in zip(names, session.run(names, feeds[role]), strict=True):
             if name not in answer:
                 raise StageFailed(context.stage, f"the served {role} has no output {name!r}")
-            problem, _ = compare_values(value, answer[name], tolerance)
-            if problem:
+            if problem := _difference(value, answer[name], atol, rtol):
                 raise StageFailed(
                     context.stage,
                     f"the served {role} disagrees with the {role} in output {name!r}",
                     why=problem,
                     hint="serve the release of this model, or set `atol` and `rtol`",
                 )
+
+
+def _difference(expected: NDArray[Any], value: NDArray[Any], atol: float, rtol: float) -> str:
+    """Return how a served value differs; empty if it does not."""
+    if expected.shape != value.shape or expected.dtype != value.dtype:
+        return f"{value.dtype}{list(value.shape)} instead of {expected.dtype}{list(expected.shape)}"
+    if expected.dtype.kind != "f":
+        wrong = int((expected != value).sum())
+        return f"{wrong} of {value.size} values differ" if wrong else ""
+    wide, served = expected.astype(np.float64), value.astype(np.float64)
+    close = np.isclose(served, wide, rtol, atol, equal_nan=True)
+    if close.all():
+        return ""
+    worst = np.abs(served[~close] - wide[~close]).max()
+    limit = f"{atol:g} + {rtol:g} x |value|"
+    return f"{int((~close).sum())} of {value.size} values are further off than {limit}, the worst by {worst:.3g}"

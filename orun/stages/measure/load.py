@@ -43,7 +43,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed
-from orun.stages._graph.differences import Tolerance
 from orun.stages.cold_start import INPUTS, LEAST
 from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Port, Spec
@@ -186,7 +185,7 @@ def _drive(context: Context, params: Params, servers: ExitStack) -> dict[str, Dr
         served = connect(models, params.url, params.served_name)
     else:
         served = start_servers(models, context.inputs[SERVER], servers)
-    require_agreement(models, feeds, served, Tolerance(params.atol, params.rtol))
+    require_agreement(models, feeds, served, params.atol, params.rtol)
     return bind_requests(feeds, served, params.clients, servers)
 
 
