@@ -55,6 +55,7 @@ def verdict(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
     return done.returncode, found
 
 
+@pytest.mark.slow  # the quick ones are in tests/gates and test_gates.py
 def test_a_regression_against_the_accepted_release(project: Path) -> None:
     code, first = verdict(project)
     assert (code, first["outcome"]) == (0, "no baseline")
