@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,8 +101,13 @@ def _release(reference: str, store: Path | None) -> Path | Release:
     from orun.drift.release import HINT, release_of_tree
     from orun.eventlog import read_result
 
-    with options.open_store(store, read_only=True) as opened:
-        run = read_result(record_of(find(opened, reference)))
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(options.open_store(store, read_only=True))
+            run = read_result(record_of(find(opened, reference)))
+        except UsageError as error:
+            problem = f"{reference} is neither the folder of a release nor a run"
+            raise UsageError(problem, why=error.what, hint="ls artifacts/out") from error
         named = {
             stage.stage: release_of_tree(opened, stage.tree, f"{stage.stage} of the run {run.folder.name}")
             for stage in run.stages

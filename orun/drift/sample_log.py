@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -100,7 +101,7 @@ def _lines(path: str, *, follow: bool) -> Iterator[bytes | None]:
                 if path != STDIN and _is_replaced(path, file):
                     file.close()
                     file, rest = _open(path), b""
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"cannot read the log {path}", why=str(error)) from error
     finally:
         file.close()
@@ -187,8 +188,8 @@ class _Parser:
         return np.inf if value is None else _finite(value, column.name)
 
     def _error(self, problem: str, why: str) -> UsageError:
-        is_file = self._place != "<stdin>" and not self._place.endswith(".gz")
-        hint = f"to leave it out: sed -i {self._line}d {self._place}" if is_file else ""
+        is_editable = self._place != "<stdin>" and not self._place.endswith(".gz") and self._position.last
+        hint = f"to leave it out: sed -i {self._line}d {self._place}" if is_editable else ""
         return UsageError(f"{self._place}:{self._line}: the line {problem}", why=why, hint=hint)
 
 

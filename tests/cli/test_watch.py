@@ -96,6 +96,10 @@ def test_the_release_of_a_run(
     made = make_release(tmp_path)
     Path("model.onnx").write_bytes((made / "model.onnx").read_bytes())
     Path("toy.yaml").write_text(PIPELINE)
+    assert orun("watch", "log", "--release", "last").err == (
+        "error: last is neither the folder of a release nor a run\n"
+        "  there is no store at artifacts\n  hint: ls artifacts/out\n"
+    )
     assert orun("toy.yaml").code == 0
     log = str(serve(5))
     assert orun("watch", log, "--release", "last").code == 0
@@ -106,5 +110,7 @@ def test_the_release_of_a_run(
         "error: artifacts/out/toy/other has no reference to compare with\n  no reference.json in it\n"
         "  hint: set `data:` in the stage of release/bundle or release/server, and build it again\n"
     )
-    assert orun("watch", log, "--release", "lst").err.startswith("error: ")
+    assert orun("watch", log, "--release", "lst").err == (
+        "error: lst is neither the folder of a release nor a run\n  there is no run 'lst'\n  hint: ls artifacts/out\n"
+    )
     assert (release / "reference.json").read_bytes() == Path("artifacts/out/toy/release/reference.json").read_bytes()

@@ -172,6 +172,11 @@ def test_a_compressed_log(release: Path, serve: Serve, tmp_path: Path) -> None:
     packed = tmp_path / "requests.jsonl.gz"
     packed.write_bytes(gzip.compress(serve(10).read_bytes()))
     assert orun.watch(packed, release).records == 10
+    content = packed.read_bytes()
+    for damaged in (b"{}", content[:-20], content[:200] + b"\0" * 100 + content[300:]):
+        packed.write_bytes(damaged)
+        with pytest.raises(UsageError, match=r"^cannot read the log .*requests\.jsonl\.gz\n  "):
+            orun.watch(packed, release)
 
 
 def test_lines_of_another_model_are_left_out(release: Path, serve: Serve) -> None:
