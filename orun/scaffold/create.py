@@ -206,14 +206,15 @@ def _require_examples(file: Path, request: Request) -> None:
     if not facts.refusal:
         return
     guesses = ", ".join(repr(column.name) for column in facts.columns if column.doubt)
+    again = command_with_examples(file, request)
     raise UsageError(
         f"{facts.source} cannot take the examples that orun made up from what it has learned",
         why=f"{facts.refusal}\nnothing in it describes {guesses}" if guesses else facts.refusal,
-        hint=f"write typical examples into {data}, where the made-up ones are, then: {_again(file, request)}",
+        hint=f"write typical examples into {data}, where the made-up ones are, then: {again}",
     )
 
 
-def _again(file: Path, request: Request) -> str:
+def command_with_examples(file: Path, request: Request) -> str:
     """Return the command that writes the pipeline with examples that the user has filled in."""
     source = os.path.normpath(file.parent / request.facts.source)
     output = [] if file == file_for(source) else ["-o", str(file)]

@@ -160,12 +160,12 @@ def test_what_nothing_describes_is_a_guess() -> None:
 
 
 def test_the_command_after_the_examples_are_filled_in() -> None:
-    from orun.scaffold.create import _again
+    from orun.scaffold.create import command_with_examples
     from orun.scaffold.recipe import Request
     from orun.scaffold.targets import target_named
 
     facts = ModelFacts("sklearn", "../my forest.joblib", needs_trust=True)
     request = Request(facts, target_named("cpu"), is_made_up=True)
-    assert _again(Path("out/forest.yaml"), request) == (
+    assert command_with_examples(Path("out/forest.yaml"), request) == (
         "orun init 'my forest.joblib' --trust -o out/forest.yaml --data out/forest_data.py:examples"
     )
