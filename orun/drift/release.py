@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from orun.core.serialization import Record, foreign_json
 from orun.errors import UsageError
 from orun.fs.observed_state import RECORD_LIMIT, read_bounded
-from orun.stages.release._manifest import MANIFEST
-from orun.stages.release._reference import FORMAT, REFERENCE
+from orun.stages.release._manifest import MANIFEST, REFERENCE
+from orun.stages.release._reference import FORMAT
 from orun.store import Store
 
 LATENCY = "latency"

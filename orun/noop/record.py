@@ -26,7 +26,7 @@ from orun.gates import baselines
 from orun.noop.check import FORMAT, Request, signature, snapshot_of, surroundings
 from orun.noop.fleet_check import FleetState
 from orun.planning.facts import variables
-from orun.planning.kind_code import reached
+from orun.planning.kind_code import PAGES, reached
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
 from orun.remote.options import VARIABLES, config_file
@@ -98,7 +98,7 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
 
 def _code(planner: Planner) -> Iterator[str]:
     """Yield the files of orun itself and of plug-in kinds: an edit of these raises no version."""
-    yield from map(str, PACKAGE.rglob("*.py"))
+    yield from (str(path) for path in PACKAGE.rglob("*") if path.suffix in (".py", *PAGES))
     for use in planner.pipeline.kinds.values():
         if use.origin == "plug-in":
             yield from (path for _, path, _ in reached(use.entry))

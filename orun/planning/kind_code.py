@@ -35,6 +35,8 @@ HARMLESS = frozenset(
     }
 )
 
+PAGES = (".css", ".html", ".mjs")  # endings of the files of web pages that stages write or open
+
 Digest = Callable[[Path], str]
 
 
@@ -54,7 +56,7 @@ def stage_code(use: KindUse, digest: Digest) -> str:
 
 
 def code_files(module: str) -> tuple[tuple[str, str], ...]:
-    """Return name and path of a module and of every module of its top-level package that runs with it."""
+    """Return name and path of a module, and of every module of its top-level package and file that runs with it."""
     return tuple((name, path) for name, path, has_code in reached(module) if has_code)
 
 
@@ -63,8 +65,8 @@ def reached(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str,
     """Return name and path of every module that runs with a module, and whether it has statements.
 
     A module runs with another module that imports it, lies in its package, or holds its name as text (a process is
-    started by such a name). Imports for type checkers do not count. Modules are located in the package's folder and
-    parsed: `importlib` would import their parents.
+    started by such a name). So does a file of a web page beside a module that holds its name. Imports for type checkers
+    do not count. Modules are located in the package's folder and parsed: `importlib` would import their parents.
 
     Args:
         module: the full name of the first module.
@@ -88,6 +90,8 @@ def reached(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str,
         if path := _source(tops, name):
             has_code, names = _contents(path, name if path.name == "__init__.py" else name.rpartition(".")[0])
             modules.append((name, str(path), has_code))
+            pages = [path.with_name(text) for text in names if text.endswith(PAGES)]
+            modules += [(f"{name}/{page.name}", str(page), True) for page in pages if page.is_file()]
             waiting += names
     return tuple(sorted(modules))
 

@@ -31,6 +31,7 @@ BUILTIN: tuple[str, ...] = (
     "convert/opset",
     "check/model",
     "check/coverage",
+    "check/web",
     "optimize/simplify",
     "optimize/shapes",
     "optimize/transformer",
@@ -58,6 +59,7 @@ BUILTIN: tuple[str, ...] = (
     "measure/profile",
     "measure/size",
     "measure/startup",
+    "measure/web",
     "release/metadata",
     "release/card",
     "release/bundle",
@@ -66,6 +68,7 @@ BUILTIN: tuple[str, ...] = (
     "release/triton",
     "release/server",
     "release/kserve",
+    "release/web",
 )
 PYTHON_FILE = re.compile(r"(?P<file>.+?\.py)(:(?P<rest>.*))?", re.DOTALL)  # the rest is no valid function name
 FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")

@@ -244,6 +244,17 @@ def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
     assert [name.rpartition(".")[2] for name in names] == ["orun_test_package", "deep", "far", "kind", "near"]
 
 
+def test_the_code_of_a_kind_has_the_files_of_web_pages_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "orun_page_kind.py").write_text('PAGE = ("index.html", "page.mjs", "absent.css")\n')
+    for name in ("index.html", "page.mjs", "other.mjs"):
+        (tmp_path / name).write_text("")
+    names = [name for name, _ in kind_code.code_files("orun_page_kind")]
+    assert names == ["orun_page_kind", "orun_page_kind/index.html", "orun_page_kind/page.mjs"]
+
+
 def test_the_code_of_a_package_that_is_spread_over_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no file of its own, and its kind was a bug of orun."""
     for place, text in {"one/spread/kind.py": "from spread import near", "two/spread/near.py": "near = 1"}.items():

@@ -23,7 +23,11 @@ IN_CHAIN = {
     "optimize/simplify", "optimize/transformer", "optimize/shapes", "optimize/graph", "optimize/float16",
     "quantize/dynamic", "quantize/static", "quantize/weights",
 }  # fmt: skip
-ELSEWHERE = {"convert/tensorflow": "convert/test_tensorflow.py::test_the_same_bytes_in_every_process"}
+ELSEWHERE = {
+    "convert/tensorflow": "convert/test_tensorflow.py::test_the_same_bytes_in_every_process",
+    "check/web": "check/test_web.py::test_the_same_bytes_again",
+    "release/web": "release/test_web.py::test_the_same_bytes_again",
+}
 WITHOUT = {
     "release/serve-check": "it installs packages for half a minute, and no artifact is made of its report",
 }

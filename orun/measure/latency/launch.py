@@ -10,7 +10,7 @@ evidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
@@ -101,6 +101,7 @@ def run_launch(
     random: Random,
     method: Method | None = None,
     watch: CoreWatch | None = None,
+    start: Callable[[BenchmarkCase], Worker] = Worker,
 ) -> Launch:
     """Start a process for each model, time them alone and against one another, and end them.
 
@@ -110,6 +111,7 @@ def run_launch(
         random: decides every order.
         method: the time that models are compared by; None chooses it by the threads that work.
         watch: over the cores, in this launch and others of the measurement; None begins one.
+        start: starts the process that runs a model.
 
     Raises:
         OrunError: if a model cannot be opened or run.
@@ -119,7 +121,7 @@ def run_launch(
         workers: dict[str, Worker] = {}
         sessions: dict[str, SessionInfo] = {}
         for name in random.sample(list(cases), len(cases)):
-            workers[name] = stack.enter_context(Worker(cases[name]))
+            workers[name] = stack.enter_context(start(cases[name]))
             sessions[name] = workers[name].open(pace.warmup, pace.longest)
         method = method or choose_method(sessions)
         resting = shares_cores(sessions, method)

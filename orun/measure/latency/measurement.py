@@ -16,6 +16,8 @@ from orun.measure.latency.cpu_cores import SHARED_ERROR, SHARED_READING, CoreWat
 from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
 from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
+from orun.measure.latency.timing_method import Method
+from orun.measure.workers import Worker
 
 QUADS_SHARE = 0.5  # of the time, for quads
 LONGEST = 3.0  # times the planned time that a measurement may take with the time spent waiting for a core
@@ -111,6 +113,8 @@ def measure(
     budget: Budget,
     seed: int,
     progress: Callable[[int, int, str], None],
+    start: Callable[[BenchmarkCase], Worker] = Worker,
+    method: Method | None = None,
 ) -> Measurement:
     """Measure `model` alone and against each other case.
 
@@ -120,6 +124,8 @@ def measure(
         seed: of every random order.
         progress: called as progress(launches done, of launches, "launches") before each launch. How many more than the
             fewest will be needed is not known: their total is 0.
+        start: starts the process that runs a model.
+        method: the time that models are compared by; None chooses it by the threads that work.
 
     Raises:
         OrunError: if a model cannot be opened or run.
@@ -135,7 +141,8 @@ def measure(
             progress(len(launches), fewest, "launches")
         else:
             progress(len(launches), 0, f"{len(launches)} launches, more until the figures are clear")
-        launches.append(run_launch(cases, pace, random, launches[0].method if launches else None, watch))
+        launches.append(run_launch(cases, pace, random, method, watch, start))
+        method = launches[0].method
         warm = max(session.warm for session in launches[0].sessions.values())
         pace = replace(pace, warmup=max(budget.warmup, warm), longest=0.0)
         before, seconds = seconds, time.monotonic() - began

@@ -23,7 +23,7 @@ SHARES = Axis("share of the inferences", Scale(0.0, 1.0), ("0 %", "25 %", "50 %"
 
 def latency(source: Source) -> list[tuple[str, Chart]]:
     """Return a chart for each stage whose samples are stored, with the stage's name."""
-    stages = [stage for stage in source.result.stages if stage.uses == "measure/latency"]
+    stages = [stage for stage in source.result.stages if stage.uses in ("measure/latency", "measure/web")]
     return [(stage.stage, _chart(stage, times)) for stage in stages if (times := _times(source, stage))]
 
 

@@ -37,9 +37,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.measure.latency.sequential_test import FINEST
 from orun.stages.common_parameters import ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.latency_budget import LAUNCHES, SAMPLES, WARMUP, MeasuringTime, Resolution, Samples, make_budget
 from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
 from orun.stages.reference_models import ReferenceRuntime, openers
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
@@ -48,14 +48,6 @@ if TYPE_CHECKING:
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.measure.latency.measurement import Budget
 
-FEW_SAMPLES = 36  # enough to bound p90 with 95 % confidence
-ALONE_SHARE = 0.2  # of the time, for the default number of samples
-# MLPerf's LoadGen requires z^2 p (1 - p) / margin^2 queries for a quantile p (Reddi et al. 2020, "MLPerf Inference
-# Benchmark"), with a margin of a twentieth of the tail at 99 %. These numbers are for half of the tail at 95 %.
-SAMPLES = {"p90": 139, "p95": 292, "p99": 1522}
-ENOUGH_SECONDS = 20.0  # for a resolution of 5 % or coarser
-ENOUGH_RESOLUTION = 0.05
-ENOUGH_LAUNCHES = 8  # of a slow model, whose time may be used up by the first launch
 METRICS = ("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup")
 STREAMED = ("device", "host")  # with `device_time`
 SPEC = Spec(
@@ -108,31 +100,12 @@ class Params:
     shape: Shape = field(default_factory=dict)
     warmup: Annotated[
         Duration, Doc("Least inference time before the first sample of each session."), Range(low=0), WithUnit()
-    ] = Duration(0.05)
-    time: Annotated[
-        Duration | None,
-        Doc(
-            "Time after which no further launch begins. Waiting for a core does not count, up to three times as long in"
-            " all. By default 20 s, more for a `resolution` below 5 %, and at least eight launches while the answer is"
-            " open (sixteen if these are likely to decide it)."
-        ),
-        Range(low=0),
-    ] = None
-    resolution: Annotated[
-        Ratio,
-        Doc("Slow-down to tell from none, best that of `max_regression`; a smaller one takes longer."),
-        Range(low=FINEST),
-    ] = Ratio(0.05)
-    samples: Annotated[
-        int | None,
-        Doc(
-            "Wall times of the model alone, which may take `time` once more. By default as many as gates on quantiles"
-            " need: 139 for p90, 292 for p95, 1522 for p99; 36 without such a gate."
-        ),
-        Range(low=6),
-    ] = None
-    min_launches: Annotated[int, Doc("Least number of launches."), Range(low=3)] = 3
-    max_launches: Annotated[int, Doc("Largest number of launches."), Range(low=3)] = 30
+    ] = Duration(WARMUP)
+    time: MeasuringTime = None
+    resolution: Resolution = Ratio(0.05)
+    samples: Samples = None
+    min_launches: Annotated[int, Doc("Least number of launches."), Range(low=3)] = LAUNCHES[0]
+    max_launches: Annotated[int, Doc("Largest number of launches."), Range(low=3)] = LAUNCHES[1]
 
 
 def metrics(params: Params) -> tuple[str, ...]:
@@ -189,21 +162,9 @@ def _require_stream(context: Context, params: Params) -> None:
 
 
 def budget_for(params: Params) -> Budget:
-    """Return the budget of the measurement; a smaller `resolution` needs more launches and so more time."""
-    from orun.measure.latency.measurement import Budget
-
-    time = params.time
-    if time is None:
-        time = Duration(ENOUGH_SECONDS * max(ENOUGH_RESOLUTION / params.resolution, 1))
-    return Budget(
-        time=time,
-        resolution=params.resolution,
-        launches=(params.min_launches, params.max_launches),
-        samples=params.samples or FEW_SAMPLES,
-        warmup=params.warmup,
-        alone=time * (1.0 if params.samples else ALONE_SHARE),
-        enough=ENOUGH_LAUNCHES if params.time is None else 0,
-    )
+    """Return the budget of the measurement."""
+    launches = (params.min_launches, params.max_launches)
+    return make_budget(params.time, params.resolution, params.samples, params.warmup, launches)
 
 
 def benchmark_cases(context: Context, params: Params) -> dict[str, BenchmarkCase]:

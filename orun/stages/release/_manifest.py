@@ -25,6 +25,7 @@ MANIFEST = "manifest.json"
 PUBLISHING = ".orun-publishing.json"  # beside the files while a bundle is published; part of no bundle
 PROVENANCE = "provenance.json"
 MEASUREMENTS = "measurements.json"
+REFERENCE = "reference.json"
 REQUIRED = (MODEL, PROVENANCE, MEASUREMENTS)
 FIELDS = {"path": str, "size": int, "blake3": str, "sha256": str}  # of a file in the manifest
 CHUNK = 1 << 20

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.errors import StageFailed
 from orun.stages.contract import MODEL, Context
-from orun.stages.release._manifest import write_json
+from orun.stages.release._manifest import REFERENCE, write_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, NDArray[Any]]
 
 FORMAT = 1
-REFERENCE = "reference.json"
 MOST = 2000  # examples that are run; more tell little more
 FEWEST = 20  # examples: with fewer hardly any drift could be told
 

@@ -1,0 +1,1 @@
+"""Models run by onnxruntime-web, in Node.js and in Chromium."""

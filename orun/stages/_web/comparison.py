@@ -1,0 +1,61 @@
+"""Answers of onnxruntime-web compared with those of ONNX Runtime on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orun.core.metrics import Metric
+from orun.stages._graph.differences import Tolerance
+from orun.stages._graph.feeds import Case
+from orun.stages.contract import Context
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    from orun.stages._graph.sessions import Feed
+
+    Array = NDArray[Any]
+
+CANDIDATE, REFERENCE = "the model in onnxruntime-web", "the model on the CPU"
+HINT = (
+    "raise `atol` or `rtol` if that is good enough; WebAssembly may round 8 and 16 bits in another way, and casts a"
+    " negative number to an unsigned integer as 0"
+)
+
+
+def compare_with_cpu(
+    context: Context,
+    model: ModelProto,
+    tries: Sequence[Case],
+    run: Callable[[Feed], dict[str, Array]],
+    tolerance: Tolerance,
+) -> Metric:
+    """Return the largest absolute error of the answers of a web session.
+
+    Args:
+        context: of the stage.
+        model: the model, without weights.
+        tries: inputs to compare on.
+        run: returns the outputs of the web session by name.
+        tolerance: how far they may differ.
+
+    Raises:
+        StageFailed: when they disagree, or one of the two cannot run.
+    """
+    from orun.stages._graph.agreement import check, run_cases
+    from orun.stages._graph.leniency import Agreement
+    from orun.stages._graph.limits import limits_of
+    from orun.stages._graph.sessions import session
+
+    outputs = [output.name for output in model.graph.output]
+    agreement = Agreement(CANDIDATE, REFERENCE, outputs, tolerance, HINT)
+    expected = run_cases(context, REFERENCE, session(context.model(), outputs), tries)
+    limits = limits_of(context, context.model(), outputs, None)
+
+    def candidate(feed: Feed) -> list[Array]:
+        answers = run(feed)
+        return [answers[name] for name in outputs]
+
+    return check(context, agreement, tries, expected, candidate, limits)

@@ -1,0 +1,71 @@
+"""Inputs and outputs of a model as JavaScript has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from orun.errors import StageFailed
+from orun.stages.contract import Context
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+# JavaScript's arrays by the types of ONNX: https://onnxruntime.ai/docs/api/js/interfaces/Tensor.DataTypeMap.html
+ARRAYS: Mapping[str, str] = {
+    "FLOAT": "Float32Array", "FLOAT16": "Float16Array, or Uint16Array of its bits where a browser has none",
+    "DOUBLE": "Float64Array", "BOOL": "Uint8Array", "STRING": "string[]",
+    "INT8": "Int8Array", "INT16": "Int16Array", "INT32": "Int32Array", "INT64": "BigInt64Array",
+    "UINT8": "Uint8Array", "UINT16": "Uint16Array", "UINT32": "Uint32Array", "UINT64": "BigUint64Array",
+}  # fmt: skip
+
+
+def inputs_and_outputs(model: ModelProto) -> Iterator[tuple[str, ValueInfoProto]]:
+    """Yield each input that has no default, and each output, after the word for it."""
+    from orun.stages._graph.io import input_names
+
+    names = input_names(model)
+    yield from (("input", value) for value in model.graph.input if value.name in names)
+    yield from (("output", value) for value in model.graph.output)
+
+
+def array_of(value: ValueInfoProto) -> str | None:
+    """Return the JavaScript array of a value; None if onnxruntime-web has none."""
+    return ARRAYS.get(_type_name(value))
+
+
+def list_unfit(model: ModelProto) -> list[str]:
+    """Return a sentence for each input and output that JavaScript cannot take."""
+    return [
+        f"{word} {value.name!r} is {_described(value)}, which onnxruntime-web cannot pass to JavaScript"
+        for word, value in inputs_and_outputs(model)
+        if array_of(value) is None
+    ]
+
+
+def require_fit(context: Context, model: ModelProto) -> None:
+    """Refuse a model with an input or output that JavaScript cannot take.
+
+    Raises:
+        StageFailed: with every such value.
+    """
+    if unfit := list_unfit(model):
+        raise StageFailed(
+            context.stage,
+            "onnxruntime-web cannot run the model",
+            why="\n".join(unfit),
+            hint="cast it in the model (optimize/edit); for a classifier of `convert/sklearn`, set `zipmap: false`",
+        )
+
+
+def _type_name(value: ValueInfoProto) -> str:
+    from onnx import TensorProto
+
+    if not value.type.HasField("tensor_type"):
+        return ""
+    return str(TensorProto.DataType.Name(value.type.tensor_type.elem_type))
+
+
+def _described(value: ValueInfoProto) -> str:
+    kind = (value.type.WhichOneof("value") or "value of no type").removesuffix("_type")
+    return f"of {_type_name(value)}" if kind == "tensor" else f"a {kind}"

@@ -1,0 +1,113 @@
+"""Check that a model can run in a web page: onnxruntime-web opens it, and JavaScript can take its inputs and outputs.
+
+npm's `onnxruntime-web` must be installed in the project, in the version that the stage names: `npm install --save-exact
+onnxruntime-web@1.30.0`. It opens the model with WebAssembly, which has the kernels of ONNX Runtime's CPU provider. All
+problems are reported, not only the first:
+
+- an operator, operator set or IR version that it does not know;
+- an input or output of a type that JavaScript has no array for (bfloat16, 8-bit and 4-bit floats, complex numbers), or
+  that is a sequence, a map or an optional value;
+- files of more than 4 GiB, the memory that WebAssembly can address.
+
+`coverage.webgpu`, `coverage.webnn` and `coverage.webgl` are the shares of nodes that those providers take, by the
+tables of the package. They tell nothing of types, nor of the restrictions in the tables' comments, and a browser may
+lack the provider. With WebGPU and WebNN the other nodes run on WebAssembly. WebGL refuses a model with such a node.
+Nodes are counted after ONNX Runtime has folded constants and cleaned up the graph.
+
+The artifact holds `web.json`: the arrays of inputs and outputs, and the operators that each provider lacks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orun.core.metrics import Metric
+from orun.errors import StageFailed, UsageError
+from orun.stages._web.interface import array_of, inputs_and_outputs, list_unfit
+from orun.stages._web.operators import PROVIDERS, count_nodes, read_table
+from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, web_runtime
+from orun.stages.contract import Context, Port, Spec
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from orun.measure.web.session import WebRuntime
+
+ADDRESSABLE = 1 << 32  # bytes, by 32 bits
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to check.")},
+    output="metrics",
+    tools=("onnxruntime|onnxruntime-gpu", "onnx"),
+    extra="cpu",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", *(f"coverage.{provider}" for provider in PROVIDERS)),
+    units={"size": "B", **{f"coverage.{provider}": "ratio" for provider in PROVIDERS}},
+    guards=True,
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `check/web`."""
+
+    onnxruntime_web: OnnxruntimeWeb
+    node_modules: NodeModules = ""
+    runtime: Runtime = "chromium"
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Check the model, and write a report."""
+    from orun.stages._graph.io import load_graph, nodes
+    from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
+
+    runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime)
+    model = load_graph(context.model())
+    size = sum(path.stat().st_size for path in context.inputs["model"].rglob("*") if path.is_file())
+    problems = list_unfit(model)
+    if size > ADDRESSABLE:
+        problems.append(f"its files have {size} bytes, and WebAssembly can address {ADDRESSABLE}")
+    if problems := problems or _unopenable(context, model, runtime):
+        raise StageFailed(
+            context.stage,
+            f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''} in onnxruntime-web",
+            why="\n".join(problems),
+            hint="fix it where it is exported; `convert/opset` changes the operator set",
+        )
+    folded = load_graph(write_optimized(context.model(), "basic", IN_THE_WAY))
+    counts = {provider: count_nodes(folded, read_table(runtime.package, provider)) for provider in PROVIDERS}
+    arrays: dict[str, dict[str, str | None]] = {"input": {}, "output": {}}
+    for word, value in inputs_and_outputs(model):
+        arrays[word][value.name] = array_of(value)
+    report = {
+        "onnxruntime_web": params.onnxruntime_web,
+        "inputs": arrays["input"],
+        "outputs": arrays["output"],
+        "missing": {provider: dict(sorted(missing.items())) for provider, (_, missing) in counts.items()},
+    }
+    (context.output / "web.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
+    shares = {
+        f"coverage.{provider}": Metric(
+            supported.total() / max(supported.total() + missing.total(), 1), "ratio", "higher"
+        )
+        for provider, (supported, missing) in counts.items()
+    }
+    return {
+        "size": Metric(size, "B", "lower"),
+        "nodes": Metric(sum(1 for _ in nodes(folded)), better="lower"),
+        **shares,
+    }
+
+
+def _unopenable(context: Context, model: ModelProto, runtime: WebRuntime) -> list[str]:
+    from orun.measure.web.session import WebSession
+    from orun.stages._graph.io import external_files
+
+    try:
+        with WebSession(runtime, context.model(), external_files(model)):
+            return []
+    except UsageError as error:
+        return [error.why]

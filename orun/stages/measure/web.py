@@ -1,0 +1,137 @@
+"""Measure a model in a web page: onnxruntime-web's answers against the CPU's, and its latency against other models'.
+
+npm's `onnxruntime-web` must be installed in the project, in the version that the stage names: `npm install --save-exact
+onnxruntime-web@1.30.0`. It runs the model with WebAssembly, in Chromium or in Node.js. The answers are compared with
+those of ONNX Runtime on the CPU at several sizes of each axis, and the stage fails if they disagree. `max_abs_error` is
+the largest absolute error.
+
+The metrics of latency, and the way to get them, are those of `measure/latency`: both models run in onnxruntime-web, in
+blocks that alternate, in a new page or process for each launch. `load` includes the time to load and compile the
+runtime. On one thread models are compared by CPU time, on several by wall time, which needs a quiet machine.
+
+Every build of onnxruntime-web since 1.19 needs SIMD and can use threads; a build without SIMD does not exist any more.
+`threads: 1` is what a page gets on a server that does not isolate it (see `release/web`). More threads need that
+isolation, which the stage's own server gives.
+
+The stage has the machine to itself. The result is bound to the host. The artifact holds `web.json`, and the files of
+`measure/latency`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from orun.core.metrics import Metric
+from orun.stages._graph.agreement import Atol, Dims, Rtol
+from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, web_runtime
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.latency_budget import SAMPLES, MeasuringTime, Resolution, Samples, make_budget
+from orun.stages.params import Doc, Range, Ratio
+from orun.stages.timing import Batch, Shape, TimedInputs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orun.measure.benchmark_case import BenchmarkCase
+    from orun.measure.web.session import WebRuntime
+
+TIMES = ("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "load", "first")
+SPEC = Spec(
+    inputs={
+        "model": Port(("onnx",), "The model to run."),
+        "reference": Port(
+            ("onnx",), "The model that its latency is compared with.", optional=True, many=True, metrics=("speedup",)
+        ),
+    },
+    output="metrics",
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    stage_class="measurement",
+    exclusive=True,
+    preload=("numpy", "onnx", "onnxruntime"),
+    baseline=True,
+    metrics=("max_abs_error", *TIMES, "throughput", "speedup"),
+    samples=SAMPLES,
+    units={**dict.fromkeys(TIMES, "s"), "throughput": "1/s", "speedup": "x"},
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `measure/web`."""
+
+    onnxruntime_web: OnnxruntimeWeb
+    node_modules: NodeModules = ""
+    runtime: Runtime = "chromium"
+    threads: Annotated[int, Doc("Threads of the runtime."), Range(low=1)] = 1
+    inputs: TimedInputs = None
+    dims: Dims = field(default_factory=dict)
+    atol: Atol = 1e-4
+    rtol: Rtol = 1e-3
+    batch: Batch = 1
+    shape: Shape = field(default_factory=dict)
+    time: MeasuringTime = None
+    resolution: Resolution = Ratio(0.05)
+    samples: Samples = None
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Compare the answers, then measure; write both."""
+    from orun.measure.latency.measurement import measure
+    from orun.measure.latency.metrics import metrics_of
+    from orun.measure.latency.record import summarize, write
+    from orun.measure.web.worker import WebWorker, method_of
+
+    runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
+    error = _compare(context, params, runtime)
+    cases, external_data = _benchmark_cases(context, params)
+    measurement = measure(
+        cases,
+        make_budget(params.time, params.resolution, params.samples),
+        context.seed,
+        context.progress,
+        lambda case: WebWorker(runtime, case, external_data[case.model]),
+        method_of(runtime),
+    )
+    write(context.output, measurement, cases)
+    for line in summarize(measurement):
+        context.log.info("%s", line)
+    return {"max_abs_error": error, **metrics_of(measurement, params.batch)}
+
+
+def _compare(context: Context, params: Params, runtime: WebRuntime) -> Metric:
+    """Compare the answers with the CPU's; write what gave them."""
+    from orun.measure.web.session import WebSession
+    from orun.stages._graph.agreement import Trial, load_cases
+    from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.io import external_files, load_graph
+    from orun.stages._web.comparison import compare_with_cpu
+    from orun.stages._web.interface import require_fit
+
+    model = load_graph(context.model())
+    require_fit(context, model)
+    tries = load_cases(context, model, Trial(params.dims, params.inputs))
+    with WebSession(runtime, context.model(), external_files(model)) as session:
+        error = compare_with_cpu(context, model, tries, session.run, Tolerance(params.atol, params.rtol))
+        opened = session.opened
+    report = {"onnxruntime_web": params.onnxruntime_web, "host": opened.host, "threads": opened.threads}
+    text = json.dumps(report | {"max_abs_error": error.value}, indent=2, sort_keys=True)
+    (context.output / "web.json").write_text(text + "\n", "utf-8")
+    context.log.info("onnxruntime-web %s in %s, threads: %d", params.onnxruntime_web, opened.host, opened.threads)
+    return error
+
+
+def _benchmark_cases(context: Context, params: Params) -> tuple[dict[str, BenchmarkCase], dict[Path, tuple[str, ...]]]:
+    """Return the benchmark case of each connected model, and the files of external data by its path."""
+    from orun.core.targets import Target
+    from orun.measure.benchmark_case import BenchmarkCase
+    from orun.stages._graph.io import external_files, load_graph
+    from orun.stages.timing import Sizes, make_timed_feeds
+
+    feeds = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
+    target = Target(params.runtime)
+    cases = {role: BenchmarkCase(context.model(role), target, feeds[role]) for role in context.inputs}
+    return cases, {case.model: external_files(load_graph(case.model)) for case in cases.values()}

@@ -1,0 +1,98 @@
+"""Files of a bundle: models, card, provenance, measurements, manifest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orun.core.metrics import Metric
+from orun.core.reason import Reason
+from orun.core.serialization import decode
+from orun.core.targets import EXTENSIONS
+from orun.errors import StageFailed
+from orun.measure.extension_operators import needs_extensions
+from orun.stages.contract import MODEL, Context, Port
+from orun.stages.release._manifest import (
+    FORMAT,
+    MANIFEST,
+    MEASUREMENTS,
+    PROVENANCE,
+    REFERENCE,
+    write_json,
+    write_manifest,
+)
+from orun.text.wording.caveats import caveat
+from orun.text.wording.findings import finding
+
+MEASURED = ("metrics", "verdicts", "host")  # fields of a stage's entry that `measurements.json` holds
+CARD = Port(("files",), "What is released with it: the model card of `release/card`.", optional=True)
+
+
+def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
+    """Write the files of a bundle without its manifest; return the lineage of its model.
+
+    Args:
+        context: of the stage, with models and a card as inputs.
+        version: version of the release; may be empty.
+    """
+    if context.lineage is None:
+        raise StageFailed(context.stage, "a bundle needs the lineage of its model, and none was given")
+    lineage: dict[str, Any] = json.loads(context.lineage.read_bytes())
+    for port in sorted(context.inputs, key=lambda port: port == "card"):  # the card last: no model may replace it
+        _copy(context, port)
+    head = {"format": FORMAT, "name": lineage["pipeline"], "version": version}
+    write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
+    measured = [_measurements(entry) for entry in lineage["stages"] if entry["metrics"] or entry["verdicts"]]
+    write_json(context.output / MEASUREMENTS, head | {"stages": measured})
+    return lineage
+
+
+def seal_bundle(context: Context, lineage: Mapping[str, Any], version: str) -> Mapping[str, Metric]:
+    """Write the manifest of a bundle, after all its other files; return the bundle's size."""
+    write_manifest(context.output, lineage["pipeline"], version, _requirements(context, lineage["stages"]))
+    size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
+    return {"size": Metric(size, "B", "lower")}
+
+
+def _copy(context: Context, port: str) -> None:
+    source = context.inputs[port]
+    folder = context.output / port.partition(".")[2]
+    folder.mkdir(exist_ok=True)
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source).as_posix()
+        target = folder / name
+        if path.is_dir():
+            target.mkdir(exist_ok=True)
+        elif name in (MANIFEST, PROVENANCE, MEASUREMENTS, REFERENCE) or target.exists():
+            raise StageFailed(
+                context.stage, f"the input {port} has a file named {name}, a name that the bundle needs itself"
+            )
+        else:
+            shutil.copyfile(path, target)
+
+
+def _requirements(context: Context, stages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the packages of operators in the models, in the versions that the stages used; empty where none did."""
+    if not any(needs_extensions(path) for path in context.output.rglob(MODEL)):
+        return {}
+    versions = [entry["tools"][EXTENSIONS] for entry in stages if EXTENSIONS in entry["tools"]]
+    return {EXTENSIONS: versions[-1] if versions else ""}
+
+
+def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name not in MEASURED}
+
+
+def _measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
+    measured = {name: entry[name] for name in ("stage", "uses", *MEASURED)}
+    return measured | {"verdicts": [verdict | _sentences(verdict) for verdict in entry["verdicts"]]}
+
+
+def _sentences(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Return the finding and the caveats of a verdict as sentences."""
+    sentences = {"why": finding(decode(Reason, verdict["finding"]))}
+    if caveats := decode(tuple[Reason, ...], verdict.get("caveats", [])):
+        sentences["caveat"] = "; ".join(map(caveat, caveats))
+    return sentences

@@ -1,0 +1,198 @@
+"""check/web: what onnxruntime-web takes, by the package itself, and the message for each problem."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from orun.errors import StageFailed, UsageError
+from orun.measure.web.package import find_package
+from orun.stages._web.operators import count_nodes, read_table
+from tests.stages.models import parse
+from tests.stages.support import StageRun, artifact, run_stage
+from tests.web import OLDEST, VERSION, install_web, require_program
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[N, 4] x, int64[N] ids, string[2] words, float16[2] half, bool[1] flag)
+  => (float[N, 4] y, int64[N] sums, string[2] same, float16[2] twice, bool[1] other)
+{
+  h = Sigmoid(x)
+  shift = Constant<value = float {1.0}>()
+  y = Add(h, shift)
+  sums = Add(ids, ids)
+  same = Identity(words)
+  twice = Add(half, half)
+  other = Not(flag)
+}
+"""
+UNFIT = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (bfloat16[2] x, seq(float[2]) many) => (bfloat16[2] y, float[2] z) {
+  y = Identity(x)
+  at = Constant<value = int64 {0}>()
+  z = SequenceAt(many, at)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with onnxruntime-web."""
+    require_program("node")
+    return install_web(tmp_path_factory)
+
+
+def check(folder: Path, root: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
+    params = {"onnxruntime_web": VERSION, "runtime": "node", **params}
+    return run_stage("check/web", folder, params, inputs={"model": artifact(folder, model)}, root=root)
+
+
+def test_it_opens_and_tells_arrays_and_missing_operators(tmp_path: Path, root: Path) -> None:
+    run = check(tmp_path, root, parse(MODEL))
+    size = (tmp_path / next(tmp_path.glob("artifact-*")) / "model.onnx").stat().st_size
+    values = {name: metric.value for name, metric in run.metrics.items()}
+    assert values == {  # two nodes cast the float16, which the CPU adds as float32
+        "size": size, "nodes": 8, "coverage.webgpu": 7 / 8, "coverage.webnn": 1.0, "coverage.webgl": 1.0,
+    }  # fmt: skip
+    half = "Float16Array, or Uint16Array of its bits where a browser has none"
+    arrays = ["Float32Array", "BigInt64Array", "string[]", half, "Uint8Array"]
+    assert json.loads((run.output / "web.json").read_text()) == {
+        "onnxruntime_web": VERSION,
+        "inputs": dict(zip(("x", "ids", "words", "half", "flag"), arrays, strict=True)),
+        "outputs": dict(zip(("y", "sums", "same", "twice", "other"), arrays, strict=True)),
+        "missing": {"webgpu": {"Identity": 1}, "webnn": {}, "webgl": {}},
+    }
+
+
+def test_the_same_bytes_again(tmp_path: Path, root: Path) -> None:
+    assert len({(check(tmp_path, root, parse(MODEL)).output / "web.json").read_bytes() for _ in range(2)}) == 1
+
+
+def test_operators_that_a_provider_lacks_lower_its_share(tmp_path: Path, root: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (int64[1] y) { a = Abs(x) y = ArgMax(a) }'
+    run = check(tmp_path, root, parse(text))
+    assert run.value("coverage.webgl") == 0.5
+    assert json.loads((run.output / "web.json").read_text())["missing"]["webgl"] == {"ArgMax": 1}
+
+
+def test_weights_in_a_second_file_are_found(tmp_path: Path, root: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2, 64] x) => (float[2, 64] y) { y = MatMul(x, w) }'
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(np.eye(64, dtype=np.float32), "w"))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    onnx.save(model, folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    params = {"onnxruntime_web": VERSION, "runtime": "node"}
+    run = run_stage("check/web", tmp_path, params, inputs={"model": folder}, root=root)
+    assert run.value("size") == sum(file.stat().st_size for file in folder.iterdir())
+
+
+def test_types_without_arrays_are_refused_together(tmp_path: Path, root: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        check(tmp_path, root, onnx.parser.parse_model(UNFIT))
+    assert caught.value.what == "the model has 3 problems in onnxruntime-web"
+    assert caught.value.why.splitlines() == [
+        "input 'x' is of BFLOAT16, which onnxruntime-web cannot pass to JavaScript",
+        "input 'many' is a sequence, which onnxruntime-web cannot pass to JavaScript",
+        "output 'y' is of BFLOAT16, which onnxruntime-web cannot pass to JavaScript",
+    ]
+
+
+def test_an_operator_that_it_does_not_know_is_named(tmp_path: Path, root: Path) -> None:
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    graph = helper.make_graph([helper.make_node("Swirl", ["x"], ["y"], domain="odd")], "g", [value], [result])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("odd", 1)]
+    with pytest.raises(StageFailed) as caught:
+        check(tmp_path, root, helper.make_model(graph, opset_imports=opsets, ir_version=8))
+    assert caught.value.what == "the model has 1 problem in onnxruntime-web"
+    assert "odd:Swirl(-1) is not a registered function/op" in caught.value.why
+
+
+def test_a_version_that_is_not_installed_comes_with_the_command(tmp_path: Path, root: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_package(tmp_path, VERSION)
+    assert str(caught.value) == (
+        f"onnxruntime-web {VERSION} is not installed\n"
+        f"  node_modules of {tmp_path} and the folders above it has no onnxruntime-web\n"
+        f"  hint: npm install --save-exact onnxruntime-web@{VERSION}"
+    )
+    with pytest.raises(UsageError) as caught:
+        find_package(root, "1.29.1")
+    assert caught.value.why == f"{root / 'node_modules/onnxruntime-web'} is onnxruntime-web {VERSION}"
+    assert find_package(tmp_path, VERSION, str(root / "node_modules")).version == VERSION
+    assert find_package(root / "pipelines", VERSION).folder == root / "node_modules/onnxruntime-web"
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("1.30", "`onnxruntime_web: 1.30` is not the full version of an npm package"),
+        ("latest", "`onnxruntime_web: latest` is not the full version of an npm package"),
+        ("1.18.0", "onnxruntime-web 1.18.0 is too old"),
+    ],
+)
+def test_a_version_that_cannot_be(tmp_path: Path, version: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_package(tmp_path, version)
+    assert caught.value.what == message
+
+
+def test_half_a_package_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "node_modules/onnxruntime-web"
+    folder.mkdir(parents=True)
+    (folder / "package.json").write_text(json.dumps({"version": VERSION}))
+    with pytest.raises(UsageError) as caught:
+        find_package(tmp_path, VERSION)
+    assert caught.value.what == f"{folder} is not a whole onnxruntime-web"
+    assert "dist/ort-wasm-simd-threaded.wasm" in caught.value.why
+
+
+def test_a_machine_without_a_runtime_says_what_to_install(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError) as caught:
+        check(tmp_path, root, parse(MODEL))
+    assert str(caught.value) == "there is no Node.js\n  PATH has no node\n  hint: apt-get install nodejs"
+    with pytest.raises(UsageError) as caught:
+        check(tmp_path, root, parse(MODEL), runtime="chromium")
+    assert caught.value.what == "there is no Chromium or Chrome"
+    assert caught.value.hint == "apt-get install chromium"
+
+
+@pytest.mark.parametrize("provider", ["webgpu", "webnn", "webgl"])
+def test_the_tables_of_the_package_are_read_whole(root: Path, provider: str) -> None:
+    package = find_package(root, VERSION)
+    table = read_table(package, provider)
+    lines = (package.folder / "docs" / f"{provider}-operators.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.startswith("| Operator")]
+    with_versions = [row for row in rows if any(character.isdigit() for character in row.split("|")[2])]
+    assert len({name for _, name in table}) == len(with_versions) > 60
+    assert table["", "Abs"] == [(6, 12), (13, float("inf"))] if provider != "webnn" else [(7, 12), (13, float("inf"))]
+
+
+def test_a_node_counts_if_its_operator_set_is_in_the_table() -> None:
+    model = parse(MODEL)
+    table: dict[tuple[str, str], list[tuple[int, float]]] = {("", "Add"): [(7, 12), (14, 16)], ("", "Not"): [(1, 99)]}
+    taken, missing = count_nodes(model, table)
+    assert taken == {"Not": 1}
+    assert missing == {"Sigmoid": 1, "Add": 3, "Identity": 1, "Constant": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "runtime"), [(OLDEST, "node"), (OLDEST, "chromium"), (VERSION, "chromium")])
+def test_other_versions_and_browsers(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, version: str, runtime: Any
+) -> None:
+    require_program(runtime)
+    root = install_web(tmp_path_factory, version)
+    run = check(tmp_path, root, parse(MODEL), onnxruntime_web=version, runtime=runtime)
+    assert run.value("coverage.webnn") == 1.0
