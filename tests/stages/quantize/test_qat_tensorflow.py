@@ -20,6 +20,7 @@ from tests.stages.support import run_stage
 MODULES = Path(__file__).parents[1] / "modules"
 
 
+@pytest.mark.slow  # the thin cases below are the step that only TensorFlow's export needs
 def test_digits_in_integers(tmp_path: Path) -> None:
     from tests.stages.modules import rounding_keras
 

@@ -43,7 +43,7 @@ def top_1(path: Path) -> float:
 @pytest.mark.parametrize(
     ("model", "exporter", "in_float"),
     [
-        ("eager", "dynamo", 0),
+        pytest.param("eager", "dynamo", 0, marks=pytest.mark.slow),
         ("eager", "torchscript", 1),  # behind its Flatten, over which ONNX Runtime carries no integers
         ("traced", "torchscript", 0),
     ],

@@ -18,6 +18,7 @@ from tests.processors import exact_sums
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, WORDY, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage
+from tests.thin import mostly_slow
 
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 OPENS_FLOAT8 = VERSION >= (1, 32)  # at every level; before, with quantization's operators off
@@ -239,7 +240,7 @@ def test_infinite_values_that_meet_weights_are_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("family", ["mpnet", "mobilebert", "bloom"])
+@pytest.mark.parametrize("family", mostly_slow(["mpnet", "mobilebert", "bloom"], "mpnet"))
 def test_attention_of_transformers(tmp_path: Path, family: str) -> None:
     axes = ["batch", "sequence"]
     params: dict[str, Any] = {
