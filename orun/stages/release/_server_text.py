@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from orun.stages._graph.io import input_names
+from orun.stages._graph.signature import axes_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, ValueInfoProto
 
 CONTAINERFILE = """\
 # Server of the model {name}: docker build -t {tag} -f Containerfile .
@@ -48,10 +49,16 @@ Ask it, by `pip install 'tritonclient[http]'`:
 ```python
 import numpy as np
 from tritonclient.http import InferenceServerClient, InferInput
+from tritonclient.utils import np_to_triton_dtype
 
-client = InferenceServerClient("localhost:{http_port}")
-print(client.get_model_metadata("{name}"))
-# for each of {inputs}: InferInput(name, list(array.shape), datatype), then set_data_from_numpy(array)
+arrays = {{
+{arrays}
+}}
+inputs = [InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype)) for name, array in arrays.items()]
+for item, array in zip(inputs, arrays.values()):
+    item.set_data_from_numpy(array)
+result = InferenceServerClient("localhost:{http_port}").infer("{name}", inputs)
+print(result.as_numpy("{output}"))
 ```
 
 - Health: `/v2/health/live`, `/v2/health/ready`. Metrics: `/metrics`.
@@ -88,5 +95,17 @@ def render_guide(settings: Mapping[str, Any], model: ModelProto) -> str:
         publish=" ".join(f"-p {port}:{port}" for port in ports),
         python=".".join(platform.python_version_tuple()[:2]),
         http_port=settings["http_port"],
-        inputs=", ".join(input_names(model)),
+        arrays="\n".join(_array(value) for value in model.graph.input if value.name in input_names(model)),
+        output=model.graph.output[0].name,
     )
+
+
+def _array(value: ValueInfoProto) -> str:
+    """Return a line of code that makes up an input, with 1 for each dynamic axis."""
+    from onnx import TensorProto, helper
+
+    shape = [axis if isinstance(axis, int) else 1 for axis in axes_of(value)]
+    code = value.type.tensor_type.elem_type
+    if code == TensorProto.STRING:
+        return f'    "{value.name}": np.full({shape}, "text", dtype=object),'
+    return f'    "{value.name}": np.zeros({shape}, dtype=np.{helper.tensor_dtype_to_np_dtype(code)}),'

@@ -32,6 +32,11 @@ MEAN = """
 centre (float[batch, 4] x) => (float[batch, 4] y) <int64[1] axis = {0}>
 { m = ReduceMean(x, axis) y = Sub(x, m) }
 """
+TEXTS = """
+<ir_version: 9, opset_import: ["" : 20]>
+both (string[batch] tag, float16[batch, 3] scale) => (string[batch] y, float16[batch, 3] z)
+{ y = Identity(tag) z = Relu(scale) }
+"""
 BFLOAT16 = """
 <ir_version: 9, opset_import: ["" : 20]>
 narrow (float[batch, 4] x) => (bfloat16[batch, 4] y) { y = Cast<to = 16>(x) }
@@ -104,6 +109,16 @@ def test_the_container_file(tmp_path: Path) -> None:
     ]
     image = "registry.example/python@sha256:00"
     assert f"FROM {image}\n" in (make(tmp_path, image=image).output / "Containerfile").read_text("utf-8")
+
+
+def test_the_guide_makes_up_the_inputs(tmp_path: Path) -> None:
+    text = (make(tmp_path, TEXTS).output / "SERVING.md").read_text("utf-8")
+    assert (
+        "arrays = {\n"
+        '    "tag": np.full([1], "text", dtype=object),\n'
+        '    "scale": np.zeros([1, 3], dtype=np.float16),\n'
+        "}\n"
+    ) in text
 
 
 def test_the_session_of_a_target_and_of_the_search(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from tests.stages.support import artifact, run_stage
 
 from .support import MATMUL, make_bundle
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # the first test makes an environment of 0.5 GB
 
 PROGRAM = Path(__file__).with_name("served.py")
 AT_ONCE = 16  # requests that it sends at the same time
@@ -129,6 +129,15 @@ def test_tritonclient_is_answered(report: dict[str, Any], protocol: str) -> None
     told = report[protocol]
     assert (told["live"], told["ready"], told["model_ready"]) == (True, True, True)
     assert told["answer"] == told["named"] == told["after"] == RIGHT
+
+
+def test_the_code_of_the_guide_runs(report: dict[str, Any], running: Running) -> None:  # noqa: ARG001 - it runs first
+    (code,) = re.findall(r"```python\n(.*?)```", (running.folder / "SERVING.md").read_text("utf-8"), re.DOTALL)
+    code = code.replace("localhost:8080", f"127.0.0.1:{running.http_port}")
+    done = subprocess.run(
+        [str(environment(CLIENT)), "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("[[0. 0.]]\n", "")
 
 
 def test_metadata(report: dict[str, Any]) -> None:
