@@ -76,13 +76,14 @@ def choose_examples(count: int, seed: int) -> Sequence[int]:
     return sorted(random.Random(seed).sample(range(count), MOST)) if count > MOST else range(count)  # noqa: S311
 
 
-def write_reference(folder: Path, runs: Iterable[tuple[Arrays, Arrays, float | None]]) -> None:
+def write_reference(folder: Path, runs: Iterable[tuple[Arrays, Arrays, float | None]], model: str = MODEL) -> None:
     """Write `reference.json`.
 
     Args:
         folder: that of the release.
         runs: for each example its inputs and outputs, as a request of its own, and the seconds from the request to the
             response; None if they were not measured, in all examples alike.
+        model: path of the model in the folder.
     """
     from orun.stages.release._server.sample_log import summarize
 
@@ -92,7 +93,7 @@ def write_reference(folder: Path, runs: Iterable[tuple[Arrays, Arrays, float | N
     for inputs, outputs, time in runs:
         summaries.append(summarize(inputs, outputs, choice))
         seconds += [] if time is None else [float(f"{time:.3g}")]
-    content: dict[str, Any] = {"format": FORMAT, "model": MODEL, "rows": summaries[0]["rows"]}
+    content: dict[str, Any] = {"format": FORMAT, "model": model, "rows": summaries[0]["rows"]}
     for group in ("inputs", "outputs"):
         content[group] = {
             name: _columns([summary[group][name] for summary in summaries]) for name in summaries[0][group]

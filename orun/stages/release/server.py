@@ -134,7 +134,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         from orun.stages.release._reference import write_reference
         from orun.stages.release._server_trial import run_examples
 
-        write_reference(context.output, run_examples(context, path.parent, target, params.data))
+        write_reference(context.output, run_examples(context, path.parent, target, params.data), settings["model"])
     write_manifest(context.output, manifest["name"], settings["version"], requires)
     size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
     return {"size": Metric(size, "B", "lower")}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from orun.core.targets import Provider, Target
+from orun.drift.release import load_release
 from orun.errors import OrunError
 from orun.measure.session_settings import SessionSettings, write_settings
 from orun.stages.release import _server
@@ -289,3 +290,13 @@ def test_the_release_s_data_are_the_reference(tmp_path: Path) -> None:
     assert set(reference["outputs"]) == {"y"}
     assert len(reference["seconds"]) == 20
     assert verify_bundle(run.output) == []
+
+
+def test_the_reference_is_of_the_model_that_is_served(tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", x=np.arange(80, dtype=np.float32).reshape(20, 4))
+    bundle = make_bundle(tmp_path, "1.0", MATMUL, **{"model.other": artifact(tmp_path, parse(MATMUL))}).output
+    params = {"name": "scale", "model": "other", "data": "rows.npz"}
+    run = run_stage("release/server", tmp_path, params, inputs={"bundle": bundle})
+    release = load_release(run.output)
+    assert release.model == json.loads((run.output / "server.json").read_bytes())["sha256"]
+    assert json.loads((run.output / "reference.json").read_bytes())["model"] == "other/model.onnx"
