@@ -26,6 +26,7 @@ IN_CHAIN = {
 ELSEWHERE = {
     "convert/tensorflow": "convert/test_tensorflow.py::test_the_same_bytes_in_every_process",
     "check/web": "check/test_web.py::test_the_same_bytes_again",
+    "release/kserve": "release/test_kserve.py::test_the_same_bytes_again",
     "release/web": "release/test_web.py::test_the_same_bytes_again",
 }
 WITHOUT = {

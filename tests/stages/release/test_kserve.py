@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from orun.errors import OrunError
-from tests.stages.support import StageRun, run_stage
+from tests.stages.support import StageRun, digest, run_stage
 
 from .support import make_bundle
 from .test_server import make
@@ -57,6 +57,11 @@ def test_an_image_with_the_folder(tmp_path: Path, server: Path) -> None:
         "httpGet": {"path": "/v2/health/ready", "port": 8000}, "periodSeconds": 10, "failureThreshold": 10,
     }  # fmt: skip
     assert container["resources"] == {"requests": AMOUNTS, "limits": AMOUNTS}
+
+
+def test_the_same_bytes_again(tmp_path: Path, server: Path) -> None:
+    first, second = (digest(write(tmp_path, server).output) for _ in range(2))
+    assert first == second
 
 
 def test_a_folder_that_kserve_downloads(tmp_path: Path, server: Path) -> None:
