@@ -141,6 +141,12 @@ def test_the_targets_that_contributors_are_told_to_make_exist() -> None:
         assert set(named) <= targets, name
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    (settings,) = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8")).values()
+    listed = re.findall(r"[\w./-]+\.md", json.dumps(settings["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     for link in LINK.findall(page.read_text(encoding="utf-8")):

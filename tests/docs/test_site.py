@@ -21,6 +21,8 @@ import pytest
 from orun.stages.registry import BUILTIN
 from tests.report.browser import Tab, browser
 
+pytestmark = pytest.mark.slow  # the site is built; test_docs.py looks at the links and the navigation of its sources
+
 ROOT = Path(__file__).parents[2]
 LABEL = re.compile(r'[\[{]\(?"?([^"\](}]+)')
 SEARCH = "[...document.body.children].map(element => element.shadowRoot).find(root => root)"
@@ -106,7 +108,6 @@ def address(site: Path) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.slow
 def test_it_works_in_a_browser(site: Path, address: str, tmp_path: Path) -> None:
     with browser(tmp_path / "chromium") as tab:
         for path in sorted(site.rglob("index.html")):
@@ -120,7 +121,6 @@ def test_it_works_in_a_browser(site: Path, address: str, tmp_path: Path) -> None
         assert [request for request in tab.requests if not request.startswith(address)] == []
 
 
-@pytest.mark.slow
 def test_the_search_answers(address: str, tmp_path: Path) -> None:
     with browser(tmp_path / "chromium") as tab:
         tab.show(f"{address}/")
