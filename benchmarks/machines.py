@@ -121,7 +121,8 @@ def open_fleet(count: int, *, sockets: bool) -> Iterator[Fleet]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="machines-")))
         if sockets:
             alone = [stack.enter_context(AgentProcess.start(name, folder / name, "--cores", "2")) for name in names]
-            url, start, agents = ",".join(each.url for each in alone), _start, [each.process for each in alone]
+            url, agents = ",".join(each.url for each in alone), [each.process for each in alone]
+            start = partial(_start, folder)
         else:
             cluster = stack.enter_context(open_cluster(("head", *names)))
             agents = [stack.enter_context(agent(cluster, name, "any", "--cores", "2")) for name in names]
@@ -132,10 +133,11 @@ def open_fleet(count: int, *, sockets: bool) -> Iterator[Fleet]:
         yield Fleet(url, start, folder, agents)
 
 
-def _start(*words: str) -> subprocess.Popen[str]:
-    """Start orun on this machine."""
+def _start(locks: Path, *words: str) -> subprocess.Popen[str]:
+    """Start orun on this machine; measurements of others here do not keep it waiting."""
     command = [sys.executable, "-m", "orun", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    environment = {**os.environ, "ORUN_LOCKS": str(locks)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
 def _drain(process: subprocess.Popen[str]) -> None:
@@ -168,12 +170,14 @@ def overhead(fleet: Fleet, stages: int) -> str:
     """Return the table of what one more trivial stage costs."""
 
     def cost(start: Callable[[Path], subprocess.Popen[str]], name: str) -> tuple[float, float, float]:
+        began = fleet.agents_cpu()
         few = spend(start(fleet.project(f"few-{name}", [0.0] * FEW)))
-        before = fleet.agents_cpu()
+        between = fleet.agents_cpu()
         many = spend(start(fleet.project(f"many-{name}", [0.0] * stages)))
-        agents = 1000 * (fleet.agents_cpu() - before) / stages
-        more = stages - FEW
-        return 1000 * (many.wall - few.wall) / more, 1000 * (many.cpu - few.cpu) / more, agents
+        agents = fleet.agents_cpu() - between - (between - began)
+        beyond = (many.wall - few.wall, many.cpu - few.cpu, agents)
+        wall, cpu, of_agents = (1000 * seconds / (stages - FEW) for seconds in beyond)
+        return wall, cpu, of_agents
 
     here = cost(fleet.start_here, "here")
     there = cost(fleet.start_there, "there")

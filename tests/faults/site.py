@@ -160,7 +160,7 @@ class Run:
 
     def built(self) -> set[str]:
         """Return the stages that were said to be built."""
-        results = [event["result"] for event in self.events() if event["event"] == "stage-finished"]
+        results = [event["result"] for event in self.events() if event["event"] == "stage_finished"]
         return {result["stage"] for result in results if result["outcome"] == "built"}  # type: ignore[index]  # JSON
 
 
