@@ -36,12 +36,12 @@ class OutputCheckouts:
 
     store: Store
     pipeline: str
-    _placed: dict[str, tuple[Action, Path, FolderState]] = field(default_factory=dict)
+    _placed: dict[str, tuple[Action, str, FolderState]] = field(default_factory=dict)
 
     def put(self, stage: str, action: Action) -> tuple[Path, bool]:
         """Make the output folder of a stage hold its artifact; return the folder, and whether it had to change."""
         out, restored = self.store.checkout(action.tree, self.pipeline, stage)
-        self._placed[stage] = action, out, _folder_state(out)
+        self._placed[stage] = action, str(out), _folder_state(str(out))
         return out, restored
 
     def restore_replaced(self) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _is_file_of(ran: Path, own: Path) -> bool:
     return ran.resolve() == own.resolve() or (ran.name == own.name and not seen_at(ran))
 
 
-def _folder_state(path: Path) -> FolderState:
+def _folder_state(path: str) -> FolderState:
     """Return what changes when the folder is replaced: the new one may have the inode of the old one."""
     try:
         status = os.lstat(path)

@@ -30,6 +30,7 @@ _Row = tuple[int, int, int, str]  # size, mtime, ctime, digest
 
 FILE_NAME = "signatures.sqlite"
 LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
+MOST_ROWS = 10_000  # that are held in memory
 _CHECKSUM = 16  # hexadecimal digits; against damage, not against attack
 
 
@@ -114,6 +115,8 @@ class Index:
             rows = [_encode(file, self._rows[file]) for file in self._unsaved]
             self._unsaved.clear()
             self._query(lambda database: _save(database, rows))
+            if self._usable and len(self._rows) > MOST_ROWS:
+                self._rows.clear()  # the database has them
 
     def settle(self) -> None:
         """Flush, unless the last flush was less than `pause` ago. If this process is killed, files are read again."""

@@ -21,6 +21,7 @@ from orun.store.records import Entry, Tree
 from orun.store.session_directory import Session
 
 _FORMAT = 1
+MOST_LOADED = 1000  # trees in memory
 
 
 class Trees:
@@ -48,9 +49,7 @@ class Trees:
         )
         manifest = self._objects.from_bytes(encode(entries))
         self._objects.commit([*incoming, manifest])
-        tree = Tree(manifest.digest, entries)
-        self._loaded[tree.digest] = tree
-        return tree
+        return self._keep(Tree(manifest.digest, entries))
 
     def describe(self, folder: Path) -> Tree:
         """Return the tree that `add` would make of a folder; stores nothing."""
@@ -89,7 +88,13 @@ class Trees:
                 why=str(error),
                 hint="Name the digest of an artifact, not of one of its files: orun explain STAGE",
             ) from error
-        self._loaded[digest] = tree
+        return self._keep(tree)
+
+    def _keep(self, tree: Tree) -> Tree:
+        """Keep a tree in memory for a while."""
+        if len(self._loaded) >= MOST_LOADED:
+            del self._loaded[next(iter(self._loaded))]
+        self._loaded[tree.digest] = tree
         return tree
 
 
