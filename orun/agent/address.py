@@ -32,34 +32,36 @@ class Address(Record, frozen=True):
     Attributes:
         path: of its Unix socket; empty for TCP.
         host: name or number of the host; empty for a Unix socket.
-        port: of the host.
+        port: of the host; 0 for any that is free.
+        token: what drivers must know, over TCP; empty for a Unix socket.
     """
 
     path: str = ""
     host: str = ""
     port: int = 0
+    token: str = ""
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"  # without the token
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"unix://{self.path}" if self.path else f"tcp://{host}:{self.port}"
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str, token: str = "") -> Address:
         """Return the address in a URL; UsageError if it is none."""
         with suppress(ValueError):
             parts = urlsplit(text)
             path, port = unquote(parts.path), parts.port
             if parts.scheme == "unix" and not parts.netloc and path.startswith("/"):
-                return cls(path=path)
+                return cls(path=path)  # of this user alone: it needs no token
             if parts.scheme == "tcp" and parts.hostname and port is not None and path in ("", "/"):
-                return cls(host=parts.hostname, port=port)
+                return cls(host=parts.hostname, port=port, token=token)
         raise UsageError(f"no agent can be at {text!r}", why=f"expected {EXAMPLES}")
 
-    def listen(self, token: str) -> socket.socket:
+    def listen(self) -> socket.socket:
         """Return a listening socket.
-
-        Args:
-            token: what drivers must know; empty for none.
 
         Raises:
             UsageError: if the address is in use, or TCP is asked for without a token or on every interface.
@@ -67,7 +69,7 @@ class Address(Record, frozen=True):
         """
         if self.path:
             return self._listen_unix()
-        if not token:
+        if not self.token:
             raise UsageError(
                 f"{self} needs a token",
                 why="everybody who reaches the port could run code as this user",
@@ -109,7 +111,7 @@ class Address(Record, frozen=True):
             raise UsageError(
                 f"no agent answers at {self}",
                 why=error.strerror or str(error),
-                hint=f"start one on that machine: orun agent --listen {self}",
+                hint="start it there, and let this machine reach it",
             ) from error
 
     def _connect(self) -> socket.socket:

@@ -6,14 +6,14 @@ import os
 import selectors
 import socket
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 
 from orun.agent.address import Address
+from orun.agent.directory import Directory, GivenAddresses
 from orun.agent.frames import Cancel, Close, FactsFailed, FactsRequest, Message
-from orun.agent.link import Connector, Link, open_links
-from orun.agent.local_machine import code_digest
+from orun.agent.link import Connector, Link
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater
 from orun.core.events import Notice, StageWaiting
 from orun.core.machines import (
@@ -42,25 +42,23 @@ WAKE = b"!"
 
 
 class SocketFleet:
-    """Fleet of the agents at some addresses. Satisfies `orun.runner.fleet.Fleet`.
+    """Fleet of the agents in a directory. Satisfies `orun.runner.fleet.Fleet`.
 
     Args:
-        addresses: of the agents. One must answer at first; the others are used when they do.
-        token: what agents over TCP ask for.
+        directory: where they are. One must answer at first; the others are used when they do.
         lease: seconds of silence after which a machine counts as lost.
 
     Raises:
-        UsageError: if no agent can be used, because of the first that cannot.
+        UsageError: if agents are there and none can be used, because of the first that cannot.
     """
 
-    def __init__(self, addresses: Sequence[Address] = (), token: str = "", lease: float = LEASE_SECONDS) -> None:
-        self._token = token
+    def __init__(self, directory: Directory, lease: float = LEASE_SECONDS) -> None:
+        self._directory = directory
         self._lease = lease
         self._links: dict[str, Link] = {}
-        self._addresses = {str(address): address for address in addresses}
         self._running: set[tuple[str, str]] = set()  # machine and stage of each order that has no last message yet
         self._messages: deque[FleetMessage] = deque()
-        self._connector = Connector(token)
+        self._connector = Connector()
         self._question: FactsRequest | None = None  # for machines that join during the run
         self._unasked: set[str] = set()  # machines that have joined and were not asked for facts
         self._refused: set[str] = set()  # why agents could not be added, each said once
@@ -71,96 +69,73 @@ class SocketFleet:
             end.setblocking(False)
         self._selector.register(self._wake_end, selectors.EVENT_READ)
         self._woken = False
-        problems = self.add_all(self._addresses)
-        if problems and not self._links:
+        try:
+            self._connect()
+        except BaseException:
             self.close()
+            raise
+
+    def _connect(self) -> None:
+        """Connect to all agents; UsageError if none of them can be used."""
+        places = self._seek(wait=True, expected=True)
+        links: list[Link | UsageError] = []
+        while self._connector.busy:
+            links += self._connector.take(LOOK_SECONDS)
+        links.sort(key=lambda link: places.index(link.place) if isinstance(link, Link) else len(places))
+        problems = self._register_all(links)
+        if problems and not self._links:
             raise problems[0]
         for problem in problems:
             self._warn(problem)
 
-    def add_all(self, agents: Mapping[str, Address]) -> list[UsageError]:
-        """Connect to agents, all at a time; return why some of them cannot be added.
-
-        Args:
-            agents: their addresses, by the places that messages name.
-        """
-        return self._register_all(open_links(agents, self._token))
-
-    def add(self, connection: socket.socket, place: str) -> Machine:
-        """Add the agent at the other end of a connected socket.
-
-        Args:
-            connection: the socket.
-            place: where the agent is, for messages.
-
-        Raises:
-            UsageError: if it is no agent, runs another orun, or has the name of another machine of the fleet.
-        """
-        return self._register(Link(connection, place, self._token))
+    def _seek(self, *, wait: bool, expected: bool = False) -> list[str]:
+        """Begin to connect to the agents that are not connected; return the places of all."""
+        present = {link.place for link in self._links.values()}
+        addresses = self._directory.find(wait=wait)
+        for place, address in addresses.items():
+            if place not in present:
+                self._connector.begin(address, place, expected=expected)
+        return list(addresses)
 
     def _register_all(self, links: Iterable[Link | UsageError]) -> list[UsageError]:
         """Add connected agents; return why others could not be connected to, or cannot be added."""
         problems = []
         for link in links:
-            if isinstance(link, UsageError):
-                problems.append(link)
-                continue
-            try:
-                self._register(link)
-            except UsageError as error:
-                problems.append(error)
+            problem = link if isinstance(link, UsageError) else self._register(link)
+            if problem:
+                problems.append(problem)
         return problems
 
-    def _register(self, link: Link) -> Machine:
-        """Add a connected agent; raises what `add` does."""
+    def _register(self, link: Link) -> UsageError | None:
+        """Add a connected agent, or let it go; return why it cannot be used."""
         machine, place = link.machine, link.place
-        problem = None
-        if machine.orun != code_digest():
-            problem = UsageError(
-                f"machine {machine.id} runs another orun than this one",
-                why=f"the agent at {place} has other code: keys and results would not be comparable",
-                hint="Install the same version on both, and start the agent there again",
-            )
-        elif machine.id in self._links:
-            problem = UsageError(
+        if machine.id in self._links:
+            link.peer.close()
+            return UsageError(
                 f"two machines are called {machine.id}: those at {self._links[machine.id].place} and {place}",
                 hint="give one of them a name of its own: orun agent --name NAME ...",
             )
-        if problem:
-            link.peer.close()
-            raise problem
         self._links[machine.id] = link
         self._unasked.add(machine.id)
         self._selector.register(link.peer, selectors.EVENT_READ, machine.id)
-        return machine
+        return None
 
     def machines(self) -> tuple[Machine, ...]:
-        """Return the machines that are there now; connect again to agents that have come back.
+        """Return the machines that are there now; connect to agents that have come, or come back.
 
         An agent that does not answer within `LOOK_SECONDS` is left out.
         """
         self._gather()
-        self._seek()
+        self._seek(wait=True)
         until = monotonic() + LOOK_SECONDS
         while self._connector.busy and (left := until - monotonic()) > 0:
             self._welcome(left)
         return tuple(link.machine for link in self._links.values() if not link.leaving)
 
     def look(self, snapshot: Snapshot, remote: str) -> None:
-        """Begin to connect to agents that have come back; `Joined` follows for each that can tell its facts."""
+        """Begin to connect to agents that have come; `Joined` follows for each that can tell its facts."""
         self._question = FactsRequest(snapshot, remote)
-        self._seek()
-
-    def begin(self, address: Address, place: str) -> None:
-        """Begin to add the agent at an address; see `add`. A notice of `wait` says why it cannot be added."""
-        self._connector.begin(address, place)
-
-    def _seek(self) -> None:
-        """Begin to connect to agents that are not there."""
-        present = {link.place for link in self._links.values()}
-        for place, address in self._addresses.items():
-            if place not in present:
-                self.begin(address, place)
+        self._seek(wait=False)
 
     def _welcome(self, timeout: float = 0.0) -> None:
         """Add the agents that a connection was made to, and ask them for their facts during a run."""
@@ -237,6 +212,7 @@ class SocketFleet:
     def close(self) -> None:
         """Stop all stages and let go of the machines. May be called again."""
         self.beater.stop()
+        self._directory.close()
         self._connector.close()
         for link in self._links.values():
             link.peer.send(Close())
@@ -316,4 +292,5 @@ def connect(url: str, environment: Mapping[str, str] = os.environ) -> SocketFlee
     Raises:
         UsageError: if no agent can be used, because of the first that cannot.
     """
-    return SocketFleet([Address.parse(part) for part in url.split(",")], environment.get(AGENT_TOKEN, ""))
+    addresses = [Address.parse(part, environment.get(AGENT_TOKEN, "")) for part in url.split(",")]
+    return SocketFleet(GivenAddresses({str(address): address for address in addresses}))

@@ -1,4 +1,4 @@
-"""Connections of a driver to agents, and the threads that make them during a run."""
+"""Connections of a driver to agents, and the threads that make them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import platform
 import selectors
 import socket
 from collections import deque
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from threading import Thread
 from time import monotonic
 
 from orun.agent.address import Address, proof_of
 from orun.agent.frames import Challenge, FrameError, Hello, Message
+from orun.agent.local_machine import code_digest
 from orun.agent.peer import Peer
 from orun.core.machines import Machine
 from orun.environment.env_vars import AGENT_TOKEN
 from orun.errors import UsageError
+from orun.remote.thread_pool import DaemonThreadPool
 
 HELLO_SECONDS = 10.0  # for an agent to introduce itself
-AT_A_TIME = 32  # connections that are opened before a run
+AT_A_TIME = 32  # connections that are opened
 
 
 class Link:
@@ -33,7 +32,7 @@ class Link:
         leaving: whether it takes no more orders.
 
     Raises:
-        UsageError: if no agent of this version answers, or it refuses this driver.
+        UsageError: if no agent answers, it refuses this driver, or it has another orun or Python than this process.
     """
 
     def __init__(self, connection: socket.socket, place: str, token: str) -> None:
@@ -51,6 +50,9 @@ class Link:
         if not isinstance(machine, Machine):
             self.peer.close()
             raise UsageError(f"what listens at {place} is no agent of orun")
+        if difference := difference_of(machine, place):
+            self.peer.close()
+            raise difference
         self.machine = machine
 
     def _first(self) -> Message:
@@ -86,33 +88,39 @@ class Link:
         return messages
 
 
-def open_links(agents: Mapping[str, Address], token: str) -> list[Link | UsageError]:
-    """Connect to agents, all at a time; return the connection or the error of each.
+def difference_of(machine: Machine, place: str) -> UsageError | None:
+    """Return why a machine and this one cannot work on one run; None if they can.
 
     Args:
-        agents: their addresses, by the places that messages name.
-        token: what agents over TCP ask for.
+        machine: the other machine.
+        place: where its agent is.
     """
+    if machine.orun != code_digest():
+        return UsageError(
+            f"machine {machine.id} runs another orun than this one",
+            why=f"the agent at {place} has other code: keys and results would not be comparable",
+            hint="Install the same version on both, and start the agent there again",
+        )
+    here = platform.python_version()
+    if minor_of(machine.python) != minor_of(here):
+        return UsageError(
+            f"machine {machine.id} runs Python {machine.python}, and this one {here}",
+            why=f"the agent at {place} has another minor version: stages would run on other libraries",
+            hint=f"Start the agent there with Python {minor_of(here)}, or run here with {minor_of(machine.python)}",
+        )
+    return None
 
-    def open_link(place: str, address: Address) -> Link | UsageError:
-        try:
-            return Link(address.connect(), place, token)
-        except UsageError as error:
-            return error
 
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        return list(pool.map(open_link, agents.keys(), agents.values()))
+def minor_of(version: str) -> str:
+    """Return `3.11` of `3.11.9`."""
+    return ".".join(version.split(".")[:2])
 
 
 class Connector:
-    """Connects to agents in threads, so that an agent that does not answer keeps nobody waiting.
+    """Connects to agents in threads, so that an agent that does not answer keeps nobody waiting."""
 
-    Args:
-        token: what agents over TCP ask for.
-    """
-
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self) -> None:
+        self._pool = DaemonThreadPool(AT_A_TIME)
         self._tried: set[str] = set()
         self._ended: SimpleQueue[tuple[str, Link | UsageError | None]] = SimpleQueue()
         self._closed = False
@@ -122,26 +130,27 @@ class Connector:
         """Whether an attempt is under way."""
         return bool(self._tried)
 
-    def begin(self, address: Address, place: str) -> None:
+    def begin(self, address: Address, place: str, *, expected: bool) -> None:
         """Begin to connect to an agent, unless that is under way.
 
         Args:
             address: of the agent.
             place: where the agent is, for messages.
+            expected: whether it is an error if nobody listens there.
         """
         if place not in self._tried:
             self._tried.add(place)
-            Thread(target=self._connect, args=(address, place), name=f"connect {place}", daemon=True).start()
+            self._pool.submit(self._connect, address, place, expected=expected)
 
-    def _connect(self, address: Address, place: str) -> None:
-        result: Link | UsageError | None = None  # of nobody that listens
+    def _connect(self, address: Address, place: str, *, expected: bool) -> None:
+        result: Link | UsageError | None
         try:
             connection = address.connect()
-        except UsageError:
-            pass
+        except UsageError as error:
+            result = error if expected else None
         else:
             try:
-                result = Link(connection, place, self._token)
+                result = Link(connection, place, address.token)
             except UsageError as error:
                 result = error
         if self._closed and isinstance(result, Link):
@@ -164,6 +173,7 @@ class Connector:
     def close(self) -> None:
         """Close the connections that nobody took."""
         self._closed = True
+        self._pool.shutdown()
         for result in self.take():
             if isinstance(result, Link):
                 result.peer.close()

@@ -30,6 +30,7 @@ from orun.agent.local_machine import machine_now
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer
 from orun.agent.work import Work
 from orun.core.machines import Leaving, Machine, Order
+from orun.core.serialization import replace
 from orun.store import Store
 
 CHECK_SECONDS = 0.25  # between two looks at the leases
@@ -63,11 +64,13 @@ class Service:
         address: where it listens.
         machine: this machine.
         store: the agent's store.
-        token: what drivers must know over TCP.
         folder: whose `pyproject.toml` names the keys of remotes that this machine trusts.
         log: takes lines for the agent's user.
         lease: seconds of silence after which a driver counts as gone.
         grace: seconds that running stages have to end after the first signal.
+
+    Attributes:
+        address: where it listens, with its port.
     """
 
     def __init__(
@@ -76,19 +79,17 @@ class Service:
         machine: Machine,
         store: Store,
         *,
-        token: str = "",
         folder: Path,
         log: Callable[[str], None] = lambda _: None,
         lease: float = LEASE_SECONDS,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        self._address = address
         self._machine = machine
-        self._token = "" if address.path else token
         self._log = log
         self._lease = lease
-        self._listener = address.listen(token)
+        self._listener = address.listen()
         self._listener.setblocking(False)
+        self.address = address if address.path else replace(address, port=self._listener.getsockname()[1])
         self._wake_end, self._wake_start = socket.socketpair()
         for end in (self._wake_end, self._wake_start):
             end.setblocking(False)
@@ -136,6 +137,9 @@ class Service:
             for driver in self._drivers:
                 driver.peer.close()
             self._close_listener()
+            self._selector.close()
+            self._wake_end.close()
+            self._wake_start.close()
 
     def _is_over(self) -> bool:
         """Return whether to end now; begin to leave at the first signal."""
@@ -159,7 +163,7 @@ class Service:
         if self._listener.fileno() >= 0:
             self._selector.unregister(self._listener)
             self._listener.close()
-            self._address.remove()
+            self.address.remove()
 
     def _handle_news(self) -> None:
         """Wait for news, and handle it."""
@@ -192,7 +196,7 @@ class Service:
             if len(self._drivers) >= MOST_DRIVERS:
                 connection.close()
                 return
-            nonce = os.urandom(16).hex() if self._token else ""
+            nonce = os.urandom(16).hex() if self.address.token else ""
             driver = Driver(Peer(connection), nonce)
             driver.peer.reader.longest = LONGEST_HELLO
             self._drivers.append(driver)
@@ -220,7 +224,7 @@ class Service:
     def _handle(self, driver: Driver, message: Message) -> str:
         """Handle a message; return why the connection ends, or an empty text."""
         if isinstance(message, Hello):
-            if driver.nonce and not hmac.compare_digest(proof_of(self._token, driver.nonce), message.proof):
+            if driver.nonce and not hmac.compare_digest(proof_of(self.address.token, driver.nonce), message.proof):
                 return "it does not know the token"
             driver.name = "".join(filter(str.isprintable, message.driver))[:LONGEST_NAME] or "a driver"
             driver.peer.reader.longest = LONGEST

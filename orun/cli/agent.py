@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -12,6 +13,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from orun.cli import options
+from orun.cli.signals import stop_signals
 from orun.cli.verb import Verb
 from orun.errors import UsageError
 
@@ -93,26 +95,31 @@ def command(
         check_ray()
         os.environ[BESIDE] = f"ray {version('ray')}"  # a fact of measurements
     machine = this_machine(name, _pairs(labels), cores)
-    token = read_token(token_file) if token_file else ""
-    membership = None
+    membership, error = None, None
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(store or default_store(Path.cwd())))
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="orun-agent-")))
-        address = Address.parse(listen) if listen else Address(path=str(folder / "agent.sock"))
+        if head:
+            folder = stack.enter_context(TemporaryDirectory(prefix="orun-agent-"))
+            with stop_signals():
+                membership = Membership(head, machine.id, Path(folder), environment)
+            stack.callback(membership.close)
+            address = Address(host=membership.host, token=secrets.token_hex())
+        else:
+            address = Address.parse(listen or "", read_token(token_file) if token_file else "")
         service = Service(
-            address, machine, opened, token=token, folder=Path.cwd(), log=_log,
+            address, machine, opened, folder=Path.cwd(), log=_log,
             grace=GRACE_SECONDS if grace is None else options.parse_seconds("--grace", grace),
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
                 signal.signal(number, service.stop)
-        if head:
-            membership = Membership(head, machine.id, address.path, folder, service.end, environment)
-            stack.callback(membership.close)
-        _log(f"machine {machine.id} {f'has joined {head}' if head else f'listens at {address}'}")
+        if membership:
+            membership.announce(service.address, service.end)
+        _log(f"machine {machine.id} {f'has joined {head}' if head else f'listens at {service.address}'}")
         service.run()
-    if membership and membership.error:
-        raise membership.error
+        error = membership.error() if membership else None
+    if error:
+        raise error
     return 0
 
 

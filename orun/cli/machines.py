@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,9 +119,6 @@ def problems_of(machine: Machine, now: float) -> list[str]:
         now: the time here, in seconds since 1970.
     """
     problems = []
-    minor = ".".join(platform.python_version_tuple()[:2])
-    if not machine.python.startswith(f"{minor}."):
-        problems.append(f"Python {machine.python} there, {minor} here: install the same minor version")
     if abs(machine.clock - now) > CLOCK_TOLERANCE:
         difference = show(abs(machine.clock - now), "s")
         problems.append(

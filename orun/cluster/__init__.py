@@ -1,5 +1,5 @@
-"""Fleets on a Ray cluster: byte tunnels from a run to the agents of other machines.
+"""Fleets on a Ray cluster: Ray tells runs where agents are, and nothing else.
 
-Ray finds the machines and carries bytes, nothing else. Processes of their own import it: the run's relay (`relay.py`)
-and the member of each agent (`member.py`). Agents and runs speak through the tunnels as they do through a socket.
+Processes of their own import it: the lister of a run (`lister.py`) and the member of each agent (`member.py`). Runs
+connect to the agents that they are told of as to any other, over TCP and with a token.
 """

@@ -10,12 +10,15 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from threading import Thread
+from time import sleep
 from typing import NoReturn
 
 import ray
 
+from orun.cluster.actor import PATIENCE, POLL
 from orun.cluster.messages import Message, Output
-from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head
+from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head, unreachable
 from orun.cluster.shared_ray import NotJoinedError, use_ray
 from orun.environment import processes
 from orun.fs.locks import Lock
@@ -24,22 +27,36 @@ ATTEMPTS = 3  # to connect
 
 
 def run_connected(address: str, work: Callable[[Output], None]) -> NoReturn:
-    """Connect this process to a cluster, do its work, and end it; a `HeadError` is sent as a message.
+    """Connect this process to a cluster, say so, do its work, and end it; a `HeadError` is sent as a message.
 
     Args:
-        address: of the head.
+        address: of the head. The process ends soon after it.
         work: gets the output for its messages.
     """
     output = Output()
     processes.die_with(os.getppid(), signal.SIGTERM)
     try:
         _used = connect(address)  # until this process ends, whatever ends it
+        output.send(Message(host=ray.util.get_node_ip_address()))
+        Thread(target=_watch_head, args=(address, output), daemon=True).start()
         work(output)
     except HeadError as error:
         output.send(Message(failed=error.what, why=error.why, hint=error.hint))
     finally:
         sys.stderr.flush()
         os._exit(0)  # Ray's own end would wait for machines that are gone
+
+
+def _watch_head(address: str, output: Output) -> None:
+    """End this process when the head has refused connections for some time."""
+    failures, why = 0, ""
+    while failures * POLL < PATIENCE:
+        sleep(POLL)
+        why = unreachable(address)
+        failures = failures + 1 if why else 0
+    hint = "Start it again, and the agents after it: orun head"
+    output.send(Message(failed=f"the head at {address} has ended", why=why, hint=hint))
+    os._exit(0)
 
 
 def connect(address: str) -> Lock | None:

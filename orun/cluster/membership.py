@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from orun.cluster.messages import Message
+from orun.agent.address import Address
 from orun.cluster.program import Program
-from orun.errors import OrunError
+from orun.cluster.settings import HeadError
+
+START_PATIENCE = 90.0  # seconds for Ray to start the actor of a machine
 
 
 class Membership:
@@ -16,42 +18,45 @@ class Membership:
     Args:
         address: of the head.
         machine: the machine's id.
-        socket: path of the agent's socket.
         folder: takes logs.
-        on_end: called in another thread when the membership ends by itself.
         environment: of the process that imports Ray, of `ray_environment`.
 
     Attributes:
-        error: why the membership has ended by itself; None while it has not.
+        host: address of this machine, by which the others reach it.
 
     Raises:
         UsageError: if Ray or the token is missing here.
-        HeadError: if the head cannot be used, or has a machine of that name.
+        HeadError: if the head cannot be used.
     """
 
-    def __init__(
-        self,
-        address: str,
-        machine: str,
-        socket: str,
-        folder: Path,
-        on_end: Callable[[], None],
-        environment: Mapping[str, str],
-    ) -> None:
-        self.error: OrunError | None = None
-        self._on_end = on_end
-        self._closing = False
-        arguments = (machine, socket)
-        self._program = Program(
-            "orun.cluster.member", address, arguments, folder / "member.log", self._note, environment
-        )
+    def __init__(self, address: str, machine: str, folder: Path, environment: Mapping[str, str]) -> None:
+        self._program = Program("orun.cluster.member", address, (machine,), folder / "member.log", environment)
+        self.host = self._program.host
 
-    def _note(self, message: Message | None) -> None:
-        if not self._closing and self.error is None and (error := self._program.error_of(message)):
-            self.error = error
-            self._on_end()
+    def announce(self, agent: Address, on_end: Callable[[], None]) -> None:
+        """Let runs find the agent.
+
+        Args:
+            agent: where it listens.
+            on_end: called in another thread when the membership has ended by itself.
+
+        Raises:
+            HeadError: if the head has a machine of that name, or has ended.
+        """
+        self._program.tell(f"{agent} {agent.token}")
+        self._program.answer(START_PATIENCE)
+        self._program.on_message = on_end
+        if self.error():
+            on_end()
+
+    def error(self) -> HeadError | None:
+        """Return why the membership has ended by itself; None if it has not."""
+        try:
+            self._program.poll()
+        except HeadError as error:
+            return error
+        return None
 
     def close(self) -> None:
         """Leave the cluster."""
-        self._closing = True
         self._program.close()

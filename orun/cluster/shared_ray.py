@@ -19,7 +19,7 @@ from orun.fs.digests import digest_bytes
 from orun.fs.locks import Lock
 
 FOLDERS = "/tmp"  # noqa: S108 - where Ray has its own files; the same for all, whatever their TMPDIR
-START_PATIENCE = 90.0  # seconds for Ray to join the cluster
+START_PATIENCE = 180.0  # seconds for Ray to join the cluster on a busy machine
 STARTED = "Ray runtime started"  # what it prints then
 BUSY = "timed out during startup"  # what it prints when the machine has been too busy for 30 s
 LOOK = 0.2  # seconds between two looks

@@ -10,7 +10,7 @@ from orun.runner.fleet import Connect, Fleet
 
 GROUP = "orun.executors"
 BUILTIN: Mapping[str, str] = {  # by scheme; imported when a URL has it
-    "ray": "orun.cluster.fleet:RayFleet",
+    "ray": "orun.cluster.fleet:connect",
     "tcp": "orun.agent.client:connect",
     "unix": "orun.agent.client:connect",
 }

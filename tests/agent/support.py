@@ -12,7 +12,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Self
 
-from orun.agent.client import SocketFleet, connect
+from orun.agent.address import Address
+from orun.agent.client import SocketFleet
+from orun.agent.directory import GivenAddresses
 from orun.agent.snapshots import share, take_snapshot
 from orun.core.machines import Built, Failed, LogText, Lost, Order, Refused, Snapshot
 from orun.core.serialization import decode, from_json
@@ -192,6 +194,7 @@ class Driver:
         store: the driver's store.
         remote: URL of the remote.
         fleet: the agents.
+        agents: their addresses; those that are added join.
         done: the stages that are up to date.
         texts: what stages printed.
     """
@@ -200,6 +203,7 @@ class Driver:
     store: Store
     remote: str
     fleet: SocketFleet
+    agents: dict[str, Address] = field(default_factory=dict)
     done: dict[str, Done] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     progress: list[Progress] = field(default_factory=list)
@@ -207,7 +211,13 @@ class Driver:
     @classmethod
     def of(cls, file: Path, folder: Path, remote: str, agents: Iterable[AgentProcess]) -> Driver:
         """Connect to agents."""
-        return cls(file, Store.open(folder), remote, connect(",".join(agent.url for agent in agents)))
+        addresses = {agent.url: Address.parse(agent.url) for agent in agents}
+        return cls(file, Store.open(folder), remote, SocketFleet(GivenAddresses(addresses)), addresses)
+
+    def add(self, agent: AgentProcess, place: str = "") -> None:
+        """Connect to one more agent."""
+        self.agents[place or agent.url] = Address.parse(agent.url)
+        self.fleet.machines()
 
     def plan(self) -> Planner:
         """Load the pipeline and send its project."""
@@ -266,7 +276,7 @@ class Driver:
         assert isinstance(built, Built), built
         step = self.take_in(name)
         assert step.hit
-        assert built == Built(name, step.key, step.hit.tree, step.hit.started_at)
+        assert from_json(built.record.encode().partition(b"\n")[2])["tree"] == step.hit.tree
         self.done[name] = Done(step, step.hit, ())
         return step.hit.tree
 
