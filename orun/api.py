@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from time import time
@@ -26,7 +26,6 @@ from orun.remote.options import FLEET, Remote
 from orun.store.layout import is_writable
 
 if TYPE_CHECKING:
-    from orun.core.machines import Snapshot
     from orun.drift.release import Release
     from orun.drift.watcher import WatchResult
     from orun.history import Series
@@ -221,7 +220,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     part = only or from_ or to or force or fresh
     request = None if part else _request(file, set, store, remote, executor, strict=strict)
     paths = [Path(report) for report in reports]
-    if request and (record := _find_record(request)) and not (paths and _may_concern(paths, record, request)):
+    if request and (record := _find_record(request, listener)) and not (paths and _may_concern(paths, record, request)):
         if record.in_place:
             return replay(request, record, listener, started_at, _said_by_machines(record))
         if is_writable(request.store):
@@ -416,13 +415,14 @@ def _request(
     return Request(root, path, _texts(values), remote, strict, fleet)
 
 
-def _find_record(request: Request) -> NoopRecord | None:
+def _find_record(request: Request, listener: Listener) -> NoopRecord | None:
     """Return the no-op record of a request if nothing has changed, on other machines neither."""
     record = find_record(request)
     if record and (state := record.data.get("fleet")):
         from orun.noop.fleet_check import is_unchanged
 
-        return record if is_unchanged(state) else None
+        with _activities_to(listener):
+            return record if is_unchanged(state) else None
     return record
 
 
@@ -437,12 +437,11 @@ def _fleet_state(
     executor: Fleet | str, run: FleetRun | None, planner: Planner, remote: Settings | None
 ) -> FleetState | None:
     """Return what a no-op record has of a run on several machines; None of any other run."""
-    if not (run and remote and planner.assignment and isinstance(executor, str)):
+    if not (run and remote and isinstance(executor, str)):
         return None
-    from orun.noop.fleet_check import FleetState, digest_of
+    from orun.noop.fleet_check import state_of
 
-    machines = digest_of(planner.assignment.machines.values(), planner.assignment.known_facts())
-    return FleetState(executor, remote.url, run.snapshot, machines)
+    return state_of(executor, run, planner, remote.url)
 
 
 def _may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
@@ -487,16 +486,13 @@ def _planner_of(
     if not machines:
         yield _planner(pipeline, store, force, fresh=fresh, read_only=True)
         return
+    from orun.agent.fleet_planning import join_fleet
     from orun.remote.settings import resolve
-    from orun.runner.fleet_planning import join_fleet
 
     planner = _planner(pipeline, store, force, fresh=fresh)
     shared = resolve((Remote(remote) if isinstance(remote, str) else remote) or Remote(), pipeline.project)
-    fleet = join_fleet(machines, planner, shared, share_project)
-    try:
+    with join_fleet(machines, planner, shared):
         yield planner
-    finally:
-        fleet.fleet.close()
 
 
 def _executor(executor: Fleet | str | None, pipeline: Pipeline) -> Fleet | str:
@@ -521,13 +517,11 @@ def _planned(
     if not executor:
         yield planner.plan(), None
         return
-    from orun.runner.fleet_planning import join_fleet, plan_on_fleet
+    from orun.agent.fleet_planning import join_fleet, plan_on_fleet
 
-    fleet = join_fleet(executor, planner, remote, share_project, wait)
-    assert remote  # noqa: S101 - there is no fleet without one
-    with closing(fleet.fleet):
-        plan = plan_on_fleet(fleet, planner, remote, chosen, lambda text: listener(Notice("info", text)))
-        yield plan, fleet
+    with join_fleet(executor, planner, remote, wait) as fleet:
+        assert remote  # noqa: S101 - there is no fleet without one
+        yield plan_on_fleet(fleet, planner, remote, chosen, lambda text: listener(Notice("info", text))), fleet
 
 
 @contextmanager
@@ -539,15 +533,6 @@ def _activities_to(listener: Listener) -> Iterator[None]:
     except BaseException:
         listener(Planning(""))
         raise
-
-
-def share_project(planner: Planner, remote: Settings, /, *, repair: bool = False) -> Snapshot:
-    """Take a snapshot of the project and push it to the remote; with `repair` also what seems to be there."""
-    from orun.agent.snapshots import share, take_snapshot
-
-    tree = take_snapshot(planner.pipeline, planner.store)
-    share(tree, planner.store, remote, repair=repair)
-    return tree.snapshot
 
 
 def _selected(

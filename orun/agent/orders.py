@@ -15,7 +15,7 @@ from orun.core.machines import LogText, Order, Refused, Snapshot
 from orun.core.serialization import replace
 from orun.environment.env_vars import SHARED_KEY
 from orun.errors import StageError, StageFailed, UsageError
-from orun.executors import Executor, JobResult, Mask, Progress
+from orun.executors import Executor, JobResult, Progress
 from orun.fs.digests import is_digest
 from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.model import Stage
@@ -125,6 +125,16 @@ class StageOrder:
 
     # Decision
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether this machine has results of the key."""
+        return bool(self.store.actions(self.order.key))
+
+    @property
+    def expected(self) -> Step:
+        """The decision that the driver expects."""
+        return Step(self.stage, "run", (), key=self.order.key)
+
     def decide(self) -> Step:
         """Return the decision on the stage with the facts of this machine.
 
@@ -156,7 +166,7 @@ class StageOrder:
             StoreError: if the store fails, or this machine allows no more processes.
         """
         pipeline = self.project.planner.pipeline
-        self._mask, self._reports = Mask.of(pipeline.private), StageReports(pipeline.private, self._pass_progress)
+        self._reports = StageReports(pipeline.private, self._pass_progress, self.project.mask)
         with convert_os_errors(f"start {self.name}", self.store.root):
             logs = self.store.make_session_folder("log")
             self.execution = StageExecution.prepare(pipeline, self.store, step, logs, self.machine)
@@ -184,7 +194,7 @@ class StageOrder:
                 if not lines:
                     break
                 self._logged += len(lines)
-                text = self._mask.data(lines).decode(errors="replace")
+                text = self.project.mask.data(lines).decode(errors="replace")
                 self.send(LogText(self.name, without_folder(text, self.project.place.folder)))
                 file.seek(self._logged)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orun.agent.project_folders import Place, Project
 from orun.core.run_record import Failure
+from orun.environment.call_cache import once
 from orun.errors import NotPortable, OrunError
 from orun.executors import JobResult
 from orun.fs.observed_state import was_absent
@@ -80,14 +81,18 @@ def _missed(result: JobResult, place: Place) -> Iterator[tuple[str, str]]:
 def _outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]:
     """Yield what a stage read outside of the project, but for paths that its parameters name and installed packages."""
     root = project.planner.pipeline.root
-    declared = [os.path.realpath(root / reference.path) for reference in stage.references]
-    declared += [os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
+    declared = [*(os.path.realpath(root / reference.path) for reference in stage.references), *_package_folders()]
     present = [path for path, signature in result.reads.items() if signature is not None]
     present += [path for path, state in result.probed.items() if not was_absent(state)]
     for path in (*present, *result.listings):
         real = os.path.realpath(path)
         if not _relative(path, project.place.folder) and not any(_is_in(real, path) for path in declared):
             yield path
+
+
+@once
+def _package_folders() -> tuple[str, ...]:
+    return tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
 
 def _from_root(entry: str, place: Place) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from orun.agent.snapshots import LEFT_OUT
 from orun.core.machines import Snapshot
 from orun.core.serialization import Record, replace
+from orun.executors import Mask
 from orun.fs.locks import Lock
 from orun.fs.os_errors import convert_os_errors
 from orun.gates import baselines
@@ -41,10 +42,12 @@ class Project(Record, frozen=True):
     Attributes:
         place: its folder.
         planner: decides on its stages with the facts of this machine.
+        mask: of the secrets of this machine.
     """
 
     place: Place
     planner: Planner
+    mask: Mask
 
 
 class ProjectFolders:
@@ -71,7 +74,8 @@ class ProjectFolders:
             self._use(snapshot.tree)
             place = self.place(snapshot)
             pipeline = load(place.folder / snapshot.file, snapshot.overrides)
-            self._projects[identity] = Project(place, Planner(pipeline, self._store, baselines.read(pipeline)))
+            planner = Planner(pipeline, self._store, baselines.read(pipeline))
+            self._projects[identity] = Project(place, planner, Mask.of(pipeline.private))
         return self._projects[identity]
 
     def has(self, snapshot: Snapshot) -> bool:

@@ -11,10 +11,8 @@ from orun.agent.orders import StageOrder
 from orun.agent.remotes import Fetch
 from orun.core.machines import Built, Failed, Lost
 from orun.executors import LocalExecutor
-from orun.planning.plan import Step
 from orun.remote.transfers import Pushed
 from orun.runner.stage_locks import RunLocks
-from orun.store import Action
 
 Owner = object  # identity of a driver's connection
 
@@ -28,10 +26,8 @@ class Task:
         work: the order and the steps of the work on it.
         phase: `fetching` inputs, `waiting` for the machine, `running`, or `pushing` the result.
         fetch: the download of its inputs.
-        step: the decision to run it.
         locks: what it waits for or holds.
         executor: runs its process.
-        action: its result.
         pushed: the push of the result.
         abandoned: nobody waits for the result any more.
     """
@@ -40,10 +36,8 @@ class Task:
     work: StageOrder
     fetch: Fetch
     phase: Literal["fetching", "waiting", "running", "pushing"] = "fetching"
-    step: Step | None = None
     locks: RunLocks | None = None
     executor: LocalExecutor | None = None
-    action: Action | None = None
     pushed: Future[Pushed] | None = None
     abandoned: bool = False
 

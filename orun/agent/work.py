@@ -15,30 +15,26 @@ from time import monotonic
 from orun.agent.executor_pool import ExecutorPool
 from orun.agent.failures import bug, remote_failure
 from orun.agent.frames import FactsFailed, FactsRequest, Message
-from orun.agent.local_machine import code_digest
 from orun.agent.orders import RefusedError, StageOrder
 from orun.agent.portability import failure_of
 from orun.agent.project_folders import ProjectFolders
 from orun.agent.questions import Question
 from orun.agent.remotes import Fetch, Remotes
 from orun.agent.task import Owner, Task, ending
+from orun.agent.upkeep import Upkeep
 from orun.core.events import Notice
 from orun.core.machines import Built, Failed, Lost, Machine, Order
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
-from orun.environment import distributions
-from orun.environment.call_cache import forget
 from orun.environment.resources import machine_resources
 from orun.errors import OrunError, StageError, StageFailed
 from orun.executors import Finished, Progress
-from orun.fs.os_errors import convert_os_errors
 from orun.remote.connection import FAILURES
 from orun.runner.scheduler import fits_beside
 from orun.store import Action, Store
 
 POLL_SECONDS = 0.05  # between two tries of a lock that another process holds
 LOG_SECONDS = 0.25  # between two looks at the logs of running stages
-REFRESH_SECONDS = 5.0  # for which an idle agent relies on what it knows of packages and devices
 
 
 @dataclass
@@ -61,14 +57,14 @@ class Work:
     _tasks: list[Task] = field(default_factory=list)
     _questions: list[Question] = field(default_factory=list)
     _executors: ExecutorPool = field(default_factory=ExecutorPool)
-    _refreshed_at: float = float("-inf")
-    _rested: bool = True  # whether nothing was used since the store was let go
+    _logs_sent_at: float = float("-inf")
     _leaving: str = ""  # why no more orders are taken
 
     def __post_init__(self) -> None:
-        self._begin_session()
-        self.store.sweep()
         self._folders = ProjectFolders(self.store)
+        self._upkeep = Upkeep(self.store, self.machine, self._folders, self._executors, self.log)
+        self._upkeep.begin_session()
+        self.store.sweep()
         self._remotes = Remotes(self.folder, self.wake)
 
     # Requests of drivers
@@ -78,7 +74,6 @@ class Work:
         if self._leaving:
             send(Lost(order.stage, self.machine.id, self._leaving, started=False))
             return
-        self._rested = False
         work = StageOrder(order, self.machine.id, self.store, self._folders, send)
         self._tasks.append(Task(owner, work, Fetch(order.remote, work.fetch_inputs(), self._remotes)))
 
@@ -87,7 +82,7 @@ class Work:
         if self._leaving:
             send(FactsFailed(self.machine.id, Failure("StageFailed", self._leaving)))
             return
-        self._rested, self._refreshed_at = False, float("-inf")
+        self._upkeep.expect_change()
         self._questions.append(Question(owner, request, self.machine, self.store, self._folders, self._remotes, send))
 
     def leave(self, why: str) -> None:
@@ -145,12 +140,19 @@ class Work:
         self._receive()
         self._start_waiting()
         for task in list(self._tasks):
-            if task.phase == "running":
-                with self._failing(task):
-                    task.work.send_log()
-            elif task.phase == "pushing":
+            if task.phase == "pushing":
                 self._finish_push(task)
+        self._send_logs()
         self._pass_notices()
+
+    def _send_logs(self) -> None:
+        """Send what running stages have printed, from time to time."""
+        if monotonic() - self._logs_sent_at < LOG_SECONDS:
+            return
+        self._logs_sent_at = monotonic()
+        for task in [task for task in self._tasks if task.phase == "running"]:
+            with self._failing(task):
+                task.work.send_log()
 
     def _pass_notices(self) -> None:
         """Send what the store has to say, such as damage that it found, to every driver."""
@@ -163,40 +165,11 @@ class Work:
         """Look at packages, devices and orun's code again before the next order, unless a stage relies on them."""
         if any(task.phase in ("waiting", "running") for task in self._tasks):
             return
-        if not self._tasks and not self._questions:
-            self._rest()
-        elif monotonic() - self._refreshed_at >= REFRESH_SECONDS:
-            packages = distributions.exact()
-            forget()
-            self._refreshed_at = monotonic()
-            self._folders.forget_facts()
-            if packages != distributions.exact():
-                self._folders.forget_pipelines()  # kinds may be in packages
-                self._executors.close()  # their servers have imported the old packages
-            if self._is_orun_changed():
-                self._lose_all(f"orun was changed on {self.machine.id}; start the agent there again")
-
-    def _is_orun_changed(self) -> bool:
-        try:
-            return code_digest() != self.machine.orun
-        except OSError:  # its files are just being replaced
-            return True
-
-    def _rest(self) -> None:
-        """Let garbage collection remove what this agent has used, once after the last order."""
-        if self._rested or self._remotes.busy:
-            return
-        self._rested = True
-        try:
-            self.store.close()
-            self._begin_session()
-        except OrunError as error:  # a full disk: the next order begins a session, or fails
-            self.log(f"{error.what}: {error.why}")
-
-    def _begin_session(self) -> None:
-        """Let garbage collection spare what this agent uses from now on."""
-        with convert_os_errors("use the store", self.store.root):
-            self.store.parts.session.begin()
+        if self._tasks or self._questions:
+            if why := self._upkeep.refresh():
+                self._lose_all(why)
+        elif not self._remotes.busy:
+            self._upkeep.rest()
 
     def _fail_questions(self, why: str) -> None:
         for question in self._questions:
@@ -225,9 +198,8 @@ class Work:
         with self._failing(task):
             if not task.fetch.advance():
                 return
-            task.step = task.work.decide()
-            if task.step.hit:
-                self._push(task, task.step.hit)
+            if task.work.is_stored and (action := task.work.decide().hit):
+                self._push(task, action)
             else:
                 task.locks = task.work.locks()
                 task.phase = "waiting"
@@ -241,16 +213,15 @@ class Work:
                 break
 
     def _start(self, task: Task) -> bool:
-        """Take the locks of a stage, decide again and start it; return False if it still waits."""
+        """Take the locks of a stage, decide and start it; return False if it still waits."""
         with self._failing(task):
             assert task.locks, "a task that waits has locks"  # noqa: S101
-            assert task.step, "a task that waits was decided on"  # noqa: S101
-            locks = task.locks.locks_of(task.step, task.work.lock_mode)
+            locks = task.locks.locks_of(task.work.expected, task.work.lock_mode)
             task.locks.refused.clear()
             if holder := task.locks.try_acquire(locks):
                 task.locks.report_waiting(task.work.name, holder)
                 return False
-            step = task.work.decide()  # another process may have built it meanwhile
+            step = task.work.decide()  # under the lock: another process may have built it
             if step.hit:
                 task.locks.release_all()
                 self._push(task, step.hit)
@@ -290,17 +261,14 @@ class Work:
 
     def _push(self, task: Task, action: Action) -> None:
         operation = task.work.push(action)
-        task.action, task.phase = action, "pushing"
+        task.phase = "pushing"
         task.pushed = self._remotes.submit(task.work.order.remote, operation)
 
     def _finish_push(self, task: Task) -> None:
         if task.pushed is None or not task.pushed.done():
             return
         with self._failing(task):
-            pushed, action = task.pushed.result(), task.action
-            assert action, "a task that pushes has a result"  # noqa: S101
-            own = pushed.first == action.tree  # otherwise another machine had built it before
-            self._end(task, Built(task.work.name, action.key, pushed.first, action.started_at if own else 0.0))
+            self._end(task, Built(task.work.name, task.pushed.result().record.decode()))
 
     # Ends
 

@@ -146,19 +146,15 @@ class LogText(Record, frozen=True):
 
 
 class Built(Record, frozen=True):
-    """An agent has the result of a stage and has pushed it to the remote.
+    """An agent has pushed the result of a stage to the remote.
 
     Attributes:
         stage: its id.
-        key: its key.
-        tree: digest of the tree of the result, as a key may have several.
-        started_at: `started_at` of the result, which tells a new measurement from an earlier one.
+        record: the record of the result, signed, as it is in the remote. Another machine may have made it before.
     """
 
     stage: str
-    key: str
-    tree: str
-    started_at: float
+    record: str
 
 
 class Failed(Record, frozen=True):

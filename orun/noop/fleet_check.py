@@ -7,14 +7,19 @@ before, by `check`. That results are still in the remote is not looked at, as in
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from orun.core.activity import report
 from orun.core.machines import Machine, MachineFacts, Snapshot
 from orun.core.serialization import Record, decode, encode
 from orun.errors import OrunError
 from orun.fs.digests import digest_bytes
 from orun.runner.open_fleet import open_fleet
 from orun.store.checksummed_json import canonical
+
+if TYPE_CHECKING:
+    from orun.planning.planner import Planner
+    from orun.runner.fleet import FleetRun
 
 
 class FleetState(Record, frozen=True):
@@ -40,6 +45,13 @@ def digest_of(machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> str
     return digest_bytes(canonical(each))
 
 
+def state_of(url: str, run: FleetRun, planner: Planner, remote: str) -> FleetState:
+    """Return the state of the fleet of a run, with the facts that the planner decided with."""
+    assert planner.assignment  # noqa: S101 - this is a run on several machines
+    machines = digest_of(planner.assignment.machines.values(), planner.assignment.known_facts())
+    return FleetState(url, remote, run.snapshot, machines)
+
+
 def is_unchanged(data: Any) -> bool:
     """Return whether the machines of a recorded run are there with the facts of then; False if that cannot be known.
 
@@ -47,6 +59,7 @@ def is_unchanged(data: Any) -> bool:
         data: the `FleetState` as plain data.
     """
     state = decode(FleetState, data)
+    report(f"asking the machines at {state.url} for their facts")
     try:
         fleet = open_fleet(state.url)
     except OrunError:  # the planner meets it, too, and says so

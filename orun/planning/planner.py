@@ -76,6 +76,7 @@ class Planner:
         self._local: Classes = ((LocalFacts(pipeline),),)
         self._parameters: dict[str, Components] = {}
         self._contexts: dict[str, StageContext] = {}
+        self._writers: dict[str, bool] = {}  # whether the last result of a stage has undeclared writes
 
     def context(self, stage: Stage) -> StageContext:
         """Return what is needed of a stage besides its key."""
@@ -125,7 +126,7 @@ class Planner:
         Args:
             stage: the stage.
             done: the stages that are up to date.
-            earlier: the last decision on the stage in this run, if there was one.
+            earlier: the last decision on the stage, of the plan or in this run, if there was one.
         """
         classes = self._classes(stage)
         steps = [self._decide(stage, done, earlier, machines) for machines in classes[:1]]
@@ -140,6 +141,10 @@ class Planner:
     def decide_for(self, stage: Stage, done: Mapping[str, Done], earlier: Step, machine: str) -> Step:
         """Return the decision on a stage with the facts of one machine; takes the arguments of `decide`."""
         return self._decide(stage, done, earlier, (self._facts_of(machine),))
+
+    def components(self, stage: Stage, done: Mapping[str, Done], machine: str) -> Components:
+        """Return the present components of the key of a stage whose inputs are known, with the facts of a machine."""
+        return self._components(stage, done, self._inputs(stage, done), self._facts_of(machine))
 
     def _classes(self, stage: Stage) -> Classes:
         """Return the facts of the machines that can run a stage, those with the same key together."""
@@ -156,8 +161,10 @@ class Planner:
 
     def _writes(self, stage: Stage) -> bool:
         """Return whether the last result of a stage has undeclared writes."""
-        latest = self.store.latest(self.pipeline.name, stage.id)
-        return bool(latest and latest.wrote)
+        if stage.id not in self._writers:
+            latest = self.store.latest(self.pipeline.name, stage.id)
+            self._writers[stage.id] = bool(latest and latest.wrote)
+        return self._writers[stage.id]
 
     def _without_machine(self, stage: Stage, earlier: Step | None) -> Step:
         """Return the decision on a stage that no machine can run, so that its key is not known."""
@@ -177,16 +184,20 @@ class Planner:
         inputs = self._inputs(stage, done)
         step = Step(stage, "run", (), seconds, previous=previous, inputs=inputs, machine=facts.machine)
         try:
-            step = replace(step, components=self._components(stage, done, inputs, facts))
+            components = self._components(stage, done, inputs, facts)
         except DeviceUnknown as error:
             unknown = reason(ReasonCode.DEVICE_UNKNOWN, problem=error.what)
             return _skip(step, facts) or replace(step, reasons=(unknown,))
+        key = ""
+        if earlier and earlier.components == components:
+            components, key = earlier.components, earlier.key  # held once: a run has thousands of stages
+        step = replace(step, components=components)
         missing = [name for name in self._key_stages(stage) if name not in done]
         environments = facts.unknown_environments(stage)
         if missing or environments:
             step = self._waiting(step, missing, environments)
         else:
-            step = self._look_up(replace(step, key=cache_key.digest_of(step.components)), machines)
+            step = self._look_up(replace(step, key=key or cache_key.digest_of(components)), machines)
         if step.action == "cached" or environments:
             return step
         return _skip(step, facts) or step

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orun.core.events import Notice
+from orun.core.serialization import replace
+from orun.fs.digests import digest_bytes
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote.artifacts import Artifacts, Steps
@@ -57,6 +59,8 @@ class Downloads:
     _running: dict[str, Download] = field(default_factory=dict)
     _ended: set[tuple[str, str]] = field(default_factory=set)
     _fetched: set[tuple[str, str]] = field(default_factory=set)
+    _arrived: dict[str, Action] = field(default_factory=dict)
+    _met: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._artifacts = Artifacts(self.planner.store, self.connection.emit)
@@ -109,10 +113,9 @@ class Downloads:
             self._running[name] = Download(self._built(step, built))
         return self._advance(name)
 
-    def is_result(self, step: Step, built: Built, action: Action) -> bool:
-        """Return whether a result is the one that another machine has built: of measurements the very one."""
-        is_same = not self._is_measurement(step) or built.started_at in (0.0, action.started_at)
-        return is_same and built.tree == action.tree
+    def arrived(self, step: Step) -> Action | None:
+        """Return the result that `take` has fetched; None if it did not arrive, or is not accepted."""
+        return self._arrived.pop(step.stage.id, None)
 
     def is_fetched(self, step: Step) -> bool:
         """Return whether the result of a stage came from the remote in this run."""
@@ -193,24 +196,18 @@ class Downloads:
         return False
 
     def _built(self, step: Step, built: Built) -> Steps:
-        """Fetch the result that a machine has told of, not another one of its key. The run has its log already."""
+        """Take the record that a machine has sent, and fetch its files. The run has its log already."""
         name = step.stage.id
-        first, count = 0, 1
-        while True:
-            records = yield partial(Transfers.records, key=step.key, first=first, count=count)
-            for action in self._validate(step, records):
-                if not self.is_result(step, built, action):
-                    continue
-                if name in self.left:
-                    self.checked.add(action)
-                elif not (yield from self._artifacts.fetch(name, action.tree, size=action.size)):
-                    continue
-                self.planner.store.put_action(action)
-                self.known.add(action)
-                return True
-            if not records.more:
+        records = yield partial(Transfers.open, record=built.record.encode())
+        for action in self._validate(step, records):
+            if name in self.left:
+                self.checked.add(action)
+            elif not (yield from self._artifacts.fetch(name, action.tree, size=action.size)):
                 return False
-            first, count = first + count, 3 * count
+            self.planner.store.put_action(action)
+            self.known.add(action)
+            self._arrived[name] = action
+        return name in self._arrived
 
     def _note(self, step: Step) -> bool:
         self.results += 1
@@ -225,11 +222,17 @@ class Downloads:
             try:
                 action = validate_record(step, record)
                 present = self.planner.states_of(action.implicit_deps.environment, step.machine)
-                actions.append(unkeyed(action, self.planner.pipeline.private, present))
+                action = unkeyed(action, self.planner.pipeline.private, present)
+                shared = {name: self._met_before(getattr(action, name)) for name in ("host", "implicit_deps")}
+                actions.append(replace(action, **shared))
             except RefusedError as error:
                 problems.append(f"a record of key {step.key}: {error}")
         self._artifacts.refuse(step.stage.id, problems)
         return actions
+
+    def _met_before(self, value: object) -> object:
+        """Return an equal value of an earlier result, if there is one: a run holds thousands of results."""
+        return self._met.setdefault(digest_bytes(repr(value).encode()), value)
 
     def _check(self, action: Action) -> Steps:
         """Find out whether an artifact is complete in the remote."""

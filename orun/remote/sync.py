@@ -127,9 +127,9 @@ class Sync:
         """Continue to fetch a result that another machine has built; return whether that has ended. Never waits."""
         return self._downloads.take(step, built)
 
-    def is_result(self, step: Step, built: Built, action: Action) -> bool:
-        """Return whether a result is the one that another machine has built."""
-        return self._downloads.is_result(step, built, action)
+    def arrived(self, step: Step) -> Action | None:
+        """Return the result that `take` has fetched; None if it did not arrive, or is not accepted."""
+        return self._downloads.arrived(step)
 
     def gather(self) -> None:
         """Take note of the pushes that have ended. Never waits."""

@@ -70,9 +70,16 @@ class Fetched(Record, frozen=True):
 
 
 class Pushed(Record, frozen=True):
-    """Result of a push: the tree of the record that came first, and the bytes of objects that were sent."""
+    """Result of a push.
 
-    first: str
+    Attributes:
+        tree: of the record that is there now: another one may have come first.
+        record: that record in its envelope.
+        sent: bytes of objects that were sent.
+    """
+
+    tree: str
+    record: bytes
     sent: int
 
 
@@ -106,11 +113,22 @@ class Transfers:
             more=None not in answers and slots.stop < SLOTS,
         )
 
+    def open(self, record: bytes) -> Records:
+        """Open the envelope of a record that another machine has sent."""
+        try:
+            return Records((open_envelope(record, self.keys),), (), more=False)
+        except RefusedError as error:
+            return Records((), (f"its record: {error}",), more=False)
+
     def _record(self, key: str, slot: int) -> bytes | RefusedError | None:
-        name = record_name(key, slot)
+        sealed = self._sealed(record_name(key, slot))
+        return sealed[1] if isinstance(sealed, tuple) else sealed
+
+    def _sealed(self, name: str) -> tuple[bytes, bytes] | RefusedError | None:
+        """Read a record; return its envelope and itself."""
         try:
             data = self.bucket.read(name, RECORD_LIMIT)
-            return None if data is None else open_envelope(data, self.keys)
+            return None if data is None else (data, open_envelope(data, self.keys))
         except (RefusedError, ValueError) as error:
             return RefusedError(f"{name}: {error}")
 
@@ -148,7 +166,7 @@ class Transfers:
         size = self.bucket.size(name) if piece.size == UNKNOWN else piece.size
         if size is None or (piece.size == UNKNOWN and size > LOG_LIMIT):
             return f"{name} is missing" if size is None else f"{name} has {size} bytes"
-        with self.share_machine(), _new_file(piece.path) as descriptor:
+        with self._share_machine(), _new_file(piece.path) as descriptor:
             try:
                 exists = self.bucket.copy(name, descriptor, size)
             except ValueError as error:
@@ -164,7 +182,7 @@ class Transfers:
             return f"{name} is missing" if size is None else f"{name}: it has {size} bytes instead of {piece.size}"
 
         def fetch_part(start: int) -> bool:
-            with self.share_machine():
+            with self._share_machine():
                 return self.bucket.copy_part(name, descriptor, start, min(start + PART, piece.size))
 
         with _new_file(piece.path) as descriptor:
@@ -194,7 +212,7 @@ class Transfers:
             repair: write the objects that seem to be there, too: some did not arrive elsewhere.
         """
         sent = self.upload(pieces, repair=repair)
-        return Pushed(self._write_record(key, record, newest=newest), sent)
+        return Pushed(*self._write_record(key, record, newest=newest), sent)
 
     def forget(self) -> None:
         """Forget what is known to be there: it may have been emptied."""
@@ -222,28 +240,35 @@ class Transfers:
             os.close(descriptor)
         if digest != piece.digest:
             raise RefusedError(f"object {piece.digest} was damaged here")
-        with self.share_machine():
+        with self._share_machine():
             self.bucket.upload(name, piece.path, piece.size)
         self.damaged.discard(piece.digest)
         return piece.size
 
-    def _write_record(self, key: str, record: bytes, *, newest: bool) -> str:
-        """Write a record unless a complete result of the same dependencies is there; return the tree in force."""
+    def _write_record(self, key: str, record: bytes, *, newest: bool) -> tuple[str, bytes]:
+        """Write a record unless a complete result of the same dependencies is there.
+
+        Returns:
+            The tree of the record that is there now, and that record in its envelope.
+        """
         own = json.loads(record)
-        data = sign(record, self.keys)
+        written = str(own["tree"]), sign(record, self.keys)
         for slot in range(SLOTS):
-            if self.bucket.put_if_absent(record_name(key, slot), data):
-                return str(own["tree"])
-            present = self._record(key, slot)
-            if isinstance(present, bytes):
-                other = _mapping(present)
-                tree = str(other.get("tree"))
-                same = other.get("implicit_deps") == own["implicit_deps"]
-                if same and newest:
-                    self.bucket.put(record_name(key, slot), data)
-                    return str(own["tree"])
-                if same and (tree == own["tree"] or self.is_complete(tree)):
-                    return tree
+            name = record_name(key, slot)
+            if self.bucket.put_if_absent(name, written[1]):
+                return written
+            sealed = self._sealed(name)
+            if not isinstance(sealed, tuple):
+                continue
+            present, content = sealed
+            other = _mapping(content)
+            tree = str(other.get("tree"))
+            same = other.get("implicit_deps") == own["implicit_deps"]
+            if same and newest:
+                self.bucket.put(name, written[1])
+                return written
+            if same and (tree == own["tree"] or self.is_complete(tree)):
+                return tree, present
         raise RefusedError(f"key {key} has {SLOTS} records there, and takes no more")
 
     def is_complete(self, tree: str) -> bool:
@@ -265,7 +290,7 @@ class Transfers:
         return [future.result() for future in futures]
 
     @contextmanager
-    def share_machine(self) -> Iterator[None]:
+    def _share_machine(self) -> Iterator[None]:
         """Hold the machine's lock with others, so that no transfer disturbs a stage that measures."""
         with machine_lock(exclusive=False) as lock:
             while not lock.try_acquire():

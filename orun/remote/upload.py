@@ -124,7 +124,7 @@ class Uploads:
     def _note(self, action: Action, pushed: Pushed) -> None:
         self.known.add(action)
         self.size += pushed.sent
-        if pushed.first == action.tree:
+        if pushed.tree == action.tree:
             self.results += 1
             return
         text = f"{action.stage}: the remote has another result of the same inputs, which came first and stays"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from orun.core import serialization
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import subjects
+from orun.core.serialization import replace
 from orun.fs.digests import is_digest
 from orun.planning import cache_key
 from orun.planning.plan import Step
@@ -18,6 +20,7 @@ from orun.remote.envelope import RefusedError
 from orun.store import Action, Entry
 from orun.store.trees import decode
 
+ESCAPED = re.compile(rb'\\[^"\\/]|\x7f')  # how a text in ASCII may hold what is not plain
 LONGEST_NAME, LONGEST_PATH = 255, 4096 - 1024  # bytes; leaves 1024 for the path of the store
 
 
@@ -31,7 +34,8 @@ def validate_record(step: Step, record: bytes) -> Action:
     device = subjects(step.components, ComponentKind.DEVICE)
     if differing := sorted(name for name, value in device.items() if action.host.get(name) != value):
         raise RefusedError(f"it was made on another device ({', '.join(differing)})")
-    return action
+    same = action.components == step.components  # then they are held once: a run has thousands of stages
+    return replace(action, key=step.key, components=step.components) if same else action
 
 
 def validate_result(key: str, record: bytes) -> Action:
@@ -45,8 +49,9 @@ def validate_result(key: str, record: bytes) -> Action:
         action = serialization.decode(Action, data)
     except (ValueError, RecursionError):
         raise RefusedError("it is not a result of this version of orun") from None
+    plain = not ESCAPED.search(record) or all(map(_is_plain, _texts(data)))
     numbers = (action.size, action.started_at, action.seconds, action.cpu_seconds, action.peak_memory)
-    if not (all(map(_is_plain, _texts(data))) and is_digest(action.tree) and is_digest(action.log)):
+    if not (plain and is_digest(action.tree) and is_digest(action.log)):
         raise RefusedError("it is not a result of this version of orun")
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise RefusedError("it holds a number that cannot be")

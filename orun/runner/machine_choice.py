@@ -53,6 +53,11 @@ class MachineChoice:
             ranked += [(rank(name, equal=step.machine in names), name) for name in free]
         return min(ranked, key=lambda item: item[0])[1] if ranked else ""
 
+    def are_alike(self, stage: Stage, *machines: str) -> bool:
+        """Return whether machines have the same facts about a stage, and so the same key."""
+        classes = ({facts.machine for facts in group} for group in self.planner.candidates(stage).classes)
+        return any(group.issuperset(machines) for group in classes)
+
     def _is_free(self, stage: Stage, machine: str, schedule: Schedule) -> bool:
         """Return whether a stage can start on a machine now. A measurement has its machine to itself."""
         running = schedule.on(machine)

@@ -67,6 +67,7 @@ class Orders:
         emit: receives each event.
         reports: filters what stages report.
         choice: chooses the machine of a stage.
+        setbacks: of the stages so far.
     """
 
     run: FleetRun
@@ -86,17 +87,12 @@ class Orders:
         assert self.planner.assignment  # noqa: S101 - there are no orders without one
         self._assignment = self.planner.assignment
         self.choice = MachineChoice(self.planner, self._assignment)
-        self._setbacks = Setbacks(self.run.wait, self.emit)
+        self.setbacks = Setbacks(self.run.wait, self.emit)
 
     @property
     def active(self) -> bool:
         """Whether a machine works on an order, or its result is being fetched."""
         return bool(self._sent or self._repairing)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a stage waits for a machine that can run it."""
-        return self._setbacks.waiting
 
     def look(self) -> None:
         """Look for machines that join, every few seconds. Never waits."""
@@ -131,7 +127,7 @@ class Orders:
         self.logs.mkdir(exist_ok=True)
         log = self._log(name)
         log.touch()
-        self._setbacks.start(name, step.machine)
+        self.setbacks.start(name, step.machine)
         self._sent[name] = Sent(step, monotonic())
         self.emit(StageStarted(name, step.reasons, str(log), step.seconds, step.machine))
         self.run.fleet.start(self._order(step, done), step.machine)
@@ -161,7 +157,7 @@ class Orders:
         for name, sent in list(self._sent.items()):
             if sent.built and self.remote.take(sent.step, sent.built):
                 del self._sent[name]
-                ended.append(StageEnd(sent.step, self._accept(sent.step, sent.built, done)))
+                ended.append(StageEnd(sent.step, self._accept(sent.step, done)))
         return [item for item in ended if item]
 
     def _handle(self, message: FleetMessage, done: Mapping[str, Done]) -> StageEnd | None:
@@ -206,16 +202,18 @@ class Orders:
     def _repair(self, message: Failed, done: Mapping[str, Done]) -> bool:
         """Push the input again that did not arrive at a machine; return False if that is not why the stage failed."""
         upstream = done.get(message.lacks)
-        if upstream is None or not self._setbacks.may_repair(message.stage, message.failure.what):
+        if upstream is None or not self.setbacks.may_repair(message.stage) or not self._push_again(upstream, done):
             return False
+        self.emit(Notice("warning", f"{message.failure.what}; it is pushed again"))
         self._suspect(self.planner.pipeline.stage(message.stage), message.machine, self._unfed)
-        if self.planner.store.check(upstream.action.tree):  # its files are on another machine
-            return self._push_again(upstream, done)
-        return not self.remote.share(upstream.step, upstream.action, repair=True)
+        return True
 
     def _push_again(self, upstream: Done, done: Mapping[str, Done]) -> bool:
-        """Order a result again from the machine that made it; return whether that is there."""
-        step, machine = upstream.step, upstream.action.host.get("machine", "")
+        """Push a result once more from the machine that has it; return whether that is there."""
+        step, action = upstream.step, upstream.action
+        if not self.planner.store.check(action.tree):
+            return not self.remote.share(step, action, repair=True)
+        machine = action.host.get("machine", "")
         if machine not in self._assignment.machines:
             return False
         self._repairing.add(step.stage.id)
@@ -251,45 +249,40 @@ class Orders:
         self._assignment.remove(message.machine)
         if not self.planner.candidates(sent.step.stage).classes:
             self.refresh()
-        return self._setbacks.lose(message, monotonic() - sent.started_at)
+        return self.setbacks.lose(message, monotonic() - sent.started_at)
 
     def _refuse(self, message: Refused) -> StageFailed | None:
         """Return the error of a stage that was refused too often; None if it starts again."""
         file, stage = quoted(self.planner.pipeline.file), quoted(message.stage)
-        error = self._setbacks.refuse(message, f"orun explain {file} {stage} --on URL")
+        error = self.setbacks.refuse(message, f"orun explain {file} {stage} --on URL")
         if error is None:
             self.refresh()
         return error
 
     def lack(self, stage: Stage) -> MachineLost | None:
         """Return the error of a stage that no machine can run; None while it may wait for one."""
-        return self._setbacks.lack(stage.id, self.planner.candidates(stage).problem)
-
-    def stop_lacking(self, stage: Stage) -> None:
-        """Take note that a machine can run a stage, or that it will not run."""
-        self._setbacks.stop_lacking(stage.id)
+        return self.setbacks.lack(stage.id, self.planner.candidates(stage).problem)
 
     def refresh(self) -> None:
         """Ask the machines for their facts again."""
         fleet = self.run.fleet
         self._assignment.update(fleet.machines(), fleet.facts(self.run.snapshot, self.remote.url))
 
-    def _accept(self, step: Step, built: Built, done: Mapping[str, Done]) -> Action | StageError | None:
-        """Return the result of an order from the store, or why it is none of the present project.
+    def _accept(self, step: Step, done: Mapping[str, Done]) -> Action | StageError | None:
+        """Return the result of an order, or why it is none of the present project.
 
         Return None if it did not arrive, and its machine is to push it again.
         """
-        stage, store = step.stage, self.planner.store
-        action = next((item for item in store.actions(step.key) if self.remote.is_result(step, built, item)), None)
+        stage, action = step.stage, self.remote.arrived(step)
         if action is None or self.planner.results.damage(action):
             problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
-            if self._setbacks.may_repair(stage.id, problem):
+            if self.setbacks.may_repair(stage.id):
+                self.setbacks.begin_again(stage.id, problem)
                 self._suspect(stage, step.machine, self._unread)
                 return None
             hint = "see the notices above, and run again: the result is there"
             return StageFailed(stage.id, problem, why=f"remote {self.remote.url}", hint=hint)
-        now = self.planner.decide_for(stage, done, step, step.machine)
-        changes = key_changes(stage, step.components, now.components)
+        changes = key_changes(stage, step.components, self.planner.components(stage, done, step.machine))
         changes = changes or self.planner.changes(stage, action, step.machine)
         if changes:
             subject = str(changes[0].arguments.get("subject", changes[0].code))

@@ -13,7 +13,7 @@ from orun.core.run_record import StageResult
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
 from orun.errors import Interrupted
-from orun.executors import Executor
+from orun.executors import Executor, Mask
 from orun.pipeline.model import Stage
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
@@ -71,7 +71,7 @@ class Runner:
         outputs = OutputCheckouts(self.store, pipeline.name)
         self.outcome = RunOutcome(self.planner, self.store, self.emit, outputs, self.remote)
         self._locks = RunLocks(self.store, self.emit, str(pipeline.project), pipeline.name)
-        self._reports = StageReports(pipeline.private, self.emit)
+        self._reports = StageReports(pipeline.private, self.emit, Mask.of(pipeline.private))
         self._orders = self._make_orders(self.fleet) if self.fleet else None
         self._local = LocalStages(self.planner, self.store, self.executor, self.emit, self.logs, self._reports)
         self._seconds: dict[str, float] = {}
@@ -104,6 +104,7 @@ class Runner:
             self._lock_mode,
             self.keep_going,
             self.allowed,
+            {step.stage.id: step for step in plan.steps},
             self.remote,
             self._orders,
         )
@@ -147,7 +148,7 @@ class Runner:
             waiting: whether a stage waits for the remote or another process.
         """
         done = self.outcome.done
-        if self._orders and (self._orders.active or self._orders.waiting):
+        if self._orders and (self._orders.active or self._orders.setbacks.waiting):
             timeout = POLL_SECONDS if waiting or self._local.active else IDLE_SECONDS
             for end in self._local.receive(0.0, done):
                 timeout = 0.0

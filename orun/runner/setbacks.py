@@ -91,18 +91,14 @@ class Setbacks:
         self.emit(Notice("info", f"{stage} on {machine}: {differing}; planning again"))
         return None
 
-    def may_repair(self, stage: str, problem: str) -> bool:
-        """Return whether what did not arrive from the remote is pushed again; say so then.
-
-        Args:
-            stage: its id.
-            problem: what did not arrive, as a sentence.
-        """
-        if self._repairs[stage] >= MOST_REPAIRS:
-            return False
+    def may_repair(self, stage: str) -> bool:
+        """Return whether what did not arrive from the remote for a stage may be pushed again, once more."""
         self._repairs[stage] += 1
-        self.emit(Notice("warning", f"{problem}; it is pushed again"))
-        return True
+        return self._repairs[stage] <= MOST_REPAIRS
+
+    def begin_again(self, stage: str, why: str) -> None:
+        """Take note that a stage starts again, to be said when it does."""
+        self._again[stage] = why
 
     def lack(self, stage: str, problem: str) -> MachineLost | None:
         """Return the error of a stage that no machine can run; None while it may wait for one."""

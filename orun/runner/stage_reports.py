@@ -25,19 +25,18 @@ class StageReports:
     Attributes:
         secrets: variables whose values are masked.
         emit: receives each event.
+        mask: of their values.
     """
 
     secrets: Secrets
     emit: Callable[[Event], None]
+    mask: Mask
     _warned: set[str] = field(default_factory=set)
     _untraced: str = ""
 
-    def __post_init__(self) -> None:
-        self._mask = Mask.of(self.secrets)
-
     def pass_progress(self, message: Progress) -> None:
         """Emit the progress of a stage."""
-        self.emit(StageProgress(message.stage, message.done, message.total, self._mask.text(message.text)))
+        self.emit(StageProgress(message.stage, message.done, message.total, self.mask.text(message.text)))
 
     def filter_result(self, stage: str, result: JobResult) -> JobResult:
         """Return a result with secrets masked; warn of guessed secrets and of partial tracing, each once a run."""
@@ -48,13 +47,13 @@ class StageReports:
         if result.untraced and not self._untraced:
             self._untraced = result.untraced
             self.emit(Notice("info", partial_trace_notice(result.untraced)))
-        return self._mask.result(result)
+        return self.mask.result(result)
 
     def filter_error(self, error: StageError) -> StageError:
         """Mask secrets in an error, in place."""
-        return self._mask.error(error)
+        return self.mask.error(error)
 
     def filter_log(self, stage: str, log: Path, store: Path) -> None:
         """Mask secrets in the log of a stage; StoreError if it cannot be rewritten."""
         with convert_os_errors(f"mask secrets in the log of {stage}", store):
-            self._mask.file(log)
+            self.mask.file(log)

@@ -7,7 +7,7 @@ have built the result meanwhile.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome
+from orun.core.serialization import replace
 from orun.errors import StageError
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import keeps_changing
@@ -50,6 +51,7 @@ class StageStarter:
         lock_mode: returns how a stage takes the machine lock.
         keep_going: whether a failed stage stops only the stages after it.
         allowed: ids of stages that may run; the others must be up to date.
+        planned: decisions of the plan, by id.
         remote: the store shared between machines, if any.
         orders: runs stages on other machines, if there are any.
         waiting: stages that wait for the remote or another process, by id.
@@ -63,6 +65,7 @@ class StageStarter:
     lock_mode: Callable[[Stage], LockMode]
     keep_going: bool
     allowed: Collection[str]
+    planned: Mapping[str, Step]
     remote: Sync | None
     orders: Orders | None
     waiting: dict[str, Stage] = field(default_factory=dict)
@@ -81,7 +84,7 @@ class StageStarter:
             self.waiting.pop(stage.id, None)
             self._waits_since.pop(stage.id, None)
             if self.orders:
-                self.orders.stop_lacking(stage)
+                self.orders.setbacks.stop_lacking(stage.id)
 
     def fetch_more(self) -> None:
         """Look for results in the remote that it was too busy for."""
@@ -125,7 +128,7 @@ class StageStarter:
             skipped = any(self.outcome.results[name].outcome == "skipped" for name in stage.upstream)
             self._settle_not_run(stage, "skipped" if skipped else "blocked", (blocker,))
             return False
-        step = self._steps.get(stage.id) or self.planner.decide(stage, self.outcome.done)
+        step = self._steps.get(stage.id) or self.planner.decide(stage, self.outcome.done, self.planned[stage.id])
         self._steps[stage.id] = step
         if step.action == "skipped":
             self._settle_not_run(stage, "skipped", step.reasons)
@@ -152,11 +155,10 @@ class StageStarter:
         machine = orders.choice.choose(step, self.schedule, self.outcome.done)
         if not machine:
             return False
-        if machine != step.machine:
-            key, step = step.key, self.planner.decide_for(stage, self.outcome.done, step, machine)
-            self._steps[stage.id] = step
-            if step.key != key:  # of a machine with other facts
-                return self._settle_or_start(stage, start=True)
+        if machine != step.machine and not orders.choice.are_alike(stage, machine, step.machine):
+            self._steps[stage.id] = self.planner.decide_for(stage, self.outcome.done, step, machine)
+            return self._settle_or_start(stage, start=True)
+        step = self._steps[stage.id] = replace(step, machine=machine)
         try:
             if not orders.are_inputs_shared(step, self.outcome.done):
                 return True
@@ -216,7 +218,8 @@ class StageStarter:
         if not remote.fetch(step):
             return True
         self.locks.release(stage.id)
-        del self._steps[stage.id]  # decided again: the result may be in the store now
+        if self.planner.store.actions(step.key):
+            del self._steps[stage.id]  # decided again: a result is in the store now
         return self._settle_or_start(stage, start=False)
 
     def _reuse(self, step: Step, action: Action) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 from time import monotonic
 
 import onnx
@@ -17,6 +18,10 @@ import pytest
 from orun.agent import client
 from orun.agent.address import Address
 from orun.agent.client import SocketFleet, connect
+from orun.agent.directory import GivenAddresses
+from orun.agent.link import minor_of
+from orun.agent.local_machine import this_machine
+from orun.agent.service import Service
 from orun.core.component_kinds import ComponentKind
 from orun.core.events import Notice
 from orun.core.key_component import value_of
@@ -24,16 +29,19 @@ from orun.core.machines import Built, Failed, Joined, Leaving, Lost, Refused
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure
+from orun.core.serialization import from_json, replace
 from orun.environment.env_vars import AGENT_TOKEN, variable
 from orun.errors import UsageError
 from orun.executors import Progress
 from orun.runner.fleet import FleetMessage
+from orun.store import Store
 from tests.agent.support import PATIENCE, AgentProcess, Driver, ended, make_project
 
 MODEL = """
 stages:
   import: {uses: convert/onnx, with: {path: model.onnx}}
 """
+MINOR = minor_of(platform.python_version())
 LABELS = ("--label", "role=builder", "--cores", "2")
 
 
@@ -177,7 +185,7 @@ def test_a_measurement_replaces_the_last_one(driver: Driver) -> None:
         driver.fleet.start(driver.order("measure", again=True), "a")
         built = driver.last("measure")
         assert isinstance(built, Built)
-        trees.append(built.tree)
+        trees.append(from_json(built.record.encode().partition(b"\n")[2])["tree"])
     assert trees[0] != trees[1]
     assert [action.tree for action in driver.records(driver.order("measure").key)] == trees[1:]
 
@@ -226,7 +234,7 @@ def test_two_drivers_run_stages_of_one_name_side_by_side(
 def third(driver: Driver, tmp_path: Path) -> Iterator[AgentProcess]:
     """One more machine, `c`."""
     with AgentProcess.start("c", tmp_path / "c") as agent:
-        assert driver.fleet.add_all({agent.url: Address.parse(agent.url)}) == []
+        driver.add(agent)
         yield agent
 
 
@@ -289,7 +297,7 @@ def test_a_second_signal_stops_an_agent_at_once(driver: Driver, third: AgentProc
 
 def test_a_stage_that_does_not_end_in_time_is_stopped_with_its_agent(driver: Driver, tmp_path: Path) -> None:
     with AgentProcess.start("d", tmp_path / "d", "--grace", "500ms") as agent:
-        driver.fleet.add(Address.parse(agent.url).connect(), agent.url)
+        driver.add(agent)
         driver.fleet.start(driver.order("sleep"), "d")
         driver.printed("sleep", "processes")
         assert agent.stop() == 0
@@ -313,6 +321,43 @@ def test_an_agent_that_does_not_answer_at_first_is_left_out(agents: tuple[AgentP
     fleet.close()
 
 
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        (
+            {"orun": "another"},
+            (
+                "machine c runs another orun than this one\n"
+                "  the agent at {url} has other code: keys and results would not be comparable\n"
+                "  hint: Install the same version on both, and start the agent there again"
+            ),
+        ),
+        (
+            {"python": "3.8.1"},
+            (
+                f"machine c runs Python 3.8.1, and this one {platform.python_version()}\n"
+                "  the agent at {url} has another minor version: stages would run on other libraries\n"
+                f"  hint: Start the agent there with Python {MINOR}, or run here with 3.8"
+            ),
+        ),
+    ],
+)
+def test_a_machine_that_differs_is_refused_at_once(tmp_path: Path, changes: Mapping[str, str], error: str) -> None:
+    url = f"unix://{tmp_path / 'socket'}"
+    with Store.open(tmp_path / "store") as store:
+        machine = replace(this_machine("c"), **changes)
+        service = Service(Address.parse(url), machine, store, folder=tmp_path)
+        thread = Thread(target=service.run)
+        thread.start()
+        try:
+            with pytest.raises(UsageError) as caught:
+                connect(url)
+        finally:
+            service.end()
+            thread.join()
+    assert str(caught.value) == error.format(url=url)
+
+
 def test_an_agent_that_comes_back_joins(
     driver: Driver, agents: tuple[AgentProcess, AgentProcess], tmp_path: Path
 ) -> None:
@@ -333,7 +378,7 @@ def test_an_agent_that_comes_back_joins(
 def test_stages_of_a_silent_driver_end(driver: Driver, tmp_path: Path) -> None:
     with AgentProcess.start("c", tmp_path / "c", lease=2.0) as agent:
         driver.fleet.close()
-        driver.fleet = SocketFleet([Address.parse(agent.url)], lease=2.0)
+        driver.fleet = SocketFleet(GivenAddresses({agent.url: Address.parse(agent.url)}), lease=2.0)
         driver.fleet.start(driver.order("sleep"), "c")
         _, *processes = driver.printed("sleep", "processes").split()
         driver.fleet.beater.stop()  # as if this process was stopped
@@ -370,29 +415,27 @@ def test_tcp_asks_for_the_token(tmp_path: Path) -> None:
 )
 def test_an_address_that_is_not_safe_or_possible_is_refused(url: str, error: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Address.parse(url).listen("")
+        Address.parse(url).listen()
     assert caught.value.what == error
 
 
 def test_no_agent_listens_on_every_network() -> None:
     with pytest.raises(UsageError) as caught:
-        Address.parse("tcp://0.0.0.0:7777").listen("a token of some letters")
+        Address.parse("tcp://0.0.0.0:7777", "a token of some letters").listen()
     assert str(caught.value) == (
         "tcp://0.0.0.0:7777 is every network of this machine\n  name the address of a private one"
     )
 
 
 def test_two_machines_of_one_name_are_refused(driver: Driver, agents: tuple[AgentProcess, AgentProcess]) -> None:
-    (problem,) = driver.fleet.add_all({agents[0].url: Address.parse(agents[0].url)})
-    assert str(problem) == (
-        f"two machines are called a: those at {agents[0].url} and {agents[0].url}\n"
-        "  hint: give one of them a name of its own: orun agent --name NAME ..."
-    )
+    driver.add(agents[0], "elsewhere")
+    text = f"two machines are called a: those at {agents[0].url} and elsewhere"
+    assert driver.fleet.wait(0.0) == [Notice("warning", text)]
 
 
 def test_a_second_agent_at_one_socket_is_refused(agents: tuple[AgentProcess, AgentProcess]) -> None:
     path = Path(agents[0].url.removeprefix("unix://"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(UsageError) as caught:
-        Address.parse(agents[0].url).listen("")
+        Address.parse(agents[0].url).listen()
     assert str(caught.value) == (f"another agent listens at {agents[0].url}\n  hint: choose another path: --listen URL")

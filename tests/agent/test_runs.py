@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.core.events import Event, Notice, StageStarted
+from orun.core.events import Event, Notice, Planning, StageStarted
 from tests.agent.support import AgentProcess, make_project
 from tests.project import outcomes
 
@@ -72,6 +72,8 @@ def test_a_run_with_nothing_to_do_asks_the_machines_for_their_facts(
     assert again["upper"].machine == first["upper"].machine
     notice = f"the machines at {urls} have the facts that the results depend on"
     assert [event.text for event in events if isinstance(event, Notice)] == [notice]
+    activities = [event.activity for event in events if isinstance(event, Planning)]
+    assert activities == [f"asking the machines at {urls} for their facts"]
     agents[0].stop()
     with AgentProcess.start("one", tmp_path / "anew", url=agents[0].url, variables={"MARK": "new"}):
         planned = run()

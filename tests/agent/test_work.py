@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from orun.agent.client import LAST, SocketFleet
+from orun.agent.client import LAST
 from orun.agent.frames import Cancel, FactsFailed, FactsRequest, FrameError, FrameReader, Message
 from orun.agent.local_machine import become_plain, this_machine
 from orun.agent.orders import StageOrder
@@ -38,7 +38,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         remote = f"file://{folder / 'remote'}"
-        self.driver = Driver(make_project(folder / "project"), Store.open(folder / "driver"), remote, SocketFleet())
+        self.driver = Driver.of(make_project(folder / "project"), folder / "driver", remote, ())
         self.driver.plan()
         self.messages: list[Message] = []
         (folder / "agent").mkdir()
@@ -145,8 +145,9 @@ def test_a_result_is_signed_with_the_agent_s_key(desk: Desk, monkeypatch: pytest
     desk.order(desk.driver.order("make"))
     (built,) = desk.last()
     assert isinstance(built, Built)
-    path = Path(desk.driver.remote.removeprefix("file://")) / "actions" / built.key[:2] / built.key / "0"
-    assert b'"hmac-sha256"' in path.read_bytes().partition(b"\n")[0]
+    assert '"hmac-sha256"' in built.record.partition("\n")[0]
+    (path,) = Path(desk.driver.remote.removeprefix("file://")).glob("actions/*/*/0")
+    assert path.read_text() == built.record
 
 
 def test_an_input_that_is_not_in_the_remote_fails_the_order(desk: Desk) -> None:
@@ -198,7 +199,7 @@ def test_an_agent_of_a_ray_worker_sheds_its_number_of_threads(monkeypatch: pytes
 
 
 def test_nothing_runs_after_orun_was_changed(desk: Desk) -> None:
-    desk.work.machine = replace(desk.work.machine, orun=DIGEST)
+    desk.work._upkeep.machine = replace(desk.work.machine, orun=DIGEST)
     desk.order(desk.driver.order("make"))
     assert desk.last() == [Lost("make", "a", "orun was changed on a; start the agent there again")]
 

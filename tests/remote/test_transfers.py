@@ -16,7 +16,7 @@ import pytest
 from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
-from orun.remote.transfers import PART, RECORD_LIMIT, Fetched, Piece, Pushed, Transfers
+from orun.remote.transfers import PART, RECORD_LIMIT, Fetched, Piece, Transfers
 from orun.remote.trust import Keyring
 from orun.store import Entry, machine_lock, object_storage
 from orun.store.checksummed_json import canonical
@@ -58,7 +58,7 @@ def test_of_many_writers_the_first_wins(tmp_path: Path, remote: str, pool: Threa
     artifacts = [artifact(tmp_path, f"result {number}") for number in range(8)]
 
     def push(tree: str, pieces: list[Piece]) -> str:
-        return Transfers(Bucket(remote), Keyring(), pool).push(KEY, record(tree), pieces).first
+        return Transfers(Bucket(remote), Keyring(), pool).push(KEY, record(tree), pieces).tree
 
     with ThreadPoolExecutor(8) as racing:
         first = set(racing.map(push, *zip(*artifacts, strict=True)))
@@ -71,15 +71,15 @@ def test_a_first_result_that_is_gone_does_not_win(tmp_path: Path, folder: str, p
     one, other = artifact(tmp_path, "one"), artifact(tmp_path, "other")
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     transfers.push(KEY, record(one[0]), one[1])
-    assert transfers.push(KEY, record(other[0]), other[1]).first == one[0]
+    assert transfers.push(KEY, record(other[0]), other[1]).tree == one[0]
     remove(folder, object_name(one[1][0].digest))
-    assert Transfers(Bucket(folder), Keyring(), pool).push(KEY, record(other[0]), other[1]).first == other[0]
+    assert Transfers(Bucket(folder), Keyring(), pool).push(KEY, record(other[0]), other[1]).tree == other[0]
     assert named(folder, "actions/") == [record_name(KEY, 0), record_name(KEY, 1)]
 
 
 def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    told = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), []).first for number in range(5)]
+    told = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), []).tree for number in range(5)]
     assert told == ["tree 0", "tree 1", "tree 2", "tree 0", "tree 1"]
     one = transfers.records(KEY, 0, 1)
     assert [json.loads(data)["tree"] for data in one.accepted] == ["tree 0"]
@@ -104,7 +104,7 @@ def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Rela
     transfers = Transfers(Bucket(s3), Keyring(), pool)
     large, small = piece(tmp_path, data), piece(tmp_path, b"small")
     told = transfers.push(KEY, record("tree"), [large, small])
-    assert told == Pushed("tree", len(data) + 5)
+    assert (told.tree, told.sent) == ("tree", len(data) + 5)
     parts = [request for request in relay.requests if request.startswith("PUT") and large.digest[2:] in request]
     assert len(parts) == -(-len(data) // UPLOAD_PART)
     relay.requests.clear()
@@ -138,7 +138,7 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path, s3: str, relay: Relay, 
     Transfers(Bucket(s3), Keyring(), pool).push(KEY, record("tree"), pieces[:1])
     relay.requests.clear()
     told = Transfers(Bucket(s3), Keyring(), pool).push("cd" * 32, record("other"), pieces)
-    assert told == Pushed("other", 3)
+    assert (told.tree, told.sent) == ("other", 3)
     puts = [request.rpartition("/some/path/")[2] for request in relay.requests if request.startswith("PUT")]
     assert puts == [object_name(pieces[1].digest), record_name("cd" * 32, 0)]  # the record comes last
 

@@ -28,8 +28,11 @@ from orun.environment.resources import Resources
 from orun.pipeline import load
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
+from orun.remote.envelope import sign
 from orun.remote.settings import Settings
 from orun.remote.sync import Sync
+from orun.remote.trust import Keyring
+from orun.remote.upload import record_of
 from orun.runner.fleet import FleetMessage
 from orun.runner.machine_facts import machine_facts
 from orun.store import Action, ImplicitDependencies, Store
@@ -176,7 +179,7 @@ def build(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     store.close()
     return [
         LogText(order.stage, f"built on {machine}\n"),
-        Built(order.stage, order.key, tree.digest, action.started_at),
+        Built(order.stage, sign(record_of(action), Keyring()).decode()),
     ]
 
 
@@ -197,7 +200,7 @@ def hand_back(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage
 def push_nothing(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     """The result does not arrive in the remote, or not with a good signature."""
     del fleet, machine
-    return [Built(order.stage, order.key, "1" * 64, 0.0)]
+    return [Built(order.stage, "no record")]
 
 
 def fail(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:

@@ -96,7 +96,7 @@ class Fixture:
 @pytest.fixture(autouse=True)
 def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """No snapshot is taken: the machines have the project itself."""
-    monkeypatch.setattr(api, "share_project", lambda *_, **__: SNAPSHOT)
+    monkeypatch.setattr("orun.agent.fleet_planning.share_project", lambda *_, **__: SNAPSHOT)
 
 
 @pytest.fixture
@@ -358,7 +358,7 @@ def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) ->
 
 def test_a_run_waits_for_a_machine(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
     on.fleet.gone = {"bench", "bench-b"}
-    monkeypatch.setattr("orun.runner.fleet_planning.sleep", lambda _: on.fleet.gone.clear())
+    monkeypatch.setattr("orun.agent.fleet_planning.sleep", lambda _: on.fleet.gone.clear())
     assert on.run(wait=60.0).exit_code == 0
     assert on.notices() == ["waiting for a machine: upper: no machine has accelerator=T4 (1 is here: none)"]
 
@@ -419,7 +419,8 @@ def test_a_result_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> No
     assert (result.exit_code, on.fleet.machine_of("make")) == (0, ["builder", "builder"])
     refused, again = on.notices()
     assert refused.startswith("make: refused from the remote: objects/")
-    assert again == "make was built on builder, and its result did not arrive from the remote; it is pushed again"
+    problem = "make was built on builder, and its result did not arrive from the remote"
+    assert again == f"{problem}; make starts again on builder"
 
 
 def test_a_machine_whose_result_does_not_arrive_twice_is_replaced(on: Fixture) -> None:

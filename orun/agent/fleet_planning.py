@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from time import monotonic, sleep
-from typing import Protocol
 
+from orun.agent.snapshots import share, take_snapshot
+from orun.core.activity import report
 from orun.core.machines import Snapshot
 from orun.errors import NoMachine, UsageError
 from orun.fs.os_errors import quoted
@@ -21,23 +23,16 @@ from orun.runner.preflight import without_machine
 POLL_SECONDS = 2.0  # between two looks for machines that join
 
 
-class ShareProject(Protocol):
-    """Function that takes a snapshot of the project and pushes it; with `repair` also what seems to be there."""
-
-    def __call__(self, planner: Planner, remote: Settings, /, *, repair: bool = False) -> Snapshot:
-        """Return the snapshot."""
-
-
+@contextmanager
 def join_fleet(
-    executor: Fleet | str, planner: Planner, remote: Settings | None, share: ShareProject, wait: float = 0.0
-) -> FleetRun:
-    """Open a fleet, share the project with it, and let the planner decide with the facts of its machines.
+    executor: Fleet | str, planner: Planner, remote: Settings | None, wait: float = 0.0
+) -> Iterator[FleetRun]:
+    """Open a fleet for the time of a run, share the project with it, and let the planner decide with its facts.
 
     Args:
         executor: the fleet, or its URL.
         planner: of the pipeline.
         remote: the store that all machines share.
-        share: takes and pushes the snapshot.
         wait: seconds that a stage waits for a machine that can run it.
 
     Raises:
@@ -51,20 +46,28 @@ def join_fleet(
             why=problem,
             hint="name one that all machines reach: --remote s3://bucket/path, or --remote file:///shared/folder",
         )
-    fleet = open_fleet(executor) if isinstance(executor, str) else executor
-    try:
-        run = FleetRun(fleet, share(planner, remote), wait)
+    if isinstance(executor, str):
+        report(f"connecting to the machines at {executor}")
+    with closing(open_fleet(executor) if isinstance(executor, str) else executor) as fleet:
+        report("sending the project to the remote")
+        run = FleetRun(fleet, share_project(planner, remote), wait)
         planner.assignment = Assignment(planner.pipeline)
-        machines, facts = fleet.machines(), fleet.facts(run.snapshot, remote.url)
+        machines = fleet.machines()
+        report(f"asking {len(machines)} machines for their facts")
+        facts = fleet.facts(run.snapshot, remote.url)
         if any(item.lacks_project for item in facts):
-            run = FleetRun(fleet, share(planner, remote, repair=True), wait)
+            run = FleetRun(fleet, share_project(planner, remote, repair=True), wait)
             facts = fleet.facts(run.snapshot, remote.url)
         planner.assignment.update(machines, facts)
         planner.results.in_remote = KnownResults(planner.store.root, remote.url)
-    except BaseException:
-        fleet.close()
-        raise
-    return run
+        yield run
+
+
+def share_project(planner: Planner, remote: Settings, *, repair: bool = False) -> Snapshot:
+    """Take a snapshot of the project and push it to the remote; with `repair` also what seems to be there."""
+    tree = take_snapshot(planner.pipeline, planner.store)
+    share(tree, planner.store, remote, repair=repair)
+    return tree.snapshot
 
 
 def plan_on_fleet(
