@@ -30,8 +30,9 @@ class Dataset:
     Attributes:
         inputs: for each input of the model one array `[n, ...]`, or a list of n arrays without batch axis if shapes
             differ between examples (texts of different lengths). Inputs that a model does not have are not fed to it.
-        labels: the right result of each example, `[n, ...]`: its class for `accuracy`; with `candidates`, the index of
-            the right candidate. A custom metric may give them any meaning.
+        labels: the right result of each example, `[n, ...]`: its class for `accuracy`; its text for `wer`; for `map` a
+            dict, `{"xyxy": boxes, "classes": numbers}`; with `candidates`, the index of the right candidate. A custom
+            metric may give them any meaning.
         candidates: for retrieval, the documents among which each example must find its own: like `inputs`, with a
             length of their own. They are fed through the same model.
         fields: further facts on each example, by name, `[n]`: the language of a text, the camera of a picture.

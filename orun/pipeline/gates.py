@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 from orun.core.metrics import Better, Unit, further
 from orun.core.serialization import Record, replace
+from orun.measure.accuracy.names import ERRORS
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
@@ -21,7 +22,7 @@ GROUPS: tuple[Literal["all", "any"], ...] = ("all", "any")
 LABEL = "label"  # field of a dataset for its labels
 EVERYWHERE: Mapping[str, Unit] = {"size": "B"}  # metrics of every built-in kind with an artifact
 BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "J": "lower", "ratio": "higher", "1/s": "higher"}
-DIRECTIONS: Mapping[str, Better] = {"relative": "lower", "mrr": "higher"}  # metrics whose unit does not decide
+DIRECTIONS: Mapping[str, Better] = {**dict.fromkeys(ERRORS, "lower"), "mrr": "higher"}  # the unit does not decide
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 

@@ -7,17 +7,32 @@ from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
+import numpy as np
 import pytest
 
 import orun
-from benchmarks import big, cold, envelope, fusion, makespan, node_tests, noop, remote, restore, runner
+from benchmarks import (
+    big,
+    cold,
+    envelope,
+    fusion,
+    makespan,
+    node_tests,
+    noop,
+    remote,
+    restore,
+    runner,
+    task_coverage,
+)
 from benchmarks.graphs import Shape, edges, write_pipeline
 from benchmarks.spent import Spent, in_turn, table, verdict
 from orun.stages.params import build
 from orun.stages.registry import module_of
 
 
-@pytest.mark.parametrize("script", [big, cold, envelope, fusion, makespan, node_tests, noop, remote, restore, runner])
+@pytest.mark.parametrize(
+    "script", [big, cold, envelope, fusion, makespan, node_tests, noop, remote, restore, runner, task_coverage]
+)
 def test_help_says_what_is_measured(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         script.main(["--help"])
@@ -98,3 +113,11 @@ def test_kinds_are_given_what_they_take() -> None:
         module = module_of(kind)
         assert build(module.Params, case.params)
         assert set(case.inputs) <= set(module.SPEC.inputs)
+
+
+def test_each_case_of_coverage_has_a_truth_and_intervals() -> None:
+    for name, draw, _, _ in task_coverage.cases():
+        ours, theirs = (task_coverage.figure(values) for values in draw(300, np.random.default_rng(0)))
+        held, _, known = task_coverage.coverage(draw, 60, (ours, ours - theirs), 1)
+        assert known == (not name.startswith("map")), name  # of the rarest class there are too few
+        assert held in (0, 1)

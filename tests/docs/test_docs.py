@@ -79,11 +79,13 @@ def lay_out(page: Path, folder: Path) -> None:
             target = folder / named[1]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(content, encoding="utf-8")
-    for file in (DOCS / "examples").glob("*.py"):
-        if not (folder / file.name).exists():
-            shutil.copy(file, folder)
-    for model in ("model.onnx", "decode.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras"):
-        (folder / model).touch()
+    for code in (DOCS / "examples").glob("*.py"):
+        if not (folder / code.name).exists():
+            shutil.copy(code, folder)
+    models = ("model.onnx", "decode.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras")
+    for file in (*models, "boxes.json", "people.csv"):
+        (folder / file).touch()
+    (folder / "tokenizer").mkdir(exist_ok=True)
     shutil.copytree(DOCS / "examples" / "photos", folder / "photos", dirs_exist_ok=True)
     (folder / "libmy_ep.so").write_bytes(b"\x7fELF")
 

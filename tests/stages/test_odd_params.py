@@ -116,7 +116,7 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
         (
             "quantize/tune",
             {**TUNE, "metric": "cosin.min"},
-            "metric: `measure/accuracy` has no 'cosin.min'\n  it has cosine, cosine.mean",
+            "metric: a search cannot judge by 'cosin.min'\n  it judges by cosine, cosine.mean",
         ),
         (
             "quantize/tune",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -91,11 +91,7 @@ def _score(
 
 def _call(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Floats:
     """Return the result of a function as an array. A note on its arguments is added to the errors that it raises."""
-    try:
-        returned = function(outputs, _Unlabelled(dataset, request, name) if dataset.labels is None else dataset)
-    except (AttributeError, KeyError, TypeError) as error:
-        error.add_note(f"{name}(outputs, dataset): outputs has, by name, {', '.join(outputs)}; dataset inputs, labels")
-        raise
+    returned = _returned(request, name, function, outputs, dataset)
     try:
         if returned is not None:
             return np.asarray(returned, dtype=np.float64)
@@ -106,6 +102,61 @@ def _call(request: Request, name: str, function: Function, outputs: Mapping[str,
         f"the metric {name} must return one number, or one for each example",
         why=f"it returned {'nothing' if returned is None else f'a {type(returned).__name__}'}",
     )
+
+
+def postprocess(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> tuple[str, dict[str, Values]]:
+    """Return the output that metrics judge, and all outputs with what the request's function makes of them.
+
+    Args:
+        request: the measurement.
+        dataset: the examples.
+        outputs: of one model, by name.
+
+    Raises:
+        StageFailed: if the function returns no values for an example, or a value that is not finite.
+    """
+    function = request.postprocess
+    if function is None:
+        return next(iter(outputs)), dict(outputs)
+    returned = _returned(request, function.__name__, function, outputs, dataset)
+    if not isinstance(returned, Mapping):
+        returned = {function.__name__: returned}
+    processed = {str(name): _values(request, str(name), values, len(dataset)) for name, values in returned.items()}
+    if not processed:
+        raise StageFailed(request.stage, f"postprocess: {function.__name__} returned no outputs")
+    return next(iter(processed)), {**outputs, **processed}
+
+
+def _values(request: Request, name: str, returned: Any, examples: int) -> Values:
+    rows: Values | None = None
+    if isinstance(returned, np.ndarray):
+        rows = returned if returned.ndim else None
+    elif isinstance(returned, Iterable) and not isinstance(returned, str | bytes | Mapping):
+        rows = [np.asarray(row) for row in returned]
+    if rows is None or len(rows) != examples:
+        raise StageFailed(
+            request.stage,
+            f"postprocess must return a value for each of the {examples} examples, as {name}",
+            why=f"it returned {'one ' + type(returned).__name__ if rows is None else f'{len(rows)} values'}",
+            hint="return an array `[n, ...]` or a list of n arrays or texts; several of them as a dict by name",
+        )
+    for example, row in enumerate(rows):
+        if np.asarray(row).dtype.kind == "f" and not np.isfinite(row).all():
+            raise StageFailed(
+                request.stage, f"postprocess returned numbers that are not finite for example {example}, as {name}"
+            )
+    if isinstance(rows, np.ndarray) or len({row.shape for row in rows}) > 1:
+        return rows
+    return np.stack(list(rows))
+
+
+def _returned(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Any:
+    """Call a function. A note on its arguments is added to the errors that it raises."""
+    try:
+        return function(outputs, _Unlabelled(dataset, request, name) if dataset.labels is None else dataset)
+    except (AttributeError, KeyError, TypeError) as error:
+        error.add_note(f"{name}(outputs, dataset): outputs has, by name, {', '.join(outputs)}; dataset inputs, labels")
+        raise
 
 
 def _check(request: Request, name: str, values: Floats, examples: int) -> None:

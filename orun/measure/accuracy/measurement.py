@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.fidelity import fidelity_report
-from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, REFERENCE, RETRIEVAL
+from orun.measure.accuracy.names import (
+    BASELINE,
+    DETECTION,
+    FIDELITY,
+    MODEL,
+    REFERENCE,
+    RETRIEVAL,
+    TRANSCRIPTION,
+)
 from orun.measure.accuracy.request import Report, Request, missing_labels
 from orun.measure.accuracy.run import TEXT, Plan, choose_outputs, run_models
 from orun.measure.accuracy.task import task_report
-from orun.measure.dataset import Dataset, count
+from orun.measure.dataset import Array, Dataset, count
+from orun.measure.metrics.boxes import read_labels
+from orun.measure.metrics.error_rate import LABEL, read_texts
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -38,11 +48,16 @@ def evaluate(
     _check(request, dataset, sessions)
     types = choose_outputs(request.stage, sessions, request.outputs)
     judged = next(iter(types))
+    everything = request.functions or request.postprocess or request.boxes
+    fidelity = any(name in FIDELITY for name in request.metrics)
+    # Models may detect different numbers of boxes, which only fidelity metrics cannot compare.
+    alike = fidelity or not (request.postprocess or request.boxes)
     plan = Plan(
         stage=request.stage,
         outputs=tuple(types),
-        compared=tuple(name for name, kind in types.items() if kind != TEXT),
-        kept=tuple(types) if request.functions else (judged,) if request.task else (),
+        alike=tuple(types) if alike else (),
+        compared=tuple(name for name, kind in types.items() if kind != TEXT) if fidelity else (),
+        kept=tuple(types) if everything else (judged,) if request.task else (),
         batch=request.batch,
         class_axis=request.class_axis,
     )
@@ -53,7 +68,7 @@ def evaluate(
         candidates = run_models(sessions, dataset.candidates, plan, "candidate", tick)
     reports = [fidelity_report(request, dataset, types, examples, candidates)]
     if request.task or request.functions:
-        reports.append(task_report(request, dataset, judged, examples, candidates))
+        reports.append(task_report(request, dataset, examples, candidates))
     return Report(
         {name: metric for report in reports for name, metric in report.metrics.items()},
         {name: values for report in reports for name, values in report.examples.items()},
@@ -77,6 +92,21 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
                 f"{name} needs candidates, and the dataset has none",
                 hint="return orun.Dataset(inputs, labels, candidates) from the dataset's function",
             )
+        elif name in RETRIEVAL and request.postprocess is not None:
+            raise StageFailed(request.stage, f"{name} judges the model's outputs, and `postprocess` replaces them")
+        else:
+            _check_labels(request.stage, name, dataset.labels)
+
+
+def _check_labels(stage: str, metric: str, labels: Array) -> None:
+    """Read the labels of boxes and texts, so that wrong ones are refused before the models run."""
+    try:
+        if metric in DETECTION:
+            read_labels(labels)
+        elif metric in TRANSCRIPTION:
+            read_texts(metric, labels, LABEL)
+    except UsageError as error:
+        raise StageFailed(stage, error.what, why=error.why, hint=error.hint) from error
 
 
 def _ticker(dataset: Dataset, progress: Progress) -> Callable[[int], None]:

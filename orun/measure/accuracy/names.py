@@ -22,14 +22,19 @@ RECALL: Mapping[str, int] = {"recall_at_1": 1, "recall_at_5": 5, "recall_at_10":
 RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
 LABELLED: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision")
 RANKING: tuple[str, ...] = ("ndcg", "ndcg_at_10")
-TASK: tuple[str, ...] = (*LABELLED, *RANKING, *RETRIEVAL)
-SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", *LABELLED, *RECALL)
+PROBABILITY: tuple[str, ...] = ("brier", "log_loss", "ece")
+TASK: tuple[str, ...] = (*LABELLED, *PROBABILITY, *RANKING, *RETRIEVAL)
+DETECTION: tuple[str, ...] = ("map", "map_50", "map_75")
+TRANSCRIPTION: tuple[str, ...] = ("wer", "cer")
+READ: tuple[str, ...] = (*DETECTION, *TRANSCRIPTION)
+"""Metrics of boxes and texts, which parameters of `measure/accuracy` find in the outputs."""
+SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", *LABELLED, *RECALL, "ece", *READ)
 """Metrics that are proportions."""
 UNITS: Mapping[str, Unit] = {
     name: "ratio" if name in SHARES else ""
-    for name in (*(yielded for names in FIDELITY.values() for yielded in names), *TASK)
+    for name in (*(yielded for names in FIDELITY.values() for yielded in names), *TASK, *READ)
 }
-ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl")
+ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl", *PROBABILITY, *TRANSCRIPTION)
 """Metrics that improve as they fall."""
 
 

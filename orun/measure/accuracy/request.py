@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed
 from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES
 from orun.measure.dataset import Dataset, Values
+
+if TYPE_CHECKING:
+    from orun.measure.metrics.boxes import BoxOutputs
 
 Floats: TypeAlias = NDArray[np.float64]
 Function: TypeAlias = Callable[[Mapping[str, Values], Dataset], Any]
@@ -34,6 +37,10 @@ class Request:
         resamples: calls, on resamples, of a function that returns one number of all examples; None for none.
         source: the dataset as the pipeline file names it; empty if it is made up.
         class_axis: axis of an output along which the scores of the classes lie.
+        postprocess: function of the user from outputs to what metrics against labels judge; None for the outputs.
+        boxes: outputs of detected boxes; None without metrics of boxes.
+        decode: turns the judged output into texts; None if it holds texts.
+        normalize: applied to the texts of outputs and labels before errors are counted.
     """
 
     stage: str
@@ -47,6 +54,10 @@ class Request:
     resamples: int | None = None
     source: str = ""
     class_axis: int = -1
+    postprocess: Function | None = None
+    boxes: BoxOutputs | None = None
+    decode: Callable[[Values], Values] | None = None
+    normalize: Callable[[str], str] = str
 
     @property
     def task(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class Plan:
     Attributes:
         stage: id of the stage, for errors.
         outputs: names of the outputs to fetch.
+        alike: outputs whose shape and type must be the reference's.
         compared: outputs to compare with the reference's.
         kept: outputs whose values are needed afterwards.
         batch: most examples that are fed together.
@@ -44,6 +45,7 @@ class Plan:
 
     stage: str
     outputs: tuple[str, ...]
+    alike: tuple[str, ...]
     compared: tuple[str, ...]
     kept: tuple[str, ...]
     batch: int
@@ -219,7 +221,7 @@ class _Collector:
                 self.values.setdefault((role, name), []).append(outputs[role][name])
             if role == REFERENCE or REFERENCE not in outputs:
                 continue
-            for name in self.plan.outputs:
+            for name in self.plan.alike:
                 self._check_form(role, name, outputs[role][name], outputs[REFERENCE][name], batch)
             for name in self.plan.compared:
                 ours, theirs = (classes_last(outputs[side][name], self.plan.class_axis) for side in (role, REFERENCE))

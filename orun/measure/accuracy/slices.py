@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from orun.errors import StageFailed
 from orun.measure.accuracy.names import LABEL, sliced
 from orun.measure.accuracy.request import Request
 from orun.measure.dataset import Array, Dataset
+from orun.measure.metrics.boxes import read_labels
 
 MOST = 100  # values of a field; with more it tells examples apart, not slices
 
@@ -41,8 +44,7 @@ def slices(request: Request, dataset: Dataset) -> list[Slice]:
     """
     parts: list[Slice] = []
     for field in request.slices:
-        column = _column(request, dataset, field)
-        values, place = np.unique(column, return_inverse=True)  # all NaN are one value
+        values, holds = _group(request, dataset, field)
         if len(values) > MOST:
             raise StageFailed(
                 request.stage,
@@ -50,8 +52,18 @@ def slices(request: Request, dataset: Dataset) -> list[Slice]:
                 why=f"at most {MOST} slices of a field are measured",
                 hint="add a field of coarser values to the dataset: orun.Dataset(..., fields={...})",
             )
-        parts += [Slice(field, value, np.flatnonzero(place == number)) for number, value in enumerate(values.tolist())]
+        parts += [Slice(field, value, np.flatnonzero(holds(place))) for place, value in enumerate(values)]
     return parts
+
+
+def _group(request: Request, dataset: Dataset, field: str) -> tuple[list[Any], Callable[[int], NDArray[np.bool_]]]:
+    """Return the values of a field, and a function from the place of a value to whether each example has it."""
+    if field == LABEL and request.boxes is not None and dataset.labels is not None:
+        classes = [image.classes for image in read_labels(dataset.labels)]
+        values = np.unique(np.concatenate(classes))
+        return values.tolist(), lambda place: np.array([values[place] in held for held in classes])
+    values, of_examples = np.unique(_column(request, dataset, field), return_inverse=True)  # all NaN are one value
+    return values.tolist(), lambda place: of_examples == place
 
 
 def _column(request: Request, dataset: Dataset, field: str) -> Array:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from orun.core.metrics import Comparison, Estimate, Metric, further
 from orun.core.serialization import replace
 from orun.errors import StageFailed, UsageError
-from orun.measure.accuracy.custom import CANDIDATES, custom_scores, pooled_custom_metrics
-from orun.measure.accuracy.names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
+from orun.measure.accuracy.custom import CANDIDATES, custom_scores, pooled_custom_metrics, postprocess
+from orun.measure.accuracy.names import (
+    BASELINE,
+    DETECTION,
+    LABEL,
+    MODEL,
+    RECALL,
+    REFERENCE,
+    RETRIEVAL,
+    TRANSCRIPTION,
+)
 from orun.measure.accuracy.request import Floats, Report, Request
 from orun.measure.accuracy.run import ModelOutputs, classes_last
 from orun.measure.accuracy.slices import Slice, slices
 from orun.measure.dataset import Array, Dataset, Values
 from orun.measure.metrics import paired
 from orun.measure.metrics.bootstrap import resample
+from orun.measure.metrics.boxes import read_detections, read_labels
+from orun.measure.metrics.calibration import brier, calibration_error, log_loss
 from orun.measure.metrics.curves import auc, average_precision
+from orun.measure.metrics.detection import THRESHOLDS, match_boxes
+from orun.measure.metrics.error_rate import LABEL as TEXT_LABEL
+from orun.measure.metrics.error_rate import count_edits, read_texts
 from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou, iou_of_part
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
@@ -28,6 +45,8 @@ Scores = Mapping[str, Floats | Pooled]
 BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
     "accuracy": accuracy,
     "accuracy_at_5": partial(accuracy_at, 5),
+    "brier": brier,
+    "log_loss": log_loss,
     "ndcg": partial(ndcg, None),
     "ndcg_at_10": partial(ndcg, 10),
 }
@@ -45,31 +64,44 @@ PARTS: Mapping[str, Callable[..., Pooled | None]] = {
 }
 
 
-def task_report(
-    request: Request, dataset: Dataset, judged: str, examples: ModelOutputs, candidates: ModelOutputs | None
-) -> Report:
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Outputs of one model, and the metrics that take a part of the examples.
+
+    Attributes:
+        outputs: by name, with what `postprocess` made of them, and those for the candidates.
+        judged: the output that built-in metrics judge: the first, or the first that `postprocess` made.
+        candidates: that output for the candidates; None without candidates.
+        pools: metrics of boxes, texts and calibration, each a function of the indices of examples.
+    """
+
+    outputs: Mapping[str, Values]
+    judged: Values
+    candidates: Values | None
+    pools: Mapping[str, Callable[..., Pooled | None]]
+
+
+def task_report(request: Request, dataset: Dataset, examples: ModelOutputs, candidates: ModelOutputs | None) -> Report:
     """Return the task metrics and the custom ones, each against the reference's and the baseline's.
 
     Args:
         request: the measurement.
         dataset: the examples with their labels.
-        judged: the output that the built-in metrics judge.
         examples: outputs for the examples.
         candidates: outputs for the candidates.
     """
     scores: dict[str, Scores] = {}
-    outputs: dict[str, Mapping[str, Values]] = {}
+    answers: dict[str, Answers] = {}
     for role, kept in examples.kept.items():
-        of_candidates = {} if candidates is None else candidates.kept[role]
-        outputs[role] = {**kept, **{f"{CANDIDATES}{name}": values for name, values in of_candidates.items()}}
-        built_in = _built_in(request, dataset, kept[judged], of_candidates.get(judged)) if request.task else {}
-        scores[role] = {**built_in, **custom_scores(request, dataset, outputs[role])}
+        ours = answers[role] = _answers(request, dataset, kept, {} if candidates is None else candidates.kept[role])
+        built_in = _built_in(request, dataset, ours) if request.task else {}
+        scores[role] = {**built_in, **custom_scores(request, dataset, ours.outputs)}
     metrics = {name: _metric(request, name, scores) for name in scores[MODEL]}
     for part in slices(request, dataset):
         of_part: dict[str, Scores] = {
             role: {
                 **{name: values[part.examples] for name, values in _per_example(by_name).items()},
-                **_pooled_scores(request, dataset, by_name, judged, outputs[role], part),
+                **_pooled_scores(request, dataset, by_name, answers[role], part),
             }
             for role, by_name in scores.items()
         }
@@ -84,48 +116,90 @@ def task_report(
     return Report(metrics, values)
 
 
+def _answers(
+    request: Request, dataset: Dataset, kept: Mapping[str, Values], candidates: Mapping[str, Values]
+) -> Answers:
+    judged, outputs = postprocess(request, dataset, kept)
+    return Answers(
+        outputs={**outputs, **{f"{CANDIDATES}{name}": values for name, values in candidates.items()}},
+        judged=outputs[judged],
+        candidates=candidates.get(judged),
+        pools=_pools(request, dataset, judged, outputs),
+    )
+
+
+def _pools(
+    request: Request, dataset: Dataset, judged: str, outputs: Mapping[str, Values]
+) -> dict[str, Callable[..., Pooled | None]]:
+    labels: Any = dataset.labels
+    pools: dict[str, Callable[..., Pooled | None]] = {}
+    with _named(request):
+        if any(name in DETECTION for name in request.task) and request.boxes:
+            boxes = read_labels(labels)
+            match = match_boxes(boxes, read_detections(request.boxes, outputs, boxes))
+            pools |= {name: partial(match, THRESHOLDS[name]) for name in DETECTION if name in request.task}
+        if rates := [name for name in TRANSCRIPTION if name in request.task]:
+            values = outputs[judged] if request.decode is None else request.decode(outputs[judged])
+            texts = read_texts(rates[0], values, f"the output {judged}"), read_texts(rates[0], labels, TEXT_LABEL)
+            pools |= {name: count_edits(name, *texts, request.normalize) for name in rates}
+        if "ece" in request.task:
+            pools["ece"] = calibration_error(classes_last(_array(outputs[judged]), request.class_axis), labels)
+    return pools
+
+
 def _per_example(scores: Scores) -> dict[str, Floats]:
     """Return the scores of metrics that have one value for each example."""
     return {name: values for name, values in scores.items() if isinstance(values, np.ndarray) and values.ndim}
 
 
 def _pooled_scores(
-    request: Request, dataset: Dataset, scores: Scores, judged: str, outputs: Mapping[str, Values], part: Slice
+    request: Request, dataset: Dataset, scores: Scores, answers: Answers, part: Slice
 ) -> dict[str, Floats | Pooled]:
     """Return the metrics that are one number of a slice. For a slice by label: its class against the rest."""
-    by_slice: dict[str, Floats | Pooled] = {}
+    by_slice: dict[str, Pooled | None] = {}
     names = [name for name in POOLED if name in request.task]
     if names:
-        output, labels = classes_last(_array(outputs[judged]), request.class_axis), np.asarray(dataset.labels)
+        output, labels = classes_last(_array(answers.judged), request.class_axis), np.asarray(dataset.labels)
         for name in names:
             if part.field == LABEL:
-                pooled = POOLED[name](output, labels, only=part.value)
+                by_slice[name] = POOLED[name](output, labels, only=part.value)
             else:
-                pooled = PARTS[name](output[part.examples], labels[part.examples])
-            if pooled is not None:
-                by_slice[name] = pooled
-    custom = pooled_custom_metrics(request, dataset, outputs, part.examples)
-    return by_slice | {name: pooled for name, pooled in custom.items() if isinstance(scores[name], Pooled)}
+                by_slice[name] = PARTS[name](output[part.examples], labels[part.examples])
+    for name, pool in answers.pools.items():
+        if name in DETECTION and part.field == LABEL:
+            by_slice[name] = pool(np.arange(len(dataset)), only=part.value)
+        else:
+            by_slice[name] = pool(part.examples)
+    custom = pooled_custom_metrics(request, dataset, answers.outputs, part.examples)
+    by_slice |= {name: pooled for name, pooled in custom.items() if isinstance(scores[name], Pooled)}
+    return {name: pooled for name, pooled in by_slice.items() if pooled is not None}
 
 
-def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Values | None) -> Scores:
-    labels = np.asarray(dataset.labels)  # checked before the models ran
-    scores: dict[str, Floats | Pooled] = {}
-    try:
+def _built_in(request: Request, dataset: Dataset, answers: Answers) -> Scores:
+    output, labels = answers.judged, np.asarray(dataset.labels)  # checked before the models ran
+    pooled = {name: pool(np.arange(len(dataset))) for name, pool in answers.pools.items()}
+    scores: dict[str, Floats | Pooled | None] = {**pooled}
+    with _named(request):
         for name, measure in BY_LABEL.items():
             if name in request.task:
                 scores[name] = measure(classes_last(_array(output), request.class_axis), labels)
         for name, pool in POOLED.items():
             if name in request.task:
-                pooled = pool(classes_last(_array(output), request.class_axis), labels)
-                scores.update({} if pooled is None else {name: pooled})
-        if candidates is not None and any(name in RETRIEVAL for name in request.task):
-            rank = ranks(_array(output), _array(candidates), labels)
+                scores[name] = pool(classes_last(_array(output), request.class_axis), labels)
+        if answers.candidates is not None and any(name in RETRIEVAL for name in request.task):
+            rank = ranks(_array(output), _array(answers.candidates), labels)
             scores["mrr"] = reciprocal_rank(rank)
             scores.update({name: recall(rank, k) for name, k in RECALL.items()})
+    return {name: values for name in request.task if (values := scores[name]) is not None}
+
+
+@contextmanager
+def _named(request: Request) -> Iterator[None]:
+    """Name the stage in errors on outputs and labels that a metric cannot read."""
+    try:
+        yield
     except UsageError as error:
         raise StageFailed(request.stage, error.what, why=error.why, hint=error.hint) from error
-    return {name: scores[name] for name in request.task}
 
 
 def _array(values: Values) -> Array:

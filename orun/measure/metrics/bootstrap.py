@@ -46,26 +46,26 @@ class Resampled:
     @property
     def interval(self) -> Estimate:
         """Metric with its interval."""
-        if self.model.fewest < FEWEST:
+        if _why_unknown(self.model):
             return unknown(self.value)
         bounds = self.model.bounds
         blind = bounds is None and (self.model.answers is not None or _same(self.values))
         estimate = _bound(self.model, self.value, self.values, blind=blind)
         if bounds:
             estimate = Estimate(self.value, min(estimate.low, bounds[0]), max(estimate.high, bounds[1]))
-        return estimate if self.model.rarest is None else _clip(estimate, 0.0)
+        return estimate if self.model.most is None else _clip(estimate, 0.0, self.model.most)
 
     def against(self, other: Resampled) -> Comparison:
         """Compare with another model's metric on the same resamples."""
         examples, change = len(self.model), self.value - other.value
-        if self.model.fewest < FEWEST:
+        if why := _why_unknown(self.model):
             nothing = unknown(ratio(self.value, other.value)), unknown(change)
-            return Comparison(other.value, *nothing, _too_few(self.model), examples)
+            return Comparison(other.value, *nothing, why, examples)
         differences = self.values - other.values
         changed = _count_changed(self.model, other.model, differences)
         difference = _bound(self.model, change, differences, blind=changed is not None)
-        if self.model.rarest is not None:
-            difference = _clip(difference, -1.0)
+        if self.model.most is not None:
+            difference = _clip(difference, -self.model.most, self.model.most)
         return Comparison(
             value=other.value,
             # The other's value counts as known: its sampling error has a second-order effect on a small change.
@@ -129,7 +129,7 @@ def _bound(model: Pooled, value: float, values: Floats, *, blind: bool) -> Estim
     if 2 * len(finite) < len(values):
         return unknown(value)
     estimate = quantiles(value, finite, model.fewest, _bias(value, finite))
-    unseen = Z * Z / (model.fewest + Z * Z) / model.classes if blind and model.rarest is not None else 0.0
+    unseen = Z * Z / (model.fewest + Z * Z) / model.classes if blind and model.most is not None else 0.0
     return Estimate(value, min(estimate.low, value - unseen), max(estimate.high, value + unseen))
 
 
@@ -141,10 +141,10 @@ def _bias(value: float, resampled: Floats) -> float:
     return max(-MOST_BIAS, min(bias, MOST_BIAS))
 
 
-def _clip(estimate: Estimate, least: float) -> Estimate:
+def _clip(estimate: Estimate, least: float, most: float) -> Estimate:
     if not math.isfinite(estimate.low):
         return estimate
-    return Estimate(estimate.value, max(estimate.low, least), min(estimate.high, 1.0))
+    return Estimate(estimate.value, max(estimate.low, least), min(estimate.high, most))
 
 
 def _count_changed(ours: Pooled, theirs: Pooled, differences: Floats) -> int | None:
@@ -159,8 +159,11 @@ def _same(values: Floats) -> bool:
     return finite.size > 0 and bool(np.ptp(finite) < ROUNDING)
 
 
-def _too_few(model: Pooled) -> str:
+def _why_unknown(model: Pooled) -> str:
+    """Say why a metric has no interval; return an empty text if it has one."""
     count = model.fewest
+    if model.unknown or count >= FEWEST:
+        return model.unknown
     examples = "1 example" if count == 1 else f"{count} examples"
     of = "" if model.rarest is None else f" of class {model.rarest}"
     return f"{examples}{of}, too few for an interval, which takes {FEWEST}"

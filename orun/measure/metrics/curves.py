@@ -105,7 +105,7 @@ def _pool_columns(
         return lambda weights: mean_over_classes(np.stack([curve(*gather(weights)) for gather in gathers], axis=1))
 
     return Pooled(
-        np.concatenate([scores, positive], axis=1), of, counts[least], columns[least][2], classes=len(columns)
+        np.concatenate([scores, positive], axis=1), of, counts[least], columns[least][2], classes=len(columns), most=1.0
     )
 
 

@@ -103,7 +103,7 @@ def concatenate(parts: Sequence[Difference]) -> Difference:
 def agreement(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
     """Return the share of positions of each example with the same top class."""
     same = top_class(output) == top_class(reference)
-    return np.asarray(same.reshape(len(same), -1).mean(axis=1), dtype=np.float64)
+    return _over_positions(same, len(same), 1.0)
 
 
 def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Floats:
@@ -112,7 +112,7 @@ def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Float
         return agreement(output, reference)
     ours, theirs = (top_classes(k, scores.reshape(-1, scores.shape[-1])) for scores in (output, reference))
     shared = (theirs[:, :, None] == ours[:, None, :]).any(axis=2)
-    return np.asarray(shared.reshape(len(output), -1).mean(axis=1), dtype=np.float64)
+    return _over_positions(shared, len(output), 1.0)
 
 
 def top_classes(k: int, scores: NDArray[Any]) -> NDArray[np.intp]:
@@ -130,16 +130,23 @@ def divergence(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
         return np.zeros(len(output))
     ours, theirs = (scores.reshape(-1, scores.shape[-1]).astype(np.float64) for scores in (output, reference))
     distributed = (theirs >= 0).all(axis=1) & (np.abs(theirs.sum(axis=1) - 1) < SUM_TOLERANCE)
-    log_q, log_p = (np.where(distributed[:, None], _log(values), _log_softmax(values)) for values in (ours, theirs))
+    log_q, log_p = (np.where(distributed[:, None], _log(values), log_softmax(values)) for values in (ours, theirs))
     positions = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)
-    return np.asarray(np.maximum(positions, 0.0).reshape(len(output), -1).mean(axis=1), dtype=np.float64)
+    return _over_positions(np.maximum(positions, 0.0), len(output), 0.0)
+
+
+def _over_positions(values: NDArray[Any], examples: int, empty: float) -> Floats:
+    """Return the mean of each example; `empty` for outputs without positions, such as no detections in an image."""
+    rows = values.reshape(examples, -1)
+    return np.asarray(rows.mean(axis=1), dtype=np.float64) if rows.size else np.full(examples, empty)
 
 
 def _log(probabilities: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(probabilities, LEAST)), dtype=np.float64)
 
 
-def _log_softmax(logits: Floats) -> Floats:
+def log_softmax(logits: Floats) -> Floats:
+    """Return the log of the softmax over the last of two axes."""
     shifted = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)), dtype=np.float64)
 

@@ -36,6 +36,9 @@ class Pooled:
         answers: predicted class at each position, `[n, positions]`; None for a metric of scores.
         resamples: how often to resample; None decides by the cost.
         bounds: interval of the metric by theory; the bootstrap's interval is not trusted to be narrower.
+        most: largest value of a metric that is not below 0 and that an example changes by its own share at most; None
+            if that is not known, as of a function of the user.
+        unknown: why the metric has no interval; empty if resamples give one that holds.
     """
 
     columns: Floats
@@ -46,6 +49,8 @@ class Pooled:
     answers: Array | None = None
     resamples: int | None = None
     bounds: tuple[float, float] | None = None
+    most: float | None = None
+    unknown: str = ""
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -138,6 +143,7 @@ def _over_classes(
         rarest=names[rare],
         classes=len(averaged),
         answers=predicted.reshape(len(labels), -1),
+        most=1.0,
     )
 
 

@@ -33,7 +33,7 @@ def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
     Raises:
         UsageError: if the output holds no scores of classes, or the shapes do not fit.
     """
-    _need_scores(f"accuracy_at_{k}", output)
+    need_scores(f"accuracy_at_{k}", output)
     _need_fitting(f"accuracy_at_{k}", output.shape[:-1], output, labels)
     best = top_classes(k, output.reshape(-1, output.shape[-1]))
     right = (best == labels.reshape(-1, 1)).any(axis=1).reshape(len(labels), -1)
@@ -88,7 +88,8 @@ def _shape_hint(output: tuple[int, ...], labels: tuple[int, ...]) -> str:
     return f"name the axis of the classes: `class_axis: {fitting[0]}`" if len(fitting) == 1 else ""
 
 
-def _need_scores(metric: str, output: NDArray[Any]) -> None:
+def need_scores(metric: str, output: NDArray[Any]) -> None:
+    """Raise UsageError if the output holds no scores of classes."""
     if is_classes(output):
         raise UsageError(
             f"{metric} needs a score for each class",

@@ -29,14 +29,17 @@ def read(root: Path, source: Source) -> Dataset:
     """
     path, name = root / source.path, str(source.path)
     if path.is_dir():
-        from orun.stages._data.images import read_images
+        from orun.stages._data.images import read_annotated, read_images
 
-        if keys := [key for key in ("classes", "fields") if getattr(source, key)]:
+        columns_only = ("fields",) if source.annotations else ("classes", "fields")
+        if keys := [key for key in columns_only if getattr(source, key)]:
             raise UsageError(
                 f"`{keys[0]}` is for columns, and {name} is a folder",
                 why="the class of an image is its folder, in order of names, and it has no fields",
             )
-        return read_images(path, name, source.images)
+        return read_annotated(root, name, source) if source.annotations else read_images(path, name, source.images)
+    if source.annotations:
+        raise UsageError("`annotations` is for a folder of images", why=f"{name} is none")
     suffix = path.suffix.lower()
     if suffix not in KNOWN:
         raise UsageError(

@@ -9,12 +9,14 @@ import numpy as np
 
 from orun.errors import UsageError
 from orun.measure.dataset import Array, Dataset
+from orun.stages._data.coco import read_annotations
 from orun.stages._data.packages import need
-from orun.stages._data.source import Images
+from orun.stages._data.source import Images, Source
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+ORIENTATION, UPRIGHT = 0x0112, 4  # EXIF tag; its largest value that keeps width and height
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
@@ -26,13 +28,52 @@ def read_images(folder: Path, name: str, how: Images | None) -> Dataset:
     Raises:
         UsageError: when there is no image, one cannot be read, or the parameters contradict one another.
     """
+    how = _preparation(name, how)
+    files = list_images(folder, name, how)
+    pixels = np.stack([prepare_image(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
+    return Dataset({how.input: pixels}, _labels(folder, name, files))
+
+
+def read_annotated(root: Path, name: str, source: Source) -> Dataset:
+    """Read the images that a COCO file lists, in its order. Labels are their boxes, scaled to the input.
+
+    Raises:
+        UsageError: when the file or an image is missing or wrong, or the parameters contradict one another.
+    """
+    how, folder = _preparation(name, source.images), root / source.path
+    _check(name, how)
+    if how.resize is not None:
+        why = f"`resize: {how.resize}` cuts the middle out of an image, and boxes with it"
+        raise UsageError(f"{name}: with `annotations`, images are resized whole", why=why, hint="say `resize: null`")
+    annotations = read_annotations(root / str(source.annotations), str(source.annotations))
+    for image in annotations.images:
+        _require_size(folder / image.name, f"{name}/{image.name}", image.size, annotations.title)
+    labels = annotations.labels(how.size, source.classes)
+    pixels = [prepare_image(folder / image.name, f"{name}/{image.name}", how) for image in annotations.images]
+    return Dataset({how.input: np.stack(pixels)}, labels)
+
+
+def _preparation(name: str, how: Images | None) -> Images:
     need("PIL", f"reading the images in {name}", "pillow")
     if how is None:
         hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
         raise UsageError(f"{name} is a folder, and `images` does not say how its images become an input", hint=hint)
-    files = list_images(folder, name, how)
-    pixels = np.stack([prepare_image(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
-    return Dataset({how.input: pixels}, _labels(folder, name, files))
+    return how
+
+
+def _require_size(path: Path, name: str, size: tuple[float, float], title: str) -> None:
+    """Refuse an image that has another size than its annotations say: boxes would lie elsewhere."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as opened:
+            turned = opened.getexif().get(ORIENTATION, 1) > UPRIGHT
+            actual = opened.size[::-1] if turned else opened.size
+    except (UnidentifiedImageError, OSError) as error:
+        raise UsageError(f"{name}, of which {title} tells, cannot be read as an image", why=str(error)) from error
+    if actual != size:
+        wanted = f"{size[0]:g} x {size[1]:g}"
+        raise UsageError(f"{name} is {actual[0]} x {actual[1]}, and {title} says {wanted}")
 
 
 def list_images(folder: Path, name: str, how: Images) -> list[Path]:

@@ -66,7 +66,8 @@ class Source:
     ] = field(default_factory=dict)
     labels: Annotated[str, Doc("Array or column of the labels, if there is one.")] = LABELS
     classes: Annotated[
-        list[str], Doc("Names of the classes in the order of the model's scores, if labels are names.")
+        list[str],
+        Doc("Names of the classes in the order of the model's scores, if labels are names or categories of COCO."),
     ] = field(default_factory=list)
     fields: Annotated[list[str], Doc("Arrays or columns that are not inputs, for `slices` of `measure/accuracy`.")] = (
         field(default_factory=list)
@@ -79,6 +80,13 @@ class Source:
         Doc("What an empty cell in a column of numbers means: an error, or NaN for a model that accepts NaN."),
     ] = "refuse"
     images: Annotated[Images | None, Doc("For a folder of images: their preparation.")] = None
+    annotations: Annotated[
+        FilePath | None,
+        Doc(
+            "For a folder of images: a COCO file. It lists the images, and its boxes are the labels, in pixels of the "
+            "input; it takes `resize: null`."
+        ),
+    ] = None
     text: Annotated[Text | None, Doc("For a table or a .txt file: tokenization of its texts.")] = None
 
 

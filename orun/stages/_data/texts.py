@@ -11,7 +11,7 @@ from orun.errors import UsageError
 from orun.measure.dataset import Array, Dataset
 from orun.stages._data.columns import Columns, fields_of, get_column, labels_of
 from orun.stages._data.packages import need
-from orun.stages._data.source import Source, Text
+from orun.stages._data.source import Source
 
 FILES = ("tokenizer", "vocab", "tekken")  # prefixes of a tokenizer's files
 VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")
@@ -26,7 +26,7 @@ def tokenize(root: Path, name: str, columns: Columns, source: Source) -> Dataset
     how = source.text
     assert how is not None  # noqa: S101 - the caller checks
     texts = [_texts(name, columns, title) for title in (how.column, how.pair) if title is not None]
-    tokenizer = _tokenizer(root, how)
+    tokenizer = load_tokenizer(root, how.tokenizer)
     options: dict[str, Any] = (
         {"truncation": True} if how.length is None else {"truncation": True, "max_length": how.length}
     )
@@ -45,19 +45,18 @@ def _texts(name: str, columns: Columns, title: str) -> list[str]:
     return [str(value) for value in values]
 
 
-def _tokenizer(root: Path, how: Text) -> Any:
-    need("transformers", f"the tokenizer {how.tokenizer}")
-    if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / how.tokenizer).glob("*")):
+def load_tokenizer(root: Path, folder: str) -> Any:
+    """Return a tokenizer of `transformers`; raise UsageError when the folder holds none."""
+    need("transformers", f"the tokenizer {folder}")
+    if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / folder).glob("*")):
         raise UsageError(  # transformers 5.0 would make an empty tokenizer
-            f"{how.tokenizer} is not a tokenizer folder",
+            f"{folder} is not a tokenizer folder",
             why="it holds no tokenizer.json, tokenizer_config.json or vocabulary",
             hint="tokenizer.save_pretrained(folder)",
         )
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(root / how.tokenizer, local_files_only=True, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(root / folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{how.tokenizer} is not a tokenizer folder", why=str(error).strip().splitlines()[0]
-        ) from error
+        raise UsageError(f"{folder} is not a tokenizer folder", why=str(error).strip().splitlines()[0]) from error

@@ -27,13 +27,28 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | `accuracy`, `accuracy_at_5` | share of right top classes, and of labels among the five top classes |
 | `f1`, `iou` | macro F1, and mean IoU of a segmentation over classes |
 | `auc`, `average_precision` | mean over classes, each against the rest: the latter is the mAP of classification |
+| `brier`, `log_loss` | errors of the predicted probabilities, as in scikit-learn; logits pass a softmax first |
+| `ece` | expected calibration error of the top class: 15 bins of equal width (Guo et al. 2017) |
 | `ndcg`, `ndcg_at_10` | quality of a ranking; labels are the relevance of each item, `[n, items]` |
 | `recall_at_1`, `recall_at_5`, `recall_at_10`, `mrr` | retrieval among `candidates` by cosine similarity |
+| `map`, `map_50`, `map_75` | COCO's mean average precision of boxes: at IoU 0.50 to 0.95, at 0.50, at 0.75 |
+| `wer`, `cer` | word and character errors over the length of all labels, as jiwer counts them |
 
-If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. For
-the mAP of boxes, which has several definitions, use a metric of your own. With a reference or a baseline, metrics are
-compared on the same examples, with a 95 % interval of the difference. `f1`, `iou`, `auc` and `average_precision` are no
-means over examples. Their intervals come from resampled examples and need six examples of each class.
+If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. With a
+reference or a baseline, metrics are compared on the same examples, with a 95 % interval of the difference. `f1`, `iou`,
+`auc`, `average_precision` and `map` are no means over examples. Their intervals come from resampled examples and need
+six examples of each class. `wer` and `cer` are resampled, too. `ece` has no interval that holds: gate `brier` or
+`log_loss` against a baseline.
+
+`detections` names the outputs that hold boxes. The label of an image is a dict, `{"xyxy": boxes, "classes": numbers}`,
+with `xywh` or `cxcywh` for other boxes, and `crowd` where COCO has crowds. Boxes of model and labels are on the same
+scale. Of each class in an image the 100 boxes with the highest scores count.
+
+For `wer` and `cer`, the output and the labels are texts. `text` names a tokenizer for an output that holds none.
+Nothing is normalized unless `text` says so.
+
+`postprocess` is a function of yours, called as a metric of your own is. It makes what metrics against labels judge: an
+array or a list with a value for each example, or several by name, as `{"boxes": ..., "scores": ..., "classes": ...}`.
 
 A metric of your own is `file.py:function`; its name is that of the function. It is called with (outputs, dataset):
 `outputs` maps the name of each output to an array `[n, ...]`, or to n arrays if shapes differ; outputs for candidates
@@ -43,9 +58,9 @@ examples; it may return NaN for examples for which it is not defined. A function
 dataset without labels fails the stage.
 
 With `slices: [label]` everything is also measured for the examples of each label, as in `accuracy[label=3]`. A gate can
-apply to each slice: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `auc` and `average_precision` by label are those
-of that class against the rest. In a slice of another field they need examples of several classes. One number of your
-own needs `resamples` for slices.
+apply to each slice: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `iou`, `auc`, `average_precision` and `map` by
+label are those of that class against the rest. In a slice of another field, all but `map` need examples of several
+classes. One number of your own needs `resamples` for slices.
 
 The reference can be the model that a convert stage takes, in its own framework: `reference: export` with
 `reference_runtime: torch` compares with the outputs of PyTorch. It runs in a process of its own.
@@ -65,22 +80,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.core.serialization import encode, replace
-from orun.core.targets import Target
+from orun.core.serialization import encode
 from orun.errors import StageFailed
-from orun.measure.accuracy.names import FIDELITY, TASK, UNITS, named
+from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, named
 from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset, title
+from orun.stages.measure._outputs import (
+    Detections,
+    Text,
+    list_libraries,
+    make_decoder,
+    make_normalizer,
+    require_parameters,
+)
+from orun.stages.measure._sessions import open_sessions
 from orun.stages.name_checks import require_made_up
 from orun.stages.params import Code, Doc, Range
-from orun.stages.reference_models import ReferenceRuntime, openers
+from orun.stages.reference_models import ReferenceRuntime
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -91,8 +115,9 @@ if TYPE_CHECKING:
 
 Known = Literal[
     "cosine", "max_abs", "relative", "sqnr", "agreement", "agreement_at_5", "kl",
-    "accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision", "ndcg", "ndcg_at_10",
-    "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
+    "accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision", "brier", "log_loss", "ece",
+    "ndcg", "ndcg_at_10", "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
+    "map", "map_50", "map_75", "wer", "cer",
 ]  # fmt: skip
 MADE_UP = 64  # made-up examples, unless `samples` is set
 SPEC = Spec(
@@ -145,6 +170,15 @@ class Params:
         ),
         Range(low=1),
     ] = None
+    postprocess: Annotated[
+        Code | None,
+        Doc(
+            "Function of (outputs, dataset), as a metric of your own, that returns what metrics against labels judge "
+            "instead of the outputs: an array or list of n values, or several by name."
+        ),
+    ] = None
+    detections: Annotated[Detections | None, Doc("For `map`: outputs that hold the detected boxes.")] = None
+    text: Annotated[Text | None, Doc("For `wer` and `cer`: how outputs become texts, and their normalization.")] = None
     better: Annotated[
         dict[str, Literal["higher", "lower"]],
         Doc("Direction in which metrics of your own improve; `higher` when left out."),
@@ -171,6 +205,11 @@ def metrics(params: Params) -> Collection[str]:
     return names
 
 
+def packages(params: Params, _root: Path) -> Mapping[str, str]:
+    """Return the packages that metrics need."""
+    return list_libraries(params.metrics, params.text)
+
+
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset; write the metrics and the value of each example."""
     request = _request(context, params)
@@ -182,7 +221,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
     dataset = _dataset(context, params)
     with ExitStack() as stack:
-        sessions = _sessions(context, stack)
+        sessions = open_sessions(context, stack)
         report = judge(sessions, dataset, request, context.progress)
         _note_warnings(context, request, dataset, sessions)
     _write(context, report)
@@ -207,7 +246,7 @@ def _note_warnings(
     from orun.measure.dataset_warnings import warn_of_duplicates, warn_of_unused_inputs
 
     input_names = {role: [value.name for value in session.get_inputs()] for role, session in sessions.items()}
-    if not request.functions:  # they may read inputs that no model has
+    if not (request.functions or request.postprocess):  # they may read inputs that no model has
         for note in warn_of_unused_inputs(input_names, dataset):
             context.note(note)
     if (request.task or request.functions) and (note := warn_of_duplicates(dataset)):
@@ -227,40 +266,14 @@ def _dataset(context: Context, params: Params) -> Dataset:
     return dataset
 
 
-def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession | RemoteSession]:
-    """Return a session of each role's model, in this process or in one of another environment or runtime."""
-    from orun.measure.foreign_process import RemoteSession
-    from orun.measure.session import open_session
-
-    sessions: dict[str, InferenceSession | RemoteSession] = {}
-    targets = {role: _target(context, role) for role in context.inputs}
-    sources = openers(context, targets)
-    for role, target in targets.items():
-        if role in sources:
-            session = stack.enter_context(RemoteSession(context.model(role), target, sources[role]))
-            context.note(f"the {role} is the model that {context.sources[role].stage} converts, in {session.framework}")
-            sessions[role] = session
-        elif target.interpreter:
-            sessions[role] = stack.enter_context(RemoteSession(context.model(role), target))
-        else:
-            sessions[role] = open_session(context.model(role), target)
-    return sessions
-
-
-def _target(context: Context, role: str) -> Target:
-    """Return the target of a role. Unless it says otherwise, its threads sleep while another model runs."""
-    target = context.target or Target("cpu")
-    if role.startswith("reference"):
-        target = context.extra_targets.get("reference_target", target)
-    return replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
-
-
 def _metric_name(metric: str) -> str:
     return metric.rpartition(":")[2]
 
 
 def _request(context: Context, params: Params) -> Request:
     from orun.measure.accuracy.measurement import Request
+    from orun.measure.metrics.boxes import BoxOutputs
+    from orun.stages._data.packages import need
 
     if not params.metrics:
         raise StageFailed(context.stage, "`metrics` is empty", hint="name metrics: orun stages measure/accuracy")
@@ -270,7 +283,10 @@ def _request(context: Context, params: Params) -> Request:
         raise StageFailed(
             context.stage, f"metrics: {', '.join(twice)} is named twice", hint="rename the function, or drop one"
         )
-    built_in = tuple(name for name in params.metrics if name in FIDELITY or name in TASK)
+    require_parameters(context, params.metrics, params.detections, params.text)
+    for library, purpose in list_libraries(params.metrics, params.text).items():
+        need(library, purpose)
+    built_in = tuple(name for name in params.metrics if name in (*FIDELITY, *TASK, *READ))
     functions = {
         _metric_name(code): context.load(Code(code), ("outputs", "dataset"))
         for code in params.metrics
@@ -291,6 +307,10 @@ def _request(context: Context, params: Params) -> Request:
         resamples=params.resamples,
         source="" if params.dataset is None else title(params.dataset),
         class_axis=-1 if params.class_axis is None else params.class_axis,
+        postprocess=context.load(params.postprocess, ("outputs", "dataset")) if params.postprocess else None,
+        boxes=BoxOutputs(**asdict(params.detections)) if params.detections else None,
+        decode=make_decoder(context, params.text),
+        normalize=make_normalizer(context, params.text.normalize if params.text else ()),
     )
 
 

@@ -127,8 +127,8 @@ def _require_goal(context: Context, params: Params) -> None:
 
     known = [*(name for names in FIDELITY.values() for name in names), *TASK]
     if params.metric not in known:
-        message = f"metric: `measure/accuracy` has no {params.metric!r}"
-        raise UnknownName(message, params.metric, known, why=f"it has {', '.join(known)}")
+        message = f"metric: a search cannot judge by {params.metric!r}"
+        raise UnknownName(message, params.metric, known, why=f"it judges by {', '.join(known)}")
     less = params.metric.partition(".")[0] in ERRORS
     if less != (params.at_most is not None):
         direction, bound = ("lower", "at_most") if less else ("higher", "at_least")

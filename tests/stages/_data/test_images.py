@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +28,15 @@ def test_what_is_of_columns(photos: Path, key: str) -> None:
     assert refusal(photos, "photos", images={"input": "pixels"}, **{key: ["cats"]}) == (
         f"`{key}` is for columns, and photos is a folder\n"
         "  the class of an image is its folder, in order of names, and it has no fields"
+    )
+
+
+def test_annotations_are_for_a_folder_of_images(photos: Path) -> None:
+    np.save(photos / "x.npy", np.ones(3))
+    message = "`annotations` is for a folder of images\n  x.npy is none"
+    assert refusal(photos, "x.npy", annotations="boxes.json") == message
+    assert refusal(photos, "photos", images=WHOLE, annotations="boxes.json", fields=["day"]).startswith(
+        "`fields` is for columns, and photos is a folder"
     )
 
 
@@ -100,3 +111,82 @@ def test_images_too_large_to_be_meant(photos: Path, monkeypatch: pytest.MonkeyPa
         "photos/cats/red.png cannot be read as an image\n"
         "  Image size (32 pixels) exceeds limit of 8 pixels, could be decompression bomb DOS attack."
     )
+
+
+COCO = {
+    "images": [
+        {"id": 9, "file_name": "dogs/green.png", "width": 8, "height": 4},
+        {"id": 4, "file_name": "cats/red.png", "width": 8, "height": 4},
+    ],
+    "categories": [{"id": 17, "name": "cat"}, {"id": 18, "name": "dog"}],
+    "annotations": [
+        {"id": 1, "image_id": 4, "category_id": 17, "bbox": [1, 1, 2, 3], "iscrowd": 0, "area": 6},
+        {"id": 2, "image_id": 4, "category_id": 18, "bbox": [0, 0, 8, 4], "iscrowd": 1},
+    ],
+}
+WHOLE = {"input": "x", "size": [8, 32], "resize": None}
+
+
+def test_boxes_of_coco_are_in_pixels_of_the_input(photos: Path) -> None:
+    (photos / "boxes.json").write_text(json.dumps(COCO), "utf-8")
+    dataset = load(photos, "photos", images=WHOLE, annotations="boxes.json")
+    assert array(dataset, "x").shape == (2, 3, 8, 32)
+    assert array(dataset, "x")[:, 1, 0, 0].argmax() == 0  # the green one is listed first
+    assert dataset.labels is not None
+    empty, full = dataset.labels
+    assert (empty["xywh"].shape, empty["classes"].tolist(), empty["crowd"].tolist()) == ((0, 4), [], [])
+    assert full["xywh"].tolist() == [[4, 2, 8, 6], [0, 0, 32, 8]]
+    assert (full["classes"].tolist(), full["crowd"].tolist()) == ([17, 18], [False, True])
+    named = load(photos, "photos", images=WHOLE, annotations="boxes.json", classes=["dog", "cat"]).labels
+    assert named is not None
+    assert named[1]["classes"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "source", "message"),
+    [
+        ({"images": [], "annotations": []}, {}, "boxes.json lists no images"),
+        ({"categories": None}, {}, "boxes.json is not a file of COCO annotations\n  'NoneType' object is not iterable"),
+        (
+            {"annotations": [{"image_id": 4, "category_id": 17}]},
+            {},
+            "boxes.json is not a file of COCO annotations\n  it has no 'bbox'",
+        ),
+        (
+            {"annotations": [{"image_id": 5}]},
+            {},
+            "boxes.json is not a file of COCO annotations\n  a box is of image 5, which it does not list",
+        ),
+        (
+            {"annotations": [{"image_id": 4, "category_id": 3}]},
+            {},
+            "boxes.json is not a file of COCO annotations\n  a box is of category 3, which it does not list",
+        ),
+        ({}, {"classes": ["cat", "horse"]}, "boxes.json has no category 'horse'"),
+        (
+            {},
+            {"classes": ["cat"]},
+            "boxes.json: a box in cats/red.png is of category 'dog', which is none of `classes`",
+        ),
+        (
+            {"images": [{"id": 4, "file_name": "cats/red.png", "width": 4, "height": 8}]},
+            {},
+            "photos/cats/red.png is 8 x 4, and boxes.json says 4 x 8",
+        ),
+        (
+            {"images": [{"id": 4, "file_name": "cats/blue.png", "width": 4, "height": 8}]},
+            {},
+            "photos/cats/blue.png, of which boxes.json tells, cannot be read as an image\n  [Errno 2]",
+        ),
+        (
+            {},
+            {"images": {"input": "x"}},
+            "photos: with `annotations`, images are resized whole\n  `resize: 256` cuts the middle out of an image",
+        ),
+    ],
+)
+def test_annotations_that_are_refused(
+    photos: Path, change: dict[str, Any], source: dict[str, Any], message: str
+) -> None:
+    (photos / "boxes.json").write_text(json.dumps({**COCO, **change}), "utf-8")
+    assert message in refusal(photos, "photos", annotations="boxes.json", **{"images": WHOLE, **source})

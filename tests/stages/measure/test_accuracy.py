@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
-from orun.measure.accuracy.names import FIDELITY, TASK
+from orun.measure.accuracy.names import FIDELITY, READ, TASK
 from orun.measure.metrics.paired import interval, tango_interval
 from orun.stages.measure.accuracy import Params, metrics
 from orun.stages.params import build, params_of
@@ -605,7 +605,7 @@ def test_an_output_without_a_batch_axis(folder: Path) -> None:
 def test_the_schema_offers_what_the_engine_knows() -> None:
     (asked,) = (param for param in params_of(Params) if param.name == "metrics")
     known, code = asked.type.items[0].items
-    assert set(known.choices) == {*FIDELITY, *TASK}
+    assert set(known.choices) == {*FIDELITY, *TASK, *READ}
     assert code.name == "code"
 
 

@@ -1,0 +1,99 @@
+"""Metrics of predicted probabilities: Brier score, log loss, and expected calibration error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orun.measure.metrics.fidelity import SUM_TOLERANCE, Floats, log_softmax
+from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide
+from orun.measure.metrics.task import need_scores, predicted_classes
+
+Array = NDArray[Any]
+
+BINS = 15  # of equal width, as in Guo et al. (2017)
+BINARY = 2  # classes
+UNKNOWN = "no interval of ece holds; `brier` and `log_loss` have one"
+
+
+def brier(output: Array, labels: Array) -> Floats:
+    """Return the Brier score of each example, as scikit-learn's `brier_score_loss`, mean over positions.
+
+    It is the sum of squared errors of all probabilities, `[0, 2]`; of two classes half of it, `[0, 1]`.
+
+    Args:
+        output: scores `[n, ..., classes]`, or the score of class 1, `[n]` or `[n, 1]`. They count as probabilities if
+            all of them are, else as logits.
+        labels: classes `[n, ...]`.
+
+    Raises:
+        UsageError: if the output holds no scores, or the shapes do not fit.
+    """
+    errors, _, truth = _probabilities("brier", output, labels)
+    halves = 2 if errors.shape[1] == BINARY else 1
+    errors[np.arange(len(truth)), truth] -= 1
+    return _per_example(np.square(errors).sum(axis=1) / halves, len(labels))
+
+
+def log_loss(output: Array, labels: Array) -> Floats:
+    """Return the negative log of the probability of each example's label, as scikit-learn's `log_loss`, in nats.
+
+    A probability below the smallest difference of the output's type counts as that. Arguments and errors are as for
+    `brier`.
+    """
+    _, logs, truth = _probabilities("log_loss", output, labels)
+    return _per_example(-logs[np.arange(len(truth)), truth], len(labels))
+
+
+def calibration_error(output: Array, labels: Array) -> Callable[[Rows], Pooled]:
+    """Return the expected calibration error (Guo et al. 2017) of any examples, with 15 bins of equal width.
+
+    Positions are binned by the probability of their top class. The error is the distance of the mean probability of a
+    bin from its accuracy, averaged over the positions. Arguments and errors are as for `brier`.
+
+    It has no interval. Chance alone makes it positive, and more so for a calibrated model than for another, so that
+    resamples miss the truth (benchmarks/task_coverage.py).
+    """
+    probabilities, _, truth = _probabilities("ece", output, labels)
+    confidence = probabilities.max(axis=1)
+    gap = (probabilities.argmax(axis=1) == truth) - confidence
+    bins = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence)
+    positions = len(truth) // len(labels)
+    cells = np.repeat(np.arange(len(labels)), positions) * BINS + bins
+    gaps: Floats = np.zeros((len(labels), BINS))
+    np.add.at(gaps.reshape(-1), cells, gap)
+
+    def pool(examples: Rows) -> Pooled:
+        def of(rows: Rows) -> Weighted:
+            table = gaps[examples[rows]]
+            return lambda weights: divide(np.abs(weights @ table).sum(axis=1), positions * weights.sum(axis=1))
+
+        return Pooled(gaps[examples], of, len(examples), unknown=UNKNOWN)
+
+    return pool
+
+
+def _probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """Return the probability of each class at each position, `[positions, classes]`, its log, and the labels."""
+    if output.dtype.kind != "f" or output.ndim > 1:
+        need_scores(metric, output)
+    scores = output.astype(np.float64)
+    if output.ndim == 1 or output.shape[-1] == 1:
+        single = scores if output.ndim == 1 else scores[..., 0]
+        probable = bool(((single >= 0) & (single <= 1)).all())
+        scores = np.stack([1 - single if probable else np.zeros_like(single), single], axis=-1)
+    predicted_classes(metric, scores, labels)  # refuses labels that do not fit
+    scores, truth = scores.reshape(-1, scores.shape[-1]), labels.reshape(-1).astype(np.intp)
+    total = scores.sum(axis=1, keepdims=True)
+    if (scores >= 0).all() and (np.abs(total - 1) < SUM_TOLERANCE).all():
+        probabilities = scores / total
+        return probabilities, np.log(np.maximum(probabilities, float(np.finfo(output.dtype).eps))), truth
+    logs = log_softmax(scores)
+    return np.exp(logs), logs, truth
+
+
+def _per_example(positions: Floats, examples: int) -> Floats:
+    return np.asarray(positions.reshape(examples, -1).mean(axis=1), dtype=np.float64)
