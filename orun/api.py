@@ -27,7 +27,7 @@ from orun.store.layout import is_writable
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
-    from orun.drift.watcher import WatchResult
+    from orun.drift.result import WatchResult
     from orun.history import Series
     from orun.noop.fleet_check import FleetState
     from orun.pipeline.model import Pipeline

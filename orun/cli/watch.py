@@ -25,7 +25,7 @@ from orun.text.units import RATIO_FORMS, parse_ratio, show
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
-    from orun.drift.watcher import WatchResult
+    from orun.drift.result import WatchResult
 
 EXAMPLES = (
     ("orun watch requests.jsonl --release artifacts/out/bert/release", "has anything drifted since the release?"),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.serialization import Record
 from orun.drift.e_process import BLOCK, DriftTest, Evidence
 from orun.drift.release import LATENCY, Release
+from orun.drift.result import Verdict, Watched, WatchResult
 from orun.drift.sample_log import Position, Sample, read_samples
 from orun.errors import UnknownName, UsageError
 
@@ -20,70 +19,7 @@ ALPHA = 0.01  # probability of ever naming a statistic that has not drifted
 LEARNT = 500  # records from which the latency is learnt: the machine of a release and its load are others
 LATELY = 50  # records of which the median is shown
 
-Verdict = Literal["drift", "as at release", "learning", "not logged"]
 Array = NDArray[np.float64]
-
-
-class Watched(Record, frozen=True):
-    """Statistic of a release's log.
-
-    Attributes:
-        name: `inputs.NAME.STATISTIC`, `outputs.NAME.STATISTIC` or `latency` in seconds.
-        verdict: `drift`; `as at release` if there is no sign of drift that would be enough; `learning` while the first
-            records of the log become its reference; `not logged` if no record has it.
-        p: anytime-valid p-value, adjusted for all statistics: there is drift if it is at most alpha.
-        since: time of the record at which the drift began, in seconds since the epoch, as an estimate; None without
-            drift.
-        detected: time of the record with which the drift was detected; None without drift.
-        records: records that count.
-        before: median of the reference; None if most of its values are missing.
-        now: median of the last 50 records; None if most of their values are missing.
-        learnt: number of records that became its reference; 0 if the release's examples are.
-    """
-
-    name: str
-    verdict: Verdict
-    p: float
-    since: float | None
-    detected: float | None
-    records: int
-    before: float | None
-    now: float | None
-    learnt: int = 0
-
-
-class WatchResult(Record, frozen=True):
-    """Verdict on a release, by the log of its server.
-
-    Attributes:
-        release: where it is.
-        alpha: probability of ever naming a statistic that has not drifted.
-        records: number of records that were tested.
-        first, last: times of the first and of the last record, in seconds since the epoch; None without records.
-        left_out: numbers of lines that were left out, by the reason.
-        latency: median of the latency at release in seconds; None if it was not measured.
-        statistics: every statistic, in the order of the release's inputs and outputs; the latency is the last one.
-    """
-
-    release: str
-    alpha: float
-    records: int
-    first: float | None
-    last: float | None
-    left_out: Mapping[str, int]
-    latency: float | None
-    statistics: tuple[Watched, ...]
-
-    @property
-    def drifted(self) -> tuple[Watched, ...]:
-        """The statistics that have drifted, the earliest find first."""
-        drifted = [statistic for statistic in self.statistics if statistic.verdict == "drift"]
-        return tuple(sorted(drifted, key=lambda statistic: statistic.detected or 0.0))
-
-    @property
-    def exit_code(self) -> int:
-        """1 if a statistic has drifted, else 0, as of a run with a failed gate."""
-        return 1 if self.drifted else 0
 
 
 class Group:
