@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["open_model", "open_session", "session_options"]
 
 # ONNX Runtime up to 1.31 replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
-FLOAT8 = "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
+DOCTOR = "see what this machine can run: orun doctor"
+HINTS = {  # by what ONNX Runtime says
+    "tensor(float8": (
+        "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
+    ),
+    "Failed to construct locale": (
+        "install the language that the model's StringNormalizer names, or convert the model anew with a language that "
+        "all systems have; in convert/sklearn, `options: {locale: C.UTF-8}`"
+    ),
+}
 
 
 def open_session(model: Path, target: Target, profile: str = "", *, watched: bool = False) -> InferenceSession:
@@ -70,7 +79,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
             why=_explain_path(model) or str(error).strip().partition("\n")[0],
-            hint=FLOAT8 if "tensor(float8" in str(error) else "see what this machine can run: orun doctor",
+            hint=next((hint for text, hint in HINTS.items() if text in str(error)), DOCTOR),
         ) from error
     _require_loaded(target, session.get_providers())
     if judged:
@@ -114,5 +123,5 @@ def _require_loaded(target: Target, loaded: Sequence[str]) -> None:
         raise UsageError(
             f"target '{target.name}': {', '.join(missing)} did not load; the session would run on {', '.join(loaded)}",
             why="a library or device that it needs is not on this machine; ONNX Runtime's own message is in the log",
-            hint="see what this machine can run: orun doctor",
+            hint=DOCTOR,
         )

@@ -167,19 +167,30 @@ def _measured(
         result = api.run(file, store=store, on_event=listener)
         stages = {stage.name: stage for stage in stages_for(request, {})}
         failed = next((stage for stage in result.stages if stage.failure), None)
+        reduced = next((name for name in REDUCED if name in stages), "")
         if failed is None:
             _require_search(request, result)
             cosine = too_inexact(result)
-            name = next((name for name in REDUCED if name in stages), None)
-            if cosine is None or name is None:
+            if cosine is None or not reduced:
                 return request, result
             why = f"Its outputs differ too much from the original's: cosine {cosine:.2f}. `--goal` searches for a mix."
+            left_out = {reduced: why}
+        elif not stages[failed.stage].optional:
+            _require(file, failed)
+        elif failed.stage == "accuracy" and (batched := _batched(request)):
+            request = replace(request, outputs=batched)
+            continue
         else:
-            name = failed.stage
-            if not stages[name].optional:
-                _require(file, failed)
-            why = _reason(failed)
-        request = replace(request, left_out={**request.left_out, name: why})
+            left_out = {failed.stage: _reason(failed)}
+            if failed.stage == "accuracy" and reduced:
+                left_out[reduced] = "Nothing here can compare its outputs with the original's."
+        request = replace(request, left_out={**request.left_out, **left_out})
+
+
+def _batched(request: Request) -> tuple[str, ...]:
+    """Return the outputs with a batch axis if some have none and none was left out yet."""
+    graph = request.facts.graph
+    return graph.batched if graph and not request.outputs and graph.batched != graph.outputs else ()
 
 
 def _reason(stage: StageResult) -> str:
@@ -190,7 +201,7 @@ def _reason(stage: StageResult) -> str:
 
 
 def _require(file: Path, stage: StageResult) -> None:
-    """Raise the failure of a stage that the pipeline needs."""
+    """Raise the failure of a stage that the pipeline needs, if it failed."""
     failure = stage.failure
     if failure is None:
         return

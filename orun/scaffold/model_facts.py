@@ -94,6 +94,8 @@ class GraphFacts(Record, frozen=True):
 
     Attributes:
         inputs: what it takes.
+        outputs: names of its outputs.
+        batched: those whose first axis is the inputs' first one.
         layers: number of layers that can be quantized, by operator type.
         attention: number of attention layers.
         parameters: number of weights.
@@ -102,6 +104,8 @@ class GraphFacts(Record, frozen=True):
     """
 
     inputs: tuple[InputFact, ...] = ()
+    outputs: tuple[str, ...] = ()
+    batched: tuple[str, ...] = ()
     layers: Mapping[str, int] = {}
     attention: int = 0
     parameters: int = 0
@@ -123,6 +127,7 @@ class ModelFacts(Record, frozen=True):
         source: the file, folder or `file.py:function`, relative to the pipeline file.
         inputs: what the conversion declares; empty where the converter reads it from the model.
         outputs: names of the outputs that the conversion declares.
+        longest: largest number of tokens that it takes; 0 when unknown.
         family: the family of `optimize/transformer`; empty when unknown.
         columns: columns that a scikit-learn estimator takes.
         is_matrix: whether it takes them as one matrix, `X`.
@@ -136,6 +141,7 @@ class ModelFacts(Record, frozen=True):
     source: str
     inputs: tuple[InputFact, ...] = ()
     outputs: tuple[str, ...] = ()
+    longest: int = 0
     family: str = ""
     columns: tuple[ColumnFact, ...] = ()
     is_matrix: bool = False

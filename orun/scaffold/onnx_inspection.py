@@ -26,7 +26,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     """
     from orun.stages._graph.domains import standard_opset
     from orun.stages._graph.io import external_files, load_graph, tensors
-    from orun.stages._graph.signature import inputs_of
+    from orun.stages._graph.signature import axes_of, inputs_of
 
     try:
         model = load_graph(path)
@@ -51,9 +51,12 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         if node.op_type == "Softmax" and node.output
     )
     files = [path, *(path.parent / location for location in external_files(model))]
+    batch = {item.shape[:1] for item in inputs}
     graph = GraphFacts(
         inputs,
-        {kind: types[kind] for kind in QUANTIZABLE if types[kind]},
+        outputs=tuple(value.name for value in model.graph.output),
+        batched=tuple(value.name for value in model.graph.output if axes_of(value)[:1] in batch),
+        layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
         attention=scores + sum(types[kind] for kind in ATTENTION),
         parameters=sum(math.prod(tensor.dims) for tensor in tensors(model)),
         size=sum(file.stat().st_size for file in files),

@@ -14,6 +14,7 @@ DATA = "${vars.data}"
 OLDEST_OPSET = 13  # oldest operator set that all stages of the recipe accept: scales of channels need it
 OPSET = 17
 SEARCH_TIME = "3min"
+TIMED = 128  # size of a dynamic axis for timing
 LOCALE = "C.UTF-8"
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
@@ -36,6 +37,7 @@ class Request(Record, frozen=True):
         objective: figure that the search for a goal minimizes.
         left_out: names of optional stages that refused the model, with their reasons.
         is_made_up: whether `data` names made-up examples.
+        outputs: the outputs to compare with the original's; all when empty.
     """
 
     facts: ModelFacts
@@ -45,6 +47,7 @@ class Request(Record, frozen=True):
     objective: Objective = "latency"
     left_out: Mapping[str, str] = {}
     is_made_up: bool = False
+    outputs: tuple[str, ...] = ()
 
 
 class StageText(Record, frozen=True):
@@ -199,11 +202,14 @@ def _search(request: Request, needs: str) -> StageText:
 
 
 def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
-    parameters = {"metrics": accuracy_metrics(request.goal), "dataset": DATA}
+    parameters: dict[str, Any] = {"metrics": accuracy_metrics(request.goal), "dataset": DATA}
     comment = (
         "Outputs compared with the original's. If the data has labels, add `accuracy` or `f1` to the metrics, and a "
         "gate: accuracy: {max_drop: 1%}"
     )
+    if request.outputs:
+        parameters["outputs"] = [*request.outputs]
+        comment += ". Outputs without a batch axis are left out."
     return StageText("accuracy", comment, "measure/accuracy", compared, parameters, optional=True)
 
 
@@ -211,7 +217,8 @@ def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
     facts = request.facts
     inputs = facts.graph.inputs if facts.graph else facts.inputs
     dynamic = {axis for item in inputs for axis in item.shape[1:] if isinstance(axis, str)}
-    shape = {axis: 128 for axis in sorted(dynamic) if axis.isidentifier()}
+    size = min(TIMED, facts.longest or TIMED)
+    shape = {axis: size for axis in sorted(dynamic) if axis.isidentifier()}
     comment = "Both models timed side by side. `max_regression` compares with the accepted release, once there is one."
     parameters: dict[str, Any] = {"target": request.target.name} | ({"shape": shape} if shape else {})
     return StageText("latency", comment, "measure/latency", compared, parameters)

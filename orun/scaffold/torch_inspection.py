@@ -22,6 +22,7 @@ SEGMENTED = ("bert", "albert", "electra")  # families whose models take token_ty
 AUDIO = ("wav2vec2", "hubert", "wavlm")
 VISION = "image_size"
 TRIED = 400  # size of a dynamic axis that a module is called with, enough for the convolutions of speech models
+MARGIN = 2  # positions that RoBERTa does not use for tokens
 WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")
 
 
@@ -54,8 +55,11 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         ]
         if family in SEGMENTED:
             inputs.append(InputFact("token_type_ids", "int64", text, int(config.get("type_vocab_size", 2)) - 1))
-    outputs = _outputs(_pretrained(path), inputs, by_name=True)
-    return ModelFacts("torch", name, tuple(inputs), outputs, family=FAMILIES.get(family, "bert"))
+    longest = int(config.get("max_position_embeddings") or config.get("n_positions") or 0)
+    outputs = _outputs(_pretrained(path), inputs, by_name=True, size=min(TRIED, longest - MARGIN) if longest else TRIED)
+    return ModelFacts(
+        "torch", name, tuple(inputs), outputs, family=FAMILIES.get(family, "bert"), longest=max(longest - MARGIN, 0)
+    )
 
 
 def _pretrained(path: Path) -> Any:
@@ -129,7 +133,7 @@ def output_names(count: int) -> tuple[str, ...]:
     return ("output",) if count == 1 else tuple(f"output{number}" for number in range(count))
 
 
-def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool) -> tuple[str, ...]:
+def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool, size: int = TRIED) -> tuple[str, ...]:
     """Return names of a module's outputs after one call: the keys of a returned mapping, else numbers."""
     import torch
 
@@ -139,7 +143,7 @@ def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool) -> tupl
     feeds = {}
     for item in inputs:
         shape = [
-            axis if isinstance(axis, int) else sizes.setdefault(axis, 2 if not sizes else TRIED) for axis in item.shape
+            axis if isinstance(axis, int) else sizes.setdefault(axis, 2 if not sizes else size) for axis in item.shape
         ]
         feeds[item.name] = torch.ones(shape, dtype=getattr(torch, item.dtype))
     with torch.no_grad():

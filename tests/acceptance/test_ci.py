@@ -96,7 +96,7 @@ def filled(document: Any, inputs: Mapping[str, Any], pattern: str) -> dict[str, 
     return loaded
 
 
-JOBS = pytest.mark.parametrize("job_of", [docs_job, written_job, own_job])
+JOBS = pytest.mark.parametrize("job_of", [docs_job, pytest.param(written_job, marks=pytest.mark.slow), own_job])
 
 
 def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -169,6 +169,21 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "Protobuf parsing failed" in error.value.why
 
 
+def test_a_language_that_is_not_installed(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (string[N] x) => (string[M] y) {
+        y = StringNormalizer<case_change_action = "LOWER", locale = "xx_XX.UTF-8">(x)
+    }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    with pytest.raises(UsageError) as error:
+        open_session(path, Target("cpu"))
+    assert "Failed to construct locale with name:xx_XX.UTF-8" in error.value.why
+    assert error.value.hint == (
+        "install the language that the model's StringNormalizer names, or convert the model anew with a language that "
+        "all systems have; in convert/sklearn, `options: {locale: C.UTF-8}`"
+    )
+
+
 def test_limits_of_the_arena_reach_onnx_runtime(model: Path) -> None:
     target = Target("cpu", session={"cpu_arena": {"max_mem": 1 << 26, "extend": "as-requested"}})
     session = open_session(model, target)

@@ -9,6 +9,9 @@ import pytest
 
 import orun
 from orun.errors import UsageError
+from orun.scaffold.model_facts import InputFact, ModelFacts, read_model
+from orun.scaffold.recipe import Request, stages_for
+from orun.scaffold.targets import target_named
 
 MODEL = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }'  # noqa: E501
 
@@ -49,3 +52,33 @@ def test_a_file_with_measured_gates(model: Path) -> None:
     text = orun.init(model, "made/mlp.yaml")
     assert Path("made/mlp.yaml").read_text(encoding="utf-8") == text
     assert {verdict.outcome for verdict in orun.run("made/mlp.yaml").verdicts} <= {"passed", "no baseline"}
+
+
+def test_outputs_without_a_batch_axis(model: Path) -> None:
+    """They are known from the graph, so that the others can be compared."""
+    del model
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y, int64[K,2] at) { y = Relu(x) z = NonZero(y) at = Transpose(z) }'  # noqa: E501
+    onnx.save(onnx.parser.parse_model(text), "found.onnx")
+    graph = read_model("found.onnx", Path()).graph
+    assert graph
+    assert (graph.outputs, graph.batched) == (("y", "at"), ("y",))
+
+
+def test_a_transformer_that_takes_few_tokens_is_timed_with_no_more() -> None:
+    tokens = InputFact("input_ids", "int64", ("batch", "sequence"), 49)
+    for longest, size in ((62, 62), (510, 128), (0, 128)):
+        facts = ModelFacts("torch", "few", (tokens,), ("logits",), longest=longest)
+        (latency,) = [stage for stage in stages_for(Request(facts, target_named("cpu")), {}) if stage.name == "latency"]
+        assert latency.parameters["shape"] == {"sequence": size}
+
+
+@pytest.mark.slow
+def test_a_transformer_that_takes_few_tokens(tmp_path: Path) -> None:
+    import transformers
+
+    config = transformers.DistilBertConfig(
+        dim=16, n_layers=1, n_heads=2, hidden_dim=16, vocab_size=50, max_position_embeddings=64, num_labels=3
+    )
+    transformers.DistilBertForSequenceClassification(config).save_pretrained(tmp_path / "few")
+    facts = read_model(str(tmp_path / "few"), tmp_path)
+    assert (facts.outputs, facts.longest) == (("logits",), 62)

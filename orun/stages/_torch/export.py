@@ -41,6 +41,7 @@ class Bound:
         by_name: whether every input is a parameter of `forward`; otherwise they are passed by position.
         program: the ExportedProgram of the module, if any, which has its own dynamic axes.
         renamed: parameters of `forward` that get an input of another name, with that name.
+        nesting: PyTorch's description of arguments that are mappings or sequences of the inputs; None if none is.
     """
 
     module: torch.nn.Module
@@ -48,12 +49,16 @@ class Bound:
     by_name: bool
     program: Any = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+    nesting: Any = None
 
-    def arguments(self, feed: Feed) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    def arguments(self, feed: Feed) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and named arguments for `forward`, as copies that a module may change."""
         import torch
 
         tensors = {item.name: torch.tensor(feed[item.name]) for item in self.inputs}
+        if self.nesting is not None:
+            positional, named = torch.utils._pytree.tree_unflatten(tensors.values(), self.nesting)  # noqa: SLF001
+            return positional, named
         return ((), tensors) if self.by_name else (tuple(tensors.values()), {})
 
     def __call__(self, feed: Feed) -> list[Array]:
@@ -140,14 +145,29 @@ def _require_callable(forward: Signature, names: Sequence[str], known: bool) -> 
 
 
 def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
-    """Match the inputs with those of an ExportedProgram: by name where it was exported so, otherwise by position."""
+    """Match the inputs with those of an ExportedProgram: by name where it was exported so, otherwise by position.
+
+    Tensors within arguments that are mappings or sequences have the names that the program gives them.
+    """
     module = program.module()
-    parameters = _parameters(module)
+    nesting = _nesting(program, len(inputs))
+    parameters = _parameters(module) if nesting is None else list(program.graph_signature.user_inputs)
     known = all(item.name in parameters for item in inputs)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     named = bool(program.example_inputs and program.example_inputs[1])
-    renamed = {} if known else _renamed(module, inputs)
-    return Bound(module, tuple(order), by_name=known and named, program=program, renamed=renamed)
+    renamed = {} if known or nesting is not None else _renamed(module, inputs)
+    return Bound(module, tuple(order), by_name=known and named, program=program, renamed=renamed, nesting=nesting)
+
+
+def _nesting(program: Any, count: int) -> Any:
+    """Return the description of the arguments of a program if one of them holds several of its tensors."""
+    from torch.utils._pytree import tree_unflatten
+
+    spec = program.call_spec.in_spec
+    if spec is None or spec.num_leaves != count:
+        return None
+    positional, named = tree_unflatten(range(count), spec)
+    return None if all(isinstance(item, int) for item in (*positional, *named.values())) else spec
 
 
 def flatten(value: Any) -> Iterator[torch.Tensor]:

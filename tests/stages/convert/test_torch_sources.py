@@ -154,6 +154,32 @@ def test_torchscript_and_exported_programs(files: Path, tmp_path: Path) -> None:
         assert axes == [["batch", "length"], ["batch", "length"], ["batch", "length", ""], ["batch", ""]]
 
 
+class Pair(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    """A module whose only argument is a mapping of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.user, self.item = torch.nn.Linear(4, 3), torch.nn.Linear(2, 3)
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self.user(batch["user"]) - self.item(batch["item"])
+
+
+def test_an_exported_program_that_takes_a_mapping(tmp_path: Path) -> None:
+    rows = {0: torch.export.Dim("rows")}
+    example = ({"user": torch.zeros(2, 4), "item": torch.zeros(2, 2)},)
+    program = torch.export.export(Pair().eval(), example, dynamic_shapes=({"user": rows, "item": rows},))
+    torch.export.save(program, tmp_path / "pair.pt2")
+    params = {
+        "model": "pair.pt2",
+        "inputs": {"batch_item": {"shape": ["rows", 2]}, "batch_user": {"shape": ["rows", 4]}},
+        "outputs": ["score"],
+    }
+    made = run_stage("convert/torch", tmp_path, params, root=tmp_path)
+    assert made.value("max_abs_error") < 1e-6
+    assert [value.name for value in onnx.load(made.model).graph.input] == ["batch_user", "batch_item"]
+
+
 class Trap:
     """Runs a command when it is unpickled."""
 
