@@ -225,6 +225,8 @@ class StageExecution(Record, frozen=True):
         return changed_meanwhile(self.step.stage.id, f"{path} was edited")
 
     def _undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:
+        if self.pipeline.kinds[self.step.stage.uses].spec.publishes:
+            return {}  # to write to its destination is its purpose
         writes = {
             path: UndeclaredWrite(how, "" if how == "added" else digest_now(Path(path), self.store.files))
             for path, how in result.wrote.items()

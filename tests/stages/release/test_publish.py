@@ -177,7 +177,7 @@ stages:
 """
 
 
-def test_a_folder_of_the_project_is_no_input_of_the_stage(tmp_path: Path) -> None:
+def test_a_folder_of_the_project_is_no_input_of_the_stage_and_no_undeclared_write(tmp_path: Path) -> None:
     """Neither when nothing is there yet, nor when the release before is replaced."""
     onnx.save(parse(MATMUL), tmp_path / "model.onnx")
     for version in ("1", "2"):
@@ -185,6 +185,7 @@ def test_a_folder_of_the_project_is_no_input_of_the_stage(tmp_path: Path) -> Non
         for outcome in ("built", "cached"):
             result = orun.run(tmp_path / "pipeline.yaml", store=tmp_path / "store")
             assert (result.exit_code, result["publish"].outcome) == (0, outcome), result["publish"].failure
+            assert result["publish"].wrote == ()
         assert verify_bundle(tmp_path / "out/tiny") == []
         assert json.loads((tmp_path / "out/tiny/manifest.json").read_text())["version"] == version
 
