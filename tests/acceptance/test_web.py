@@ -1,4 +1,4 @@
-"""A model for web pages, from check to page, in a pipeline: what is built again, and what is not."""
+"""A model for web pages, from check to page, in a pipeline."""
 
 from __future__ import annotations
 
@@ -57,14 +57,11 @@ def test_from_check_to_page(project: Path) -> None:
     measured = json.loads((page / "measurements.json").read_text())
     assert [entry["stage"] for entry in measured["stages"]] == ["import", "check", "latency"]
 
-    again = orun.run(file, store=store)
-    assert {stage.outcome for stage in again.stages} == {"cached"}
-
     wasm = project / "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
     content = wasm.read_bytes()
     wasm.unlink()  # a link to the file of other tests
     wasm.write_bytes(content + b"\x00\x03\x02ab")  # a section that means nothing
     plan = orun.plan(file, store=store)
-    assert {step.stage.id: step.action for step in plan.steps} == {
-        "import": "cached", "check": "run", "latency": "run", "page": "maybe",
-    }  # fmt: skip
+    (check,) = [step for step in plan.steps if step.stage.id == "check"]
+    assert check.action == "run"
+    assert "ort-wasm-simd-threaded.wasm" in str(check.reasons)
