@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from orun import api
-from orun.core.run_record import RunResult, StageResult, Verdict
+from orun.core.run_record import INTERRUPTED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.errors import StageFailed, UsageError
 from orun.eventlog import Listener
@@ -120,10 +120,18 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     return created
 
 
+def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] = ()) -> RunResult:
+    """Run the pipeline; an interrupted run measured nothing to go by, and ends the creation."""
+    result = api.run(file, store=store, to=to, on_event=listener)
+    if result.exit_code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return result
+
+
 def _converted(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
     """Convert the original to ONNX, and add the facts of its graph to the request."""
     name = conversion_name(request.facts)
-    result = api.run(file, store=store, to=[name], on_event=listener)
+    result = _run(file, store, listener, [name])
     _require(file, result[name])
     facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
     return replace(request, facts=replace(request.facts, graph=facts.graph))
@@ -142,7 +150,7 @@ def _searched(
     for objective in objectives(request.goal):
         attempt, measured = _measured(file, replace(request, objective=objective), store, write, listener)
         write(file, text_of(file, attempt, gates_of(request.goal)))
-        verdicts = api.run(file, store=store, on_event=listener).verdicts
+        verdicts = _run(file, store, listener).verdicts
         attempts.append((attempt, measured, verdicts))
         if not _missed(request.goal, verdicts):
             break
@@ -164,7 +172,7 @@ def _measured(
     """
     while True:
         write(file, text_of(file, request, {}))
-        result = api.run(file, store=store, on_event=listener)
+        result = _run(file, store, listener)
         stages = {stage.name: stage for stage in stages_for(request, {})}
         failed = next((stage for stage in result.stages if stage.failure), None)
         reduced = next((name for name in REDUCED if name in stages), "")

@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 import orun
+from orun.core.events import Event, StageStarted
 from orun.errors import UsageError
 from orun.scaffold.model_facts import InputFact, ModelFacts, read_model
 from orun.scaffold.recipe import Request, stages_for
@@ -45,6 +46,16 @@ def test_unknown_options_are_refused_before_anything_is_read(model: Path) -> Non
         orun.init(model, goal="sice<1MB")
     with pytest.raises(UsageError):
         orun.init(model, target="cdua")
+
+
+def test_an_interrupted_creation_leaves_no_file(model: Path) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        orun.init(model, "p.yaml", on_event=interrupt)
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["artifacts", "mlp.onnx"]
 
 
 @pytest.mark.slow
