@@ -62,8 +62,8 @@ class Work:
 
     def __post_init__(self) -> None:
         self._folders = ProjectFolders(self.store)
-        self._upkeep = Upkeep(self.store, self.machine, self._folders, self._executors, self.log)
-        self._upkeep.begin_session()
+        self.upkeep = Upkeep(self.store, self.machine, self._folders, self._executors, self.log)
+        self.upkeep.begin_session()
         self.store.sweep()
         self._remotes = Remotes(self.folder, self.wake)
 
@@ -82,7 +82,7 @@ class Work:
         if self._leaving:
             send(FactsFailed(self.machine.id, Failure("StageFailed", self._leaving)))
             return
-        self._upkeep.expect_change()
+        self.upkeep.expect_change()
         self._questions.append(Question(owner, request, self.machine, self.store, self._folders, self._remotes, send))
 
     def leave(self, why: str) -> None:
@@ -166,10 +166,10 @@ class Work:
         if any(task.phase in ("waiting", "running") for task in self._tasks):
             return
         if self._tasks or self._questions:
-            if why := self._upkeep.refresh():
+            if why := self.upkeep.refresh():
                 self._lose_all(why)
         elif not self._remotes.busy:
-            self._upkeep.rest()
+            self.upkeep.rest()
 
     def _fail_questions(self, why: str) -> None:
         for question in self._questions:

@@ -166,7 +166,7 @@ class Transfers:
         size = self.bucket.size(name) if piece.size == UNKNOWN else piece.size
         if size is None or (piece.size == UNKNOWN and size > LOG_LIMIT):
             return f"{name} is missing" if size is None else f"{name} has {size} bytes"
-        with self._share_machine(), _new_file(piece.path) as descriptor:
+        with self.share_machine(), _new_file(piece.path) as descriptor:
             try:
                 exists = self.bucket.copy(name, descriptor, size)
             except ValueError as error:
@@ -182,7 +182,7 @@ class Transfers:
             return f"{name} is missing" if size is None else f"{name}: it has {size} bytes instead of {piece.size}"
 
         def fetch_part(start: int) -> bool:
-            with self._share_machine():
+            with self.share_machine():
                 return self.bucket.copy_part(name, descriptor, start, min(start + PART, piece.size))
 
         with _new_file(piece.path) as descriptor:
@@ -240,7 +240,7 @@ class Transfers:
             os.close(descriptor)
         if digest != piece.digest:
             raise RefusedError(f"object {piece.digest} was damaged here")
-        with self._share_machine():
+        with self.share_machine():
             self.bucket.upload(name, piece.path, piece.size)
         self.damaged.discard(piece.digest)
         return piece.size
@@ -290,7 +290,7 @@ class Transfers:
         return [future.result() for future in futures]
 
     @contextmanager
-    def _share_machine(self) -> Iterator[None]:
+    def share_machine(self) -> Iterator[None]:
         """Hold the machine's lock with others, so that no transfer disturbs a stage that measures."""
         with machine_lock(exclusive=False) as lock:
             while not lock.try_acquire():

@@ -199,7 +199,7 @@ def test_an_agent_of_a_ray_worker_sheds_its_number_of_threads(monkeypatch: pytes
 
 
 def test_nothing_runs_after_orun_was_changed(desk: Desk) -> None:
-    desk.work._upkeep.machine = replace(desk.work.machine, orun=DIGEST)
+    desk.work.upkeep.machine = replace(desk.work.machine, orun=DIGEST)
     desk.order(desk.driver.order("make"))
     assert desk.last() == [Lost("make", "a", "orun was changed on a; start the agent there again")]
 

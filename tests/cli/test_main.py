@@ -284,6 +284,7 @@ LINES = {  # for every verb
     "stages": "", "test": "./ops.py:count", "report": "", "schema": "", "history": "", "diff": "",
     "baseline": "show words.yaml", "verify": "bundle", "store": "stats", "completion": "bash", "doctor": "",
     "agent": "--listen unix:///tmp/orun.sock", "head": "", "machines": "--on unix:///tmp/orun.sock", "mcp": "",
+    "watch": "log.jsonl --release bundle",
 }  # fmt: skip
 
 

@@ -136,6 +136,7 @@ STORING = {  # a command line of every verb that takes --store
     "history": "", "report": "", "diff": "a b", "baseline accept": "words.yaml", "baseline diff": "words.yaml",
     "baseline drop": "words.yaml", "verify": "words.yaml --rebuild", "store stats": "", "store verify": "",
     "store pins": "", "store gc": "", "store pin": "a b", "store unpin": "a", "doctor": "",
+    "watch": "requests.jsonl --release last",
 }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def test_a_transfer_that_waits_for_a_measurement_ends_with_the_run(connection: C
 
     def wait_for_machine(transfers: Transfers) -> None:
         waiting.set()
-        with transfers._share_machine():
+        with transfers.share_machine():
             raise AssertionError("the machine is held by a measurement")
 
     with machine_lock(exclusive=True) as measuring:

@@ -10,5 +10,6 @@ from orun.stages import registry
 def test_kinds_that_take_times_have_the_machine_to_themselves() -> None:
     found = {name for name in registry.BUILTIN if registry.find(name, Path()).spec.exclusive}
     assert found == {
-        "measure/latency", "measure/load", "measure/profile", "measure/startup", "optimize/session", "quantize/tune",
+        "measure/latency", "measure/load", "measure/profile", "measure/startup", "measure/web",
+        "optimize/session", "quantize/tune",
     }  # fmt: skip

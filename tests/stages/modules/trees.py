@@ -20,7 +20,11 @@ BODIES = BODIES.astype(np.float32)
 NAMES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "xgboost": ("XGBClassifier", "XGBRegressor", {"n_estimators": 4, "max_depth": 4, "tree_method": "exact"}),
     "lightgbm": ("LGBMClassifier", "LGBMRegressor", {"n_estimators": 4, "num_leaves": 8, "verbose": -1}),
-    "catboost": ("CatBoostClassifier", "CatBoostRegressor", {"n_estimators": 4, "verbose": False, "thread_count": 1}),
+    "catboost": (
+        "CatBoostClassifier",
+        "CatBoostRegressor",
+        {"n_estimators": 4, "verbose": False, "thread_count": 1, "allow_writing_files": False},
+    ),
 }
 
 
