@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -26,7 +26,7 @@ class Started(Exception):
     """Raised once both processes have started."""
 
 
-class Noted:
+class Noted(Worker):
     """A worker without a process that notes when it starts."""
 
     order: ClassVar[list[str]] = []
@@ -40,9 +40,10 @@ class Noted:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def open(self, warmup: float, _longest: float) -> None:
+    def open(self, warmup: float, longest: float = 0.0) -> Any:
         if len(self.order) == 2:
-            raise Started(warmup)
+            raise Started(warmup, longest)
+        return None
 
 
 def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
