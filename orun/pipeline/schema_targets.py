@@ -6,7 +6,6 @@ from orun.pipeline.fragments import Fragment, choice, described, fields, fragmen
 from orun.pipeline.grammar import EnvironmentKeys, PluginProvider, Session, TargetKeys
 from orun.providers.registry import Options, OptionType, provider_options
 from orun.stages.params import ParamType, params_of
-from orun.text.suggestions import one_of
 
 PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
 
@@ -57,19 +56,20 @@ def _provider() -> Fragment:
     in_library = fields(params_of(PluginProvider), "key of a provider in a library")
     in_library["patternErrorMessage"] = "expected a mapping with `library`, `name`, and as needed `options`"
     in_library["properties"]["options"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
-    with_options = {
+    one = {
+        "minProperties": 1,
+        "maxProperties": 1,
+        "patternErrorMessage": "expected one provider an item, as `Name: {option: value}`, or a plug-in, as"
+        " `{library: ./libmy_ep.so, name: MyExecutionProvider}`",
+    }
+    known = {
         "type": "object",
         "x-noun": noun,
         "additionalProperties": False,
-        "minProperties": 1,
-        "maxProperties": 1,
-        "patternErrorMessage": "expected one provider to an item of the list",
         "properties": {name: _options(name, options) for name, options in provider_options().items()},
     }
-    named = choice(list(provider_options()), noun)
-    expected = f"expected {one_of(provider_options())}"
-    known = {"x-noun": noun, "patternErrorMessage": expected, "anyOf": [*named["anyOf"], with_options]}
-    return {"if": {"type": "object", "required": ["library"]}, "then": in_library, "else": known}
+    by_mapping = {"if": {"required": ["library"]}, "then": in_library, "else": {"if": one, "then": known, "else": one}}
+    return {"if": {"type": "object"}, "then": by_mapping, "else": choice(list(provider_options()), noun)}
 
 
 def _options(provider: str, options: Options | None) -> Fragment:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from orun.environment import venv_builder
+from orun.environment import venv_builder, venvs
 from orun.errors import EnvironmentFailed
 from orun.pipeline import load
 
@@ -30,3 +31,15 @@ def make_environments(file: Path) -> None:
             if "could not be reached" in error.why or "from versions: none" in error.why:
                 pytest.skip(f"no package index has {', '.join(environment.requirements)} here: {error.why}")
             raise
+
+
+def copy_plugin(file: Path, library: str, into: Path) -> Path:
+    """Copy the folders of a plug-in's package out of the only environment of a pipeline; return the library there.
+
+    A plug-in finds the libraries that it loads itself beside it.
+    """
+    (environment,) = {one for stage in load(file).stages for one in stage.environments}
+    (found,) = Path(venvs.interpreter(environment).python).parents[1].rglob(library)
+    for folder in found.parents[1].glob(f"{found.parent.name}*"):
+        shutil.copytree(folder, into / folder.name)
+    return into / found.parent.name / library

@@ -15,7 +15,7 @@ from orun.core.run_record import RunResult
 from orun.environment import venvs
 from orun.errors import PipelineError
 from orun.pipeline import load
-from tests.acceptance.support import command, make_environments
+from tests.acceptance.support import command, copy_plugin, make_environments
 from tests.stages.models import convolution
 
 pytestmark = pytest.mark.slow  # two environments of hundreds of megabytes
@@ -149,6 +149,35 @@ def test_a_compiled_model_is_loaded_back_and_measured_in_place_of_the_model(proj
     }
     require_measured(result)
     assert {stage.outcome for stage in run(project, stages).stages} == {"cached"}
+
+
+BY_PATH = """
+environments:
+  plugin: {packages: [onnxruntime==1.31.1, onnxruntime-ep-openvino==1.8.1, onnx==1.23.2, numpy==2.4.6]}
+targets:
+  plugin:
+    environment: plugin
+    providers: [{library: LIBRARY, name: OpenVINOExecutionProvider, options: {device_type: CPU}}]
+    fallback: forbid-cpu
+stages:
+"""
+
+
+@pytest.mark.skipif(not INTEL, reason=ELSEWHERE)
+def test_the_plug_in_by_its_path_is_used_and_in_the_key(tmp_path: Path) -> None:
+    onnx.save(convolution(), tmp_path / "model.onnx")
+    packages = tmp_path / "packages.yaml"
+    packages.write_text(ENVIRONMENTS + IMPORT + measured("import", "plugin"), "utf-8")
+    make_environments(packages)
+    library = copy_plugin(packages, "libonnxruntime_providers_openvino_plugin.so", tmp_path / "lib")
+    text = BY_PATH.replace("LIBRARY", str(library.relative_to(tmp_path)))
+    (tmp_path / "path.yaml").write_text(text + IMPORT + ENGINES + measured("engine", "plugin"), "utf-8")
+    result = orun.run(tmp_path / "path.yaml", store=tmp_path / "store")
+    assert result.exit_code == 0, [stage.failure for stage in result.stages]
+    require_measured(result)
+    assert values(result, "engine")["compiled"] == 1
+    contents = [item.subject for item in result["covered"].inputs if item.kind == "content"]
+    assert contents == ["target.plugins[0]"]
 
 
 OPEN = """

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import onnx
 import pytest
 
 import orun
-from orun.environment import venvs
-from orun.pipeline import load
-from tests.acceptance.support import make_environments
+from tests.acceptance.support import copy_plugin, make_environments
 
 MODEL = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -54,16 +51,11 @@ stages:
 
 @pytest.mark.slow
 def test_a_plugin_by_its_path_is_used_and_in_the_key(tmp_path: Path) -> None:
-    """The package's folders are copied into the project: the plug-in finds what it loads itself beside it."""
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
     (tmp_path / "packages.yaml").write_text(PIPELINE, "utf-8")
     make_environments(tmp_path / "packages.yaml")
-    (environment,) = {item for stage in load(tmp_path / "packages.yaml").stages for item in stage.environments}
-    (library,) = Path(venvs.interpreter(environment).python).parents[1].rglob("libonnxruntime_providers_qnn.so")
-    for folder in library.parents[1].glob("onnxruntime_qnn*"):
-        shutil.copytree(folder, tmp_path / "lib" / folder.name)
-    path = f"lib/{library.parent.name}/{library.name}"
-    (tmp_path / "path.yaml").write_text(BY_PATH.replace("LIBRARY", path), "utf-8")
+    library = copy_plugin(tmp_path / "packages.yaml", "libonnxruntime_providers_qnn.so", tmp_path / "lib")
+    (tmp_path / "path.yaml").write_text(BY_PATH.replace("LIBRARY", str(library.relative_to(tmp_path))), "utf-8")
     result = orun.run(tmp_path / "path.yaml", store=tmp_path / "store")
     assert result.exit_code == 0, [stage.failure for stage in result.stages]
     assert result["covered"].metrics["coverage"].value == 1
