@@ -67,7 +67,7 @@ def main() -> None:
     parent, *options = sys.argv[1:]
     processes.die_with(int(parent), signal.SIGTERM)
     os.execv(  # noqa: S606 - no shell is wanted
-        sys.executable, [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options]
+        sys.executable, [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--log-color=false", *options]
     )
 
 

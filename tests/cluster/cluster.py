@@ -41,7 +41,7 @@ class Cluster:
         home = self.folder / machine
         home.mkdir(exist_ok=True)
         own = {"HOME": str(home), "RAY_AUTH_TOKEN": "0" * 64, "PYTHONPATH": str(Path(__file__).parents[2])}
-        return {**ray_environment(), **own}
+        return {**ray_environment(), **own, "TERM": "xterm"}  # where Ray colours even what goes to a file
 
     def start(self, machine: str, *words: str, **environment: str) -> subprocess.Popen[str]:
         """Start `python WORDS` on a machine, in a process group of its own."""
