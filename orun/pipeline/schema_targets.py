@@ -56,7 +56,7 @@ def _provider() -> Fragment:
     in_library = fields(params_of(PluginProvider), "key of a provider in a library")
     in_library["patternErrorMessage"] = "expected a mapping with `library`, `name`, and as needed `options`"
     in_library["properties"]["options"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
-    one = {
+    single = {
         "minProperties": 1,
         "maxProperties": 1,
         "patternErrorMessage": "expected one provider an item, as `Name: {option: value}`, or a plug-in, as"
@@ -68,7 +68,8 @@ def _provider() -> Fragment:
         "additionalProperties": False,
         "properties": {name: _options(name, options) for name, options in provider_options().items()},
     }
-    by_mapping = {"if": {"required": ["library"]}, "then": in_library, "else": {"if": one, "then": known, "else": one}}
+    with_options = {"if": single, "then": known, "else": single}
+    by_mapping = {"if": {"required": ["library"]}, "then": in_library, "else": with_options}
     return {"if": {"type": "object"}, "then": by_mapping, "else": choice(list(provider_options()), noun)}
 
 

@@ -56,6 +56,7 @@ def test_from_check_to_page(project: Path) -> None:
     assert orun.verify(page).ok
     measured = json.loads((page / "measurements.json").read_text())
     assert [entry["stage"] for entry in measured["stages"]] == ["import", "check", "latency"]
+    assert {stage.outcome for stage in orun.run(file, store=store).stages} == {"cached"}
 
     wasm = project / "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm"
     content = wasm.read_bytes()

@@ -11,9 +11,10 @@ Ways to see them, tried on Linux 6.18 with 20,000 opens of one file (8 us each w
 | ptrace, with a seccomp filter | 80 us an open | excludes debuggers; often forbidden in containers |
 | seccomp notifications | 20 us an open | chosen: no privileges; sees the stage and its children, and nothing else |
 
-The filter reports each open, rename, link, probe (`access`, `readlink`) and start of a program to the supervisor, which
-records the file's signature and lets the call continue. All other calls are decided in the kernel (by a bitmap since
-Linux 5.11) at no measurable cost. `SPEC_ALLOW` spares kernels before 5.16 mitigations that the process does not need.
+The filter reports each open, rename, link, probe (`access`, `readlink`), new folder and start of a program to the
+supervisor, which records the file's signature and lets the call continue. All other calls are decided in the kernel (by
+a bitmap since Linux 5.11) at no measurable cost. `SPEC_ALLOW` spares kernels before 5.16 mitigations that the process
+does not need.
 
 Not seen: `stat` (see `syscalls.ACCESSES`), io_uring, file handles, and the content that a hard link shares. A program
 that a stage starts cannot gain privileges (sudo). If the kernel refuses the filter (containers with their own filters,
@@ -41,7 +42,7 @@ from orun.executors.tracing.module_searches import unrecorded
 from orun.executors.tracing.packages import files_of_spec, imports_of, packages_of, stands_alone
 from orun.executors.tracing.recorder import WRITES, Recorder, absolute, source_of
 from orun.executors.tracing.scope import Scope
-from orun.executors.tracing.syscalls import ACCESSES, MOVES, READLINKS, STARTS, SystemCall
+from orun.executors.tracing.syscalls import ACCESSES, MKDIRS, MOVES, READLINKS, STARTS, SystemCall
 from orun.executors.tracing.user_modules import candidates
 from orun.fs.observed_state import appearance, tells_more
 from orun.stages.bytecode import may_be_stale
@@ -144,6 +145,9 @@ class NativeReads:
         if call.is_of(MOVES):
             self.recorder.add_move(*paths, stays=call.keeps_source)
             return False
+        if call.is_of(MKDIRS):
+            self.recorder.add_temporary(absolute(paths[0]))
+            return False
         if (links := call.is_of(READLINKS)) or call.is_of(ACCESSES):
             self._probe(process, absolute(paths[0]), links=links)
             return False
@@ -167,7 +171,7 @@ class NativeReads:
         known = self.probed.get(path)
         if known is None or (links and not tells_more(known)):
             counts = self._scope.is_dependency if self.children.is_program(process) else self._scope.is_code
-            if counts(path):
+            if counts(path) and not self.recorder.is_temporary(path):
                 self.probed[path] = appearance(path, link=links, target=links)
 
     def _is_stale(self, path: str) -> bool:

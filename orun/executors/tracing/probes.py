@@ -116,6 +116,8 @@ class Probes:
             return
         if name in self._recorder.written or (name in self._recorder.reads and not details.keys() & LINKS):
             return
+        if self._recorder.is_temporary(name):
+            return
         before = self._details.get(name)
         if "size" in details and _is_called_for_presence():
             details = {}

@@ -3,7 +3,7 @@
 The fork server installs the hook, so that stages know what a library read as the server imported it. A hook must never
 raise: the user's own call would fail.
 """
-# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH116, PTH118  (strings: every file that a stage opens passes here)
+# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH116, PTH118, PTH120  (strings: every file that a stage opens passes here)
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import importlib.util
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from orun.executors.job import Signature
@@ -25,6 +25,7 @@ SHARED = "-shm"  # SQLite's index of a database's log, which readers write to as
 LONGEST_LINE = 256  # bytes of the first line that Linux reads
 OF_A_PROCESS = ("/proc/", "/dev/")  # names below lead to other files in each process: /proc/self/fd/3, /dev/stdin
 NAMELESS, REMOVED = "/proc/self/fd", " (deleted)"  # stands for open files that no longer have a name
+TEMPORARY = ("/tmp/", "/var/tmp/")  # noqa: S108 - where programs make folders for a while
 LISTERS = frozenset({"os", "pathlib", "glob", "shutil"})  # modules that list folders for their callers
 
 
@@ -48,6 +49,7 @@ class Recorder:
         self.missing: dict[str, bool] = {}
         self._scope = scope_of()
         self._seen: set[str] = set()
+        self._temporary: set[str] = set()  # folders
         self._paused = False
         self._handlers: dict[str, Callable[..., None]] = {}
 
@@ -92,7 +94,7 @@ class Recorder:
             return
         source = source_of(path)
         self._seen.add(path)
-        if BYPRODUCTS in source or not self._scope.is_dependency(source):
+        if BYPRODUCTS in source or not self._scope.is_dependency(source) or self.is_temporary(source):
             return
         signature, regular = signature_of(source)
         if regular:
@@ -148,6 +150,17 @@ class Recorder:
             self._on_change(source)
         self._on_change(target)
 
+    def add_temporary(self, path: str) -> None:
+        """Record a folder that is about to be made, if it is a temporary one: all that appears in it is the stage's."""
+        if path.startswith(TEMPORARY) and not self._scope.is_code(path) and not os.path.lexists(path):
+            self._temporary.add(os.path.realpath(path))
+
+    def is_temporary(self, path: str) -> bool:
+        """Return whether a path leads into a temporary folder of the stage, and not by a link to another folder."""
+        if not self._temporary or not path.startswith(TEMPORARY):
+            return False
+        return any(folder in self._temporary for folder in _folders_above(os.path.realpath(path)))
+
     def add_start(self, program: str) -> None:
         """Record a program that is about to be started, and its interpreter: the kernel itself opens both.
 
@@ -190,6 +203,7 @@ class Recorder:
 
     def _on_mkdir(self, path: Any, *_: Any) -> None:
         if not os.path.lexists(os.fsdecode(path)):  # otherwise the call changes nothing
+            self.add_temporary(absolute(os.fsdecode(path)))
             self._on_change(path)
 
     def _on_change(self, path: Any, *_: Any) -> None:
@@ -206,7 +220,7 @@ class Recorder:
         name = absolute(os.fsdecode(folder or "."))
         if name in self.listings or name in self.written or not self._scope.is_dependency(name):
             return
-        if self._is_module_search(name):
+        if self.is_temporary(name) or self._is_module_search(name):
             return
         self.listings[name] = listing_digest(name)
 
@@ -230,6 +244,13 @@ def absolute(path: str) -> str:
         return name
     real = os.path.realpath(name)
     return NAMELESS if real.endswith(REMOVED) and not os.path.exists(real) else real
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """Yield a path and the folders above it, the root aside."""
+    while len(path) > 1:
+        yield path
+        path = os.path.dirname(path)
 
 
 def signature_of(path: str) -> tuple[Signature | None, bool]:

@@ -1,4 +1,4 @@
-"""Seccomp filter of a stage's process: reports each open, rename, link, start of a program and probe to a listener."""
+"""Seccomp filter of a stage's process: reports its opens, renames, links, probes, new folders and programs."""
 
 from __future__ import annotations
 

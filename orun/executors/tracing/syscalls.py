@@ -52,6 +52,11 @@ READLINKS: Mapping[str, Mapping[int, PathArgument]] = {
     "x86_64": {89: PLAIN, 267: FROM_FOLDER},
     "aarch64": {78: FROM_FOLDER},
 }
+# By machine: mkdir and mkdirat.
+MKDIRS: Mapping[str, Mapping[int, PathArgument]] = {
+    "x86_64": {83: PLAIN, 258: FROM_FOLDER},
+    "aarch64": {34: FROM_FOLDER},
+}
 AT_FDCWD = 2**32 - 100
 ITSELF = re.compile(r"^/+proc/+(?:thread-)?self(?=/)|^/+dev(?=/+fd/)")  # the process that calls, in a path
 STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
@@ -88,7 +93,7 @@ class SystemCall(Record, frozen=True):
         Raises:
             OSError, ValueError: if the memory cannot be read.
         """
-        for table in (STARTS, ACCESSES, READLINKS):
+        for table in (STARTS, ACCESSES, READLINKS, MKDIRS):
             if place := table[MACHINE].get(self.number):
                 return (self._path_at(place),), 0
         if places := MOVES[MACHINE].get(self.number):
@@ -108,7 +113,7 @@ class SystemCall(Record, frozen=True):
 
 def numbers_of(machine: str) -> Sequence[int]:
     """Return the numbers of all traced calls of a machine, except opens."""
-    return [number for table in (MOVES, STARTS, ACCESSES, READLINKS) for number in table[machine]]
+    return [number for table in (MOVES, STARTS, ACCESSES, READLINKS, MKDIRS) for number in table[machine]]
 
 
 def _path(thread: int, folder: int, address: int) -> str:
