@@ -12,16 +12,17 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from orun.core.activity import report, reported_to
-from orun.core.events import Notice, Planning
+from orun.core.activity import report
+from orun.core.events import Notice
 from orun.core.renderers import register, registered
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.call_cache import forget
 from orun.errors import MissingPackages, UsageError
-from orun.eventlog import Journal, Listener, ignore
+from orun.eventlog import Journal, Listener, activities_to, ignore
 from orun.fs.observed_state import project_of
-from orun.noop.check import NoopRecord, Request, find_record, replay
+from orun.noop.answer import answer
+from orun.noop.check import Request
 from orun.remote.options import FLEET, Remote
 from orun.store.layout import is_writable
 
@@ -220,16 +221,10 @@ def run(  # noqa: PLR0913 - the options of the command line
     part = only or from_ or to or force or fresh
     request = None if part else _request(file, set, store, remote, executor, strict=strict)
     paths = [Path(report) for report in reports]
-    if request and (record := _find_record(request, listener)) and not (paths and _may_concern(paths, record, request)):
-        if record.in_place:
-            return replay(request, record, listener, started_at, _said_by_machines(record))
-        if is_writable(request.store):
-            from orun.noop.restore import restore
-
-            if restored := restore(request, record, listener, started_at):
-                return restored
+    if request and (answered := answer(request, paths, listener, started_at)):
+        return answered
     with ExitStack() as planning:
-        planning.enter_context(_activities_to(listener))
+        planning.enter_context(activities_to(listener))
         pipeline = _pipeline(file, set)
         from orun.environment.resources import available_resources
         from orun.noop import overwrites
@@ -415,24 +410,6 @@ def _request(
     return Request(root, path, _texts(values), remote, strict, fleet)
 
 
-def _find_record(request: Request, listener: Listener) -> NoopRecord | None:
-    """Return the no-op record of a request if nothing has changed, on other machines neither."""
-    record = find_record(request)
-    if record and (state := record.data.get("fleet")):
-        from orun.noop.fleet_check import is_unchanged
-
-        with _activities_to(listener):
-            return record if is_unchanged(state) else None
-    return record
-
-
-def _said_by_machines(record: NoopRecord) -> list[Notice]:
-    """Return a notice that machines have the facts of then, if the record is of a run on several."""
-    if state := record.data.get("fleet"):
-        return [Notice("info", f"the machines at {state['url']} have the facts that the results depend on")]
-    return []
-
-
 def _fleet_state(
     executor: Fleet | str, run: FleetRun | None, planner: Planner, remote: Settings | None
 ) -> FleetState | None:
@@ -442,12 +419,6 @@ def _fleet_state(
     from orun.noop.fleet_check import state_of
 
     return state_of(executor, run, planner, remote.url)
-
-
-def _may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
-    from orun.noop.overwrites import may_concern
-
-    return may_concern(reports, record, request)
 
 
 def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:
@@ -522,17 +493,6 @@ def _planned(
     with join_fleet(executor, planner, remote, wait) as fleet:
         assert remote  # noqa: S101 - there is no fleet without one
         yield plan_on_fleet(fleet, planner, remote, chosen, lambda text: listener(Notice("info", text))), fleet
-
-
-@contextmanager
-def _activities_to(listener: Listener) -> Iterator[None]:
-    """Pass activities on to the listener of a run that has not started yet; tell it of the end if that is an error."""
-    try:
-        with reported_to(lambda activity: listener(Planning(activity))):
-            yield
-    except BaseException:
-        listener(Planning(""))
-        raise
 
 
 def _selected(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from orun.eventlog.listener import Listener, activities_to, ignore
 from orun.eventlog.reducer import Reducer, read_log, read_result
-from orun.eventlog.writer import Journal, Listener, ignore, unrecorded_notice
+from orun.eventlog.writer import Journal, unrecorded_notice
 
-__all__ = ["Journal", "Listener", "Reducer", "ignore", "read_log", "read_result", "unrecorded_notice"]
+__all__ = ["Journal", "Listener", "Reducer", "activities_to", "ignore", "read_log", "read_result", "unrecorded_notice"]

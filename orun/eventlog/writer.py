@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import time
@@ -13,17 +13,12 @@ from typing import Any, Self
 from orun.core.events import Event, Notice, RunFinished, StageFinished, line_of
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
+from orun.eventlog.listener import Listener
 from orun.eventlog.reducer import Reducer
 from orun.fs.durable import replace_file, sync_folders, write_all
 from orun.fs.os_errors import convert_os_errors
 from orun.store.checksummed_json import encode_checksummed
 from orun.store.layout import RECORD_FILE
-
-Listener = Callable[[Event], None]
-
-
-def ignore(_: Event) -> None:
-    """Do nothing with an event."""
 
 
 def unrecorded_notice(store: Path) -> Notice:
