@@ -251,16 +251,16 @@ def run(  # noqa: PLR0913 - the options of the command line
             if read_only:
                 require_up_to_date(planned, chosen, root)
                 folder = planner.store.next_run_folder(planner.pipeline.name)
-                with Journal(folder, listener, started_at, recorded=False) as journal:
-                    planning.close()
-                    return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
-            require(planned, chosen, here)
-            with Journal(planner.store.new_run(planner.pipeline.name), listener, started_at) as journal:
-                planning.close()
-                session = Session(planner, planned, chosen, here, journal, shared, fleet)
+            else:
+                require(planned, chosen, here)
+                folder = planner.store.new_run(planner.pipeline.name)
+            with Journal(folder, listener, started_at, recorded=not read_only) as journal:
+                planning.close()  # from here on, events tell what happens
+                session = Session(planner, planned, chosen, here, journal, None if read_only else shared, fleet)
                 result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
-    if request and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
+    whole = len(runner.outcome.done) == len(planner.pipeline.stages)
+    if request and offered and whole and not read_only:
         write_record(request, planner, runner.outcome.done, result, _fleet_state(machines, fleet, planner, shared))
     return result
 
