@@ -27,7 +27,8 @@ quick: $(VENV)/ready
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
-# One row an architecture, as in docs/benchmarks.md: before a release, and after a change to fusion or the checks.
+# Before a release, and after a change to fusion or the checks: one row an architecture, as in docs/benchmarks.md, and what
+# takes a quiet machine.
 test-tables: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 -m table
 

@@ -259,8 +259,8 @@ def run(  # noqa: PLR0913 - the options of the command line
                 session = Session(planner, planned, chosen, here, journal, None if read_only else shared, fleet)
                 result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
-    whole = len(runner.outcome.done) == len(planner.pipeline.stages)
-    if request and offered and whole and not read_only:
+    complete = len(runner.outcome.done) == len(planner.pipeline.stages)
+    if request and offered and complete and not read_only:
         write_record(request, planner, runner.outcome.done, result, _fleet_state(machines, fleet, planner, shared))
     return result
 

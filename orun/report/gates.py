@@ -22,12 +22,13 @@ NOT_ASKED = "not asked for"  # of a gate whose stage is not part of the run
 
 COLUMNS = (
     Column("gate", flexible=True),
-    Column("measured", "right"),
+    Column("measured", "right", flexible=True, narrowest=11),
     Column("95 % interval", flexible=True, narrowest=11),
     Column("threshold", flexible=True, narrowest=14),
     Column("verdict"),
 )
 STYLES: Mapping[GateOutcome, Style] = {"passed": "good", "failed": "bad", "undecided": "doubt", "no baseline": "dim"}
+CHANGES = {"max_drop": "drop", "max_increase": "increase", "max_regression": "worse"}  # by rule, after a change
 TITLES: Mapping[GateOutcome, str] = {
     "passed": "gate passed",
     "failed": "gate failed",
@@ -180,8 +181,11 @@ def place_of(verdict: Verdict, result: RunResult) -> Position:
 
 
 def measured(verdict: Verdict) -> str:
-    """What was judged, in its unit; a dash when there was nothing."""
-    return "-" if verdict.measured is None else amount(verdict.measured, verdict.unit, verdict.threshold)
+    """What was judged, in its unit, as in `1.2 % drop`; a dash when there was nothing."""
+    if verdict.measured is None:
+        return "-"
+    noun = CHANGES.get(verdict.rule, "")
+    return f"{amount(verdict.measured, verdict.unit, verdict.threshold)} {noun}".rstrip()
 
 
 def style_of(verdict: Verdict) -> Style:

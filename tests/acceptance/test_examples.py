@@ -44,8 +44,10 @@ def test_an_example_is_a_good_pipeline(name: str, tmp_path: Path) -> None:
     assert f"orun {name}.yaml" in [line.partition("  ")[0] for line in readme]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", STAGES)
+RUN = {"text": pytest.mark.table}  # the stages and the model of pipelines/bert.yaml
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=RUN.get(name, pytest.mark.slow)) for name in STAGES])
 def test_an_example_runs_to_a_release(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "artifacts"))

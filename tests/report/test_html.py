@@ -71,8 +71,8 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
     document = read(page(GATE_FAILED))
     assert [line[:5] for line in rows(document.at("gates"))] == [
         ["\u2713passed", "accuracy cosine.min", "min 0.97", "0.9812", ""],
-        ["?undecided", "accuracy recall_at_1", "max_drop 1%", "0.9 %", "-0.3 % to 2.1 %"],
-        ["\u2717failed", "latency p50", "max_regression 5%", "8.1 %", "6.2 % to 9.9 %"],
+        ["?undecided", "accuracy recall_at_1", "max_drop 1%", "0.9 % drop", "-0.3 % to 2.1 %"],
+        ["\u2717failed", "latency p50", "max_regression 5%", "8.1 % worse", "6.2 % to 9.9 %"],
         ["\u2713passed", "latency speedup", "min 1.5", "2.15x", "2.11x to 2.20x"],
     ]
     passed, unsure, failed, _ = document.at("gates").every("tr", "below")

@@ -39,7 +39,7 @@ def test_the_threshold_in_the_unit_of_the_measurement(threshold: str, unit: str,
 
 def test_a_gate_is_drawn_with_its_interval_against_the_threshold() -> None:
     drawing = drawing_of(SLOWER)
-    assert drawing.one("title").text == "latency p50 max_regression 5%: 8.1 % (6.2 % to 9.9 %), failed"
+    assert drawing.one("title").text == "latency p50 max_regression 5%: 8.1 % worse (6.2 % to 9.9 %), failed"
     scale = Scale(-0.12 * 0.099, 1.12 * 0.099)  # no regression is on it, too
     allowed, bar, dot = drawing.one("rect", "allowed"), drawing.one("rect", "bar"), drawing.one("circle")
     assert (allowed.attributes["x"], allowed.attributes["width"]) == ("0%", scale.at(0.05))
