@@ -95,7 +95,11 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     from onnx import TensorProto, helper
 
     if not value.type.HasField("tensor_type"):
-        raise UsageError(f"input {value.name!r} of the model is not a tensor", why="values for it cannot be made up")
+        raise UsageError(
+            f"input {value.name!r} of the model is not a tensor",
+            why="values for it cannot be made up",
+            hint="export the model with each tensor in it as an input of its own",
+        )
     tensor = value.type.tensor_type
     shape = axes_of(value)
     if tensor.elem_type == TensorProto.STRING:

@@ -55,7 +55,11 @@ def test_an_input_that_is_no_tensor() -> None:
     model.graph.input.append(helper.make_value_info("list", kind))
     with pytest.raises(UsageError) as caught:
         inputs_of(model)
-    assert str(caught.value) == "input 'list' of the model is not a tensor\n  values for it cannot be made up"
+    assert str(caught.value) == (
+        "input 'list' of the model is not a tensor\n"
+        "  values for it cannot be made up\n"
+        "  hint: export the model with each tensor in it as an input of its own"
+    )
 
 
 def test_indices_stay_within_their_type() -> None:
