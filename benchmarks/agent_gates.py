@@ -89,12 +89,12 @@ def _model(products: int) -> onnx.ModelProto:
 def measure_by_hand(fleet: Fleet, file: Path) -> Measured:
     """Measure without the agent."""
     store = file.parent.parent / "here"
-    return _measured(output_of(fleet.start(str(file), "--store", str(store), "--fresh", "-q")), store)
+    return _measured(output_of(fleet.start(str(file), "--store", str(store), "--fresh", "--no-blame", "-q")), store)
 
 
 def measure_through_agent(fleet: Fleet, file: Path) -> Measured:
     """Measure through the agent."""
-    return _measured(output_of(fleet.start_there(file, "--fresh")), file.parent.parent / "there")
+    return _measured(output_of(fleet.start_there(file, "--fresh", "--no-blame")), file.parent.parent / "there")
 
 
 def _measured(output: str, store: Path) -> Measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -81,9 +81,9 @@ def write_profile(folder: Path) -> None:
     (folder / "profile.json").write_text(json.dumps(document))
 
 
-def write_samples(folder: Path) -> None:
-    random = np.random.default_rng(0)
-    times = {f"{name}.wall": random.gamma(9, scale, 2000) for name, scale in (("model", 9e-4), ("reference", 19e-4))}
+def write_samples(folder: Path, names: Sequence[str] = ("model", "reference")) -> None:
+    random, scales = np.random.default_rng(0), (9e-4, 19e-4)
+    times = {f"{name}.wall": random.gamma(9, scale, 2000) for name, scale in zip(names, scales, strict=False)}
     np.savez_compressed(folder / "samples.npz", **times)  # type: ignore[arg-type] # an option of that type
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from orun.core.run_record import RunResult
 from orun.report.html.page import page
 
 from .pages import Element, read, titles
-from .stored import ARTIFACTS, LAYER, stored_run
+from .stored import ARTIFACTS, LAYER, stored_run, write_samples
 from .test_html import rows
 
 
@@ -106,6 +107,17 @@ def test_latencies_are_distributions(run: tuple[Path, RunResult, Element]) -> No
         "model: median 7.8 ms", "reference: median 16.5 ms",
     ]  # fmt: skip
     assert section.one("div", "y-axis").text == "100 %75 %50 %25 %0 %"
+
+
+def test_a_latency_without_a_reference_has_one_line(
+    tmp_path: Path, run: tuple[Path, RunResult, Element], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses, _, needs, size = ARTIFACTS["latency"]
+    monkeypatch.setitem(ARTIFACTS, "latency", (uses, partial(write_samples, names=("model",)), needs, size))
+    section = read(page(stored_run(tmp_path))).at("latency")
+    assert len(section.one("svg").every("path", "line")) == 1
+    assert "timed in turn" in run[2].at("latency").text
+    assert "timed in turn" not in section.text
 
 
 def test_a_store_that_has_lost_its_objects_leaves_the_sections_out(tmp_path: Path) -> None:
