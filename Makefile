@@ -27,8 +27,8 @@ quick: $(VENV)/ready
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
-# Before a release, and after a change to fusion or the checks: one row an architecture, as in docs/benchmarks.md, and what
-# takes a quiet machine.
+# Before a release, and after a change to fusion or the checks: one row an architecture, as in docs/benchmarks.md, and
+# tests that are much like a slow one.
 test-tables: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 -m table
 

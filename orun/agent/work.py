@@ -47,6 +47,7 @@ class Work:
         folder: whose `pyproject.toml` names the keys of remotes that this machine trusts.
         wake: called by another thread when `advance` has something to do.
         log: takes a line for the agent's user.
+        upkeep: keeps what is known of this machine up to date.
     """
 
     store: Store

@@ -66,8 +66,9 @@ def main() -> None:
     """Become `ray start`; it ends when the process that started it does."""
     parent, *options = sys.argv[1:]
     processes.die_with(int(parent), signal.SIGTERM)
+    plain = "--log-color=false"  # `orun head` finds the address in what Ray prints
     os.execv(  # noqa: S606 - no shell is wanted
-        sys.executable, [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--log-color=false", *options]
+        sys.executable, [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", plain, *options]
     )
 
 

@@ -24,8 +24,11 @@ def answer(request: Request, reports: Collection[Path], listener: Listener, star
     record = find_record(request)
     if not (record and _machines_are_unchanged(record, listener)):
         return None
-    if reports and _may_concern(reports, record, request):
-        return None
+    if reports:
+        from orun.noop.overwrites import may_concern
+
+        if may_concern(reports, record, request):
+            return None
     if record.in_place:
         return replay(request, record, listener, started_at, _said_by_machines(record))
     if not is_writable(request.store):
@@ -43,12 +46,6 @@ def _machines_are_unchanged(record: NoopRecord, listener: Listener) -> bool:
 
     with activities_to(listener):
         return is_unchanged(state)
-
-
-def _may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
-    from orun.noop.overwrites import may_concern
-
-    return may_concern(reports, record, request)
 
 
 def _said_by_machines(record: NoopRecord) -> list[Notice]:

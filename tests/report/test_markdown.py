@@ -47,7 +47,10 @@ the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide
 
 def test_a_gate_that_fails_because_it_is_undecided_says_so() -> None:
     unsure = replace(GATE_FAILED.verdicts[1], fails=True)
-    task = "**accuracy recall\\_at\\_1** max\\_drop 1%: 0.9 % drop (-0.3 % to 2.1 %), **undecided** (fails the run): "
+    task = (
+        "**accuracy recall\\_at\\_1** max\\_drop 1%: 0.9 % drop (-0.3 % to 2.1 %), **undecided** (fails the run):"
+        " the drop"
+    )
     assert f"- [ ] {task}" in markdown(replace(PASSED, exit_code=4, verdicts=(unsure,)))
 
 

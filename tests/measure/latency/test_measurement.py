@@ -183,7 +183,9 @@ def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
     calls: list[tuple[Pace, Method | None]] = []
     warm = {"model": 0.1, "reference": 0.4}
 
-    def launch(_cases: object, pace: Pace, _random: object, method: Method | None, *_: object) -> Launch:
+    def launch(
+        _cases: object, pace: Pace, _random: object, method: Method | None, _watch: object, _start: object
+    ) -> Launch:
         calls.append((pace, method))
         result = launched({"model": [1.0], "reference": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
         sessions = {name: replace(session, warm=warm[name]) for name, session in result.sessions.items()}

@@ -173,6 +173,7 @@ def test_the_result_is_timed(tokenizing: StageRun, tmp_path: Path) -> None:
     ports = {"model": tokenizing.output}
     quick = {"time": 0.1, "min_launches": 3, "max_launches": 3, "samples": 6, "warmup": 0.0}
     assert run_stage("measure/latency", tmp_path, quick, inputs=ports).value("p50") > 0
+    assert run_stage("measure/startup", tmp_path, {"launches": 6}, inputs=ports).value("ready") > 0
 
 
 DETECTOR = """

@@ -226,7 +226,7 @@ def save_branches(path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
-@pytest.mark.table  # a real search
+@pytest.mark.slow
 def test_what_is_chosen_on_this_machine_is_faster(tmp_path: Path) -> None:
     """One thread an operator, and two operators at a time: what is found depends on how busy the machine is."""
     folder = tmp_path / "model"
