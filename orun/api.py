@@ -315,7 +315,7 @@ def history(metric: str = "", *, pipeline: str = "", store: PathLike | None = No
 
 
 def verify(bundle: PathLike) -> BundleCheck:
-    """Check that every file of a bundle is what its manifest says, as `orun verify` does.
+    """Check that every file of a bundle matches its manifest, as `orun verify` does.
 
     Args:
         bundle: the folder of a stage of `release/bundle`, or a copy of it.

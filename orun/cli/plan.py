@@ -44,7 +44,7 @@ WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be sk
 @options.fleet_option
 @options.json_option
 def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) -> int:
-    """Show what `orun run FILE` with the same options would do; runs nothing.
+    """Show what `orun FILE` with the same options would do; runs nothing.
 
     `maybe run` marks a stage whose inputs are built again. If they have the same bytes as before, its result is reused.
 
@@ -76,7 +76,7 @@ def _command_line() -> str:
     """The command that does what was planned."""
     import shlex
 
-    return shlex.join(["orun", "run", *click.get_current_context().meta[TYPED]])
+    return shlex.join(["orun", *click.get_current_context().meta[TYPED]])
 
 
 def lines_of(plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""orun store: what is in a store, whether it is whole, what it keeps."""
+"""orun store: what is in a store, whether it is damaged, what it keeps."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def verify(store: Path | None, as_json: bool) -> int:
         read = f"{count(check.objects, 'object')} ({show(check.size, 'B')}) and {count(check.records, 'record')} read"
         outcome = f"{count(len(check.problems), 'problem')}; the next run makes again what it needs of it"
         left = f" ({count(check.remote, 'result')} in a remote only)" if check.remote else ""
-        options.show([*check.problems, f"{read}{left}: {outcome if check.problems else 'all of it is whole'}"])
+        options.show([*check.problems, f"{read}{left}: {outcome if check.problems else 'OK'}"])
     return DAMAGED if check.problems else 0
 
 

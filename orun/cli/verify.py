@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ import click
 from orun.cli import options
 from orun.cli.complete import complete_file, complete_stage
 from orun.cli.selection import ALL, SelectingVerb
-from orun.errors import StageError, UsageError
+from orun.errors import StageError
 from orun.fs.observed_state import FOLDER, presence
-from orun.report.figures import count, quoted
+from orun.report.figures import count
 from orun.text.markdown import printable
 from orun.text.units import show
 from orun.text.wording.reasons import sentences
@@ -29,9 +28,6 @@ EXAMPLES = (
     ("orun verify pipelines/bert.yaml --rebuild int8 --rebuild fuse --json", "two stages, for a program"),
 )
 DAMAGED = 1
-BUNDLE = "expected the folder of a stage of release/bundle, or a copy of it"
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
-PIPELINES = (".yaml", ".yml")
 
 
 @click.command("verify", cls=SelectingVerb, examples=EXAMPLES)
@@ -51,43 +47,24 @@ PIPELINES = (".yaml", ".yml")
 def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Check that TARGET is what it should be: a folder that `release/bundle` made, or with --rebuild a pipeline file.
 
-    A bundle is whole if no file was changed, missing or added. Then the SHA-256 of each file is printed; that of
-    manifest.json, which lists all others, identifies the bundle. Packages that its models need beside ONNX Runtime are
-    named.
+    A bundle is OK if no file was changed, removed or added since it was made. Then the SHA-256 of each file is printed.
+    That of manifest.json, which lists all other files, identifies the bundle. Packages that its models need beside ONNX
+    Runtime are named.
 
-    A stage is deterministic if a process with another hash
-    seed makes the same bytes and metrics of the stored inputs. The stored result is not touched. Measurements cannot be
-    rebuilt, and the report says so.
+    A stage is deterministic if a process with another hash seed makes the same bytes and metrics of the stored inputs.
+    The stored result is not touched. Measurements cannot be rebuilt, and the report says so.
 
-    The exit code is 1 if a bundle is not whole, or if a stage differs although its kind does not allow it. It is 3 if a
-    stage fails.
+    The exit code is 1 if a bundle does not match its manifest, or if a stage differs although its kind does not allow
+    it. It is 3 if a stage fails.
     """
     if rebuild:
         names = [] if ALL in rebuild else rebuild
         return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
     if presence(target) != FOLDER:
-        raise _no_bundle(target)
+        from orun.cli.missing_bundle import no_bundle
+
+        raise no_bundle(target)
     return _verify_bundle(Path(target), as_json=as_json)
-
-
-def _no_bundle(target: str) -> UsageError:
-    """The error for what is not a folder, with what to do for a bundle that was packed, or a part of one."""
-    from orun.stages.release._manifest import MANIFEST
-
-    if not os.path.lexists(target):
-        return UsageError(f"there is no bundle {target}", why=BUNDLE, hint="ls artifacts/out")
-    path = Path(target)
-    folder = next((target[: -len(ending)] for ending in ARCHIVES if target.lower().endswith(ending)), "")
-    if folder:
-        unpack = f"unzip {quoted(target)} -d" if path.suffix.lower() == ".zip" else f"tar -xf {quoted(target)} -C"
-        steps = f"mkdir {quoted(folder)} && {unpack} {quoted(folder)} && orun verify {quoted(folder)}"
-        return UsageError(f"{target} is an archive, not a bundle", why=f"{BUNDLE}: unpack it first", hint=steps)
-    described = "a file" if path.is_file() else "no file or folder"
-    if presence(path.parent / MANIFEST):
-        hint = f"orun verify {quoted(str(path.parent))}"
-    else:
-        hint = f"orun verify --rebuild {quoted(target)}" if path.suffix in PIPELINES else "ls artifacts/out"
-    return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
 
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
@@ -108,9 +85,9 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
         digests = [f"{digest}  {printable(path)}" for path, digest in check.sha256.items()]
         packages = [printable(f"{name} {version}".strip()) for name, version in check.requires.items()]
         needs = [f"its sessions need {', '.join(packages)} beside ONNX Runtime"] if packages else []
-        options.show([f"{bundle} is whole: every file is what its manifest says", *needs, "", "SHA-256", *digests])
+        options.show([f"{bundle} is OK: all files match the manifest", *needs, "", "SHA-256", *digests])
     else:
-        options.show([f"{bundle} is not what was released:", *(f"  {printable(text)}" for text in check.problems)])
+        options.show([f"{bundle} does not match its manifest:", *(f"  {printable(text)}" for text in check.problems)])
     return 0 if check.ok else DAMAGED
 
 

@@ -114,7 +114,7 @@ def _release(name: str, content: bytes, manifest: bytes) -> Release:
     try:
         listed = {entry["path"]: entry["sha256"] for entry in foreign_json(manifest)["files"]}
         if listed[REFERENCE] != hashlib.sha256(content).hexdigest():
-            raise UsageError(f"the reference of {name} is not what was released", hint=f"orun verify {name}")
+            raise UsageError(f"the reference of {name} does not match its manifest", hint=f"orun verify {name}")
         return Release(name, content, listed.get(_model_of(content), ""))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the reference of {name} is damaged", why=str(error), hint=f"orun verify {name}") from error

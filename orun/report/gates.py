@@ -208,7 +208,7 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     judged = result[verdict.stage]
     metric = judged.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":
-        return f"to measure again: orun run {file} --only {stage} --fresh{options}"
+        return f"to measure again: orun {file} --only {stage} --fresh{options}"
     if judged.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in judged.reasons):
         return "to see what changed since the run before: orun diff"
     return f"to see what it rests on: orun explain {file} {stage}{options}"

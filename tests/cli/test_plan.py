@@ -22,7 +22,7 @@ stage  would  why
 write  run    never run before
 count  run    never run before; after write
 
-2 of 2 stages to run; to do so: orun run words.yaml
+2 of 2 stages to run; to do so: orun words.yaml
 """
     )
     assert not list((project / "artifacts").rglob("text.txt"))
@@ -47,7 +47,7 @@ stage  would  why  last time
 write  run  parameter text: "one two three" -> "a b c"  TIME
 count  maybe run  after write  TIME
 
-2 of 2 stages to run, about TIME one after another; to do so: orun run words.yaml --set 'stages.write.with.text=a b c'
+2 of 2 stages to run, about TIME one after another; to do so: orun words.yaml --set 'stages.write.with.text=a b c'
 """
     )
     forced = orun("plan", "--force", "words.yaml", "--only", "count")
@@ -56,7 +56,7 @@ count  maybe run  after write  TIME
 stage  would  why  last time
 count  run  forced  TIME
 
-1 of 1 stage to run, about TIME one after another; to do so: orun run --force words.yaml --only count
+1 of 1 stage to run, about TIME one after another; to do so: orun --force words.yaml --only count
 """
     )
 
@@ -121,6 +121,6 @@ def test_what_a_run_would_refuse(orun: CommandLine, project: Path, monkeypatch: 
         (big, 5, free),
     ]
     assert orun("plan", "lacking.yaml", "--only", "write").out.endswith(
-        "1 of 1 stage to run; to do so: orun run lacking.yaml --only write\n"
+        "1 of 1 stage to run; to do so: orun lacking.yaml --only write\n"
     )
     assert json.loads(orun("plan", "lacking.yaml", "--only", "write", "--json").out)["refused"] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_a_whole_bundle(orun: CommandLine, bundle: Path) -> None:
     lines = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
     assert (shown.code, shown.out) == (
         0,
-        f"release is whole: every file is what its manifest says\n\nSHA-256\n{lines}",
+        f"release is OK: all files match the manifest\n\nSHA-256\n{lines}",
     )
     assert json.loads(orun("verify", "release", "--json").out) == {
         "bundle": "release",
@@ -51,7 +52,7 @@ def test_what_the_models_of_a_bundle_need(orun: CommandLine, bundle: Path) -> No
     (bundle / "manifest.json").unlink()
     write_manifest(bundle, "bert", "1.0", {"onnxruntime-extensions": "0.15.2"})
     first, second, *_ = orun("verify", "release").out.splitlines()
-    assert first == "release is whole: every file is what its manifest says"
+    assert first == "release is OK: all files match the manifest"
     assert second == "its sessions need onnxruntime-extensions 0.15.2 beside ONNX Runtime"
     assert json.loads(orun("verify", "release", "--json").out)["requires"] == {"onnxruntime-extensions": "0.15.2"}
 
@@ -62,7 +63,7 @@ def test_a_bundle_that_was_changed(orun: CommandLine, bundle: Path) -> None:
     shown = orun("verify", "release")
     assert (shown.code, shown.err) == (1, "")
     first, *problems = shown.out.splitlines()
-    assert first == "release is not what was released:"
+    assert first == "release does not match its manifest:"
     assert problems[-1] == "  readme.txt is not in the manifest"
     document = json.loads(orun("verify", "release", "--json").out)
     assert [f"  {problem}" for problem in document["problems"]] == problems
@@ -83,13 +84,62 @@ def test_a_bundle_that_is_not_there(orun: CommandLine) -> None:
     )
 
 
+RELEASE = """\
+stages:
+  write:
+    uses: ./words.py:write
+    gate: {length: {min: 20}}
+  count: {uses: ./words.py:count, needs: {text: write}}
+"""
+ELSEWHERE = "  expected the folder of a stage of release/bundle, or a copy of it\n  hint: ls artifacts/out\n"
+NOT_THERE = "error: there is no bundle artifacts/out/words/count\n"
+
+
+def test_a_bundle_that_the_last_run_did_not_build(orun: CommandLine, project: Path) -> None:
+    """It named neither the gate that blocked the release nor the next command."""
+    (project / "words.yaml").write_text(RELEASE, encoding="utf-8")
+    assert orun("words.yaml", "--set", "stages.write.with.text=a b").code == 1
+    shown = orun("verify", "artifacts/out/words/count")
+    assert (shown.code, shown.out, shown.err) == (
+        2,
+        "",
+        (
+            f"{NOT_THERE}  the last run of words.yaml built none:\n"
+            "  words.yaml:4:21: gate failed: write length min 20: length is 3, below the minimum of 20\n"
+            "  hint: correct that, then: orun words.yaml --set 'stages.write.with.text=a b'\n"
+        ),
+    )
+    assert orun("words.yaml", "--set", "stages.write.with.text=boom", "--set", "stages.write.gate={}").code == 3
+    assert orun("verify", "artifacts/out/words/count").err.splitlines()[1:-1] == [
+        "  the last run of words.yaml built none:",
+        "  stage count failed: count raised ValueError: boom is no word",
+    ]
+    orun("words.yaml", "--to", "write", "--set", "stages.write.gate={}")
+    assert orun("verify", "artifacts/out/words/count").err == f"{NOT_THERE}{ELSEWHERE}"
+
+
+def test_a_bundle_that_was_removed_after_the_last_run(orun: CommandLine, project: Path) -> None:
+    orun("words.yaml")
+    shutil.rmtree(project / "artifacts" / "out" / "words" / "count")
+    shown = orun("verify", "artifacts/out/words/count/")
+    assert shown.err == (
+        "error: there is no bundle artifacts/out/words/count/\n"
+        "  it was removed after the last run\n"
+        "  hint: orun words.yaml\n"
+    )
+    for name in ("words/cuont", "words", "wodrs/count"):
+        assert orun("verify", f"artifacts/out/{name}x").err == (
+            f"error: there is no bundle artifacts/out/{name}x\n{ELSEWHERE}"
+        )
+
+
 def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
     del bundle
     shown = orun("verify", ".")
     assert (shown.code, shown.out) == (
         1,
         (
-            ". is not what was released:\n"
+            ". does not match its manifest:\n"
             "  manifest.json cannot be read, so this is not a bundle: No such file or directory\n"
         ),
     )
@@ -98,7 +148,7 @@ def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
 def test_names_reach_no_terminal_as_they_are(orun: CommandLine, bundle: Path) -> None:
     (bundle / os.fsdecode(b"\xff\n\x1b[31m\xc3\xa9")).touch()
     shown = orun("verify", "release")
-    assert shown.out == "release is not what was released:\n  \\udcff\\n\\x1b[31mé is not in the manifest\n"
+    assert shown.out == "release does not match its manifest:\n  \\udcff\\n\\x1b[31mé is not in the manifest\n"
 
 
 DEEP = b'{"format": 1, "files": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
@@ -137,7 +187,7 @@ def test_kind_and_size_are_looked_at_before_a_file_is_read(
 ) -> None:
     damage(bundle / name)
     shown = orun("verify", "release")
-    assert (shown.code, shown.out, shown.err) == (1, f"release is not what was released:\n  {problem}\n", "")
+    assert (shown.code, shown.out, shown.err) == (1, f"release does not match its manifest:\n  {problem}\n", "")
 
 
 @pytest.mark.parametrize("depth", [65, 500, 990, 200_000])
@@ -148,7 +198,7 @@ def test_a_manifest_nested_so_deep_that_it_may_be_read_but_not_digested(
     shown = orun("verify", "release")
     assert (shown.code, shown.out) == (
         1,
-        f"release is not what was released:\n  manifest.json is damaged: {TOO_DEEP}\n",
+        f"release does not match its manifest:\n  manifest.json is damaged: {TOO_DEEP}\n",
     )
 
 

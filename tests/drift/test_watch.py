@@ -284,4 +284,4 @@ def test_a_reference_that_was_changed(release: Path, serve: Serve, tmp_path: Pat
     (copy / "reference.json").write_bytes((release / "reference.json").read_bytes() + b" ")
     with pytest.raises(UsageError) as caught:
         orun.watch(serve(1), copy)
-    assert str(caught.value) == f"the reference of {copy} is not what was released\n  hint: orun verify {copy}"
+    assert str(caught.value) == f"the reference of {copy} does not match its manifest\n  hint: orun verify {copy}"

@@ -128,7 +128,7 @@ def crashed(log: Path) -> RunResult:
         "StageCrashed",
         "its process died of signal 11 (SIGSEGV)",
         why="nothing of it was stored",
-        hint="orun run pipelines/bert.yaml --only int8",
+        hint="orun pipelines/bert.yaml --only int8",
         log=str(log),
     )
     blocked = [

@@ -180,7 +180,7 @@ release   blocked: int8 failed
 
 stage int8 failed: its process died of signal 11 (SIGSEGV)
   nothing of it was stored
-  hint: orun run pipelines/bert.yaml --only int8
+  hint: orun pipelines/bert.yaml --only int8
   log: {log}
   last 15 lines of its log:
 {tail}

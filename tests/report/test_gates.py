@@ -34,8 +34,8 @@ from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOW
             replace(SLOWER, outcome="undecided", measured=None),  # the accepted model cannot be had here
             "to compare the next runs with this one: orun baseline accept pipelines/bert.yaml",
         ),
-        (replace(SLOWER, outcome="undecided"), "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
-        (SPEEDUP, "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
+        (replace(SLOWER, outcome="undecided"), "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
+        (SPEEDUP, "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
         (
             replace(COSINE, rule="max_regression", outcome="failed", measured=None),  # of what has no regression
             "to see what changed since the run before: orun diff",

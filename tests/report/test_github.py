@@ -37,7 +37,7 @@ def test_a_failed_stage_is_at_its_own_line(tmp_path: Path) -> None:
     assert line == (
         "::error file=pipelines/bert.yaml,line=20,col=3,title=stage int8 failed::"
         "stage int8 failed: its process died of signal 11 (SIGSEGV)%0A  nothing of it was stored%0A"
-        f"  hint: orun run pipelines/bert.yaml --only int8%0A  log: {tmp_path / 'log'}"
+        f"  hint: orun pipelines/bert.yaml --only int8%0A  log: {tmp_path / 'log'}"
     )
 
 

@@ -236,7 +236,7 @@ def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
     block = document.at("failures")
     assert block.one("p", "why").text == "\u2717failed int8: its process died of signal 11 (SIGSEGV)"
     assert block.one("pre").text == (
-        f"  nothing of it was stored\n  hint: orun run pipelines/bert.yaml --only int8\n  log: {log}\n"
+        f"  nothing of it was stored\n  hint: orun pipelines/bert.yaml --only int8\n  log: {log}\n"
         "  last 2 lines of its log:\n  | </pre><script>alert(1)</script>\n  | Segmentation fault"
     )
     assert titles(document)[0] == "Failed stages"

@@ -95,7 +95,7 @@ def test_a_failed_stage_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> N
     assert error.text == (
         "stage int8 failed: its process died of signal 11 (SIGSEGV)\n"
         "  nothing of it was stored\n"
-        "  hint: orun run pipelines/bert.yaml --only int8\n"
+        "  hint: orun pipelines/bert.yaml --only int8\n"
         f"  log: {log}\n  last 2 lines of its log:\n"
         "  | loading\n"
         "  | Segmentation fault"

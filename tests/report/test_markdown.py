@@ -93,7 +93,7 @@ def test_the_log_of_a_failed_stage_is_fenced_whatever_is_in_it(tmp_path: Path) -
 `````text
 stage int8 failed: its process died of signal 11 (SIGSEGV)
   nothing of it was stored
-  hint: orun run pipelines/bert.yaml --only int8
+  hint: orun pipelines/bert.yaml --only int8
   log: {log}
   last 3 lines of its log:
   | ```

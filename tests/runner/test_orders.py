@@ -504,7 +504,7 @@ def test_a_plan_shows_facts_of_machines_and_why_stages_run_here(on: Fixture) -> 
     on.project.write("release.py", RELEASE)
     on.project.edit("pipeline.yaml", "  count:", "  pack: {uses: ./release.py:pack, needs: upper}\n  count:")
     planned = api.plan(on.fleet.file, store=on.project.store, remote=on.remote, executor=on.fleet)
-    lines = plan_lines(planned, (), Terminal(), "orun run pipeline.yaml")
+    lines = plan_lines(planned, (), Terminal(), "orun pipeline.yaml")
     assert next(line for line in lines if line.startswith("pack  ")).endswith("  this machine")
     assert lines[-5:-2] == [
         "builder: role=builder, 2 cores, Python ",

@@ -333,7 +333,7 @@ def test_the_console_says_why_and_what_to_type(project: Path) -> None:
     lines = result_lines(run(project, UNSURE, GUARDED), Terminal())
     assert lines[-4:-1] == [
         f"p.yaml:4:57: gate undecided: {TITLE}: {IS_UNDECIDED}",
-        "  hint: to measure again: orun run p.yaml --only time --fresh",
+        "  hint: to measure again: orun p.yaml --only time --fresh",
         "",
     ]
     assert result_lines(run(project, NEW, GUARDED), Terminal())[-3:-1] == [

@@ -1,0 +1,80 @@
+"""Explanation of a bundle that is not there, by the last run of its pipeline."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import UsageError
+from orun.fs.observed_state import FOLDER, presence, seen_at
+from orun.report.figures import quoted
+from orun.report.gates import headline_of, why, why_unjudged
+from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name
+from orun.text.suggestions import near, settings
+
+if TYPE_CHECKING:
+    from orun.core.run_record import RunResult
+
+BUNDLE = "expected the folder of a stage of release/bundle, or a copy of it"
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+PIPELINES = (".yaml", ".yml")
+SEARCHED = 100  # newest runs that are searched for one of the pipeline
+
+
+def no_bundle(target: str) -> UsageError:
+    """Return the error of a path that is not a folder: why there is no bundle, and the next command."""
+    from orun.stages.release._manifest import MANIFEST
+
+    if not os.path.lexists(target):
+        return _not_built(target) or UsageError(f"there is no bundle {target}", why=BUNDLE, hint="ls artifacts/out")
+    path = Path(target)
+    folder = next((target[: -len(ending)] for ending in ARCHIVES if target.lower().endswith(ending)), "")
+    if folder:
+        unpack = f"unzip {quoted(target)} -d" if path.suffix.lower() == ".zip" else f"tar -xf {quoted(target)} -C"
+        steps = f"mkdir {quoted(folder)} && {unpack} {quoted(folder)} && orun verify {quoted(folder)}"
+        return UsageError(f"{target} is an archive, not a bundle", why=f"{BUNDLE}: unpack it first", hint=steps)
+    described = "a file" if path.is_file() else "no file or folder"
+    if presence(path.parent / MANIFEST):
+        hint = f"orun verify {quoted(str(path.parent))}"
+    else:
+        hint = f"orun verify --rebuild {quoted(target)}" if path.suffix in PIPELINES else "ls artifacts/out"
+    return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
+
+
+def _not_built(target: str) -> UsageError | None:
+    """Return the error of a checkout `STORE/out/PIPELINE/STAGE` that the last run left out; None for another path."""
+    path = Path(os.path.abspath(target))  # noqa: PTH100 - of a path that is not there
+    root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
+    if root is None or path.parents[1].name != "out" or not seen_at(root / VERSION_FILE):
+        return None
+    run = _last_run(root, path.parent.name)
+    stage = next((stage for stage in run.stages if safe_name(stage.stage) == path.name), None) if run else None
+    if run is None or stage is None:
+        return None
+    file = quoted(near(run.file))
+    again = f"orun {file}{settings(run.overrides)}"
+    if stage.outcome in ("built", "cached"):
+        return UsageError(f"there is no bundle {target}", why="it was removed after the last run", hint=again)
+    causes = _causes(run)
+    why = "\n".join([f"the last run of {file} built none:", *(causes or [why_unjudged(stage)])])
+    return UsageError(f"there is no bundle {target}", why=why, hint=f"correct that, then: {again}" if causes else again)
+
+
+def _last_run(root: Path, pipeline: str) -> RunResult | None:
+    """Return the newest ended run of the pipeline whose checkouts are in the folder of this name."""
+    from orun.eventlog import read_result
+    from orun.store import Store
+
+    if presence(root / "runs") != FOLDER:
+        return None
+    folders = Store.open(root, read_only=True).ended_runs()
+    results = (read_result(folder / RECORD_FILE) for folder, _ in zip(folders, range(SEARCHED), strict=False))
+    return next((result for result in results if safe_name(result.pipeline) == pipeline), None)
+
+
+def _causes(run: RunResult) -> list[str]:
+    """Return a line for each failed stage and each gate that blocks releases."""
+    failures = [f"stage {stage.stage} failed: {stage.failure.what}" for stage in run.stages if stage.failure]
+    blocking = [verdict for verdict in run.verdicts if verdict.blocks and not verdict.depth]
+    return failures + [f"{headline_of(verdict)}: {why(verdict)}" for verdict in blocking]
