@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orun.core.targets import Provider
+from orun.core.targets import GPU_PROVIDERS, Provider
 from orun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,10 +87,21 @@ def make_session(
 
     # Without enable_fallback=0, ONNX Runtime's Python class catches a provider's error and retries on the CPU.
     arguments = {"enable_fallback": 0, **more}
+    if any(provider.name in GPU_PROVIDERS for provider in providers):
+        _load_cuda()
     if not add_plugins(options, providers):
         wanted = [(provider.name, dict(provider.options)) for provider in providers]
         return onnxruntime.InferenceSession(model, options, providers=wanted, **arguments)
     return onnxruntime.InferenceSession(model, options, **arguments)
+
+
+@functools.cache
+def _load_cuda() -> None:
+    """Load the libraries of CUDA and cuDNN that pip has installed: ONNX Runtime itself finds only the system's."""
+    import onnxruntime
+
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it misses; the session says so, too
+        onnxruntime.preload_dlls()
 
 
 def add_plugins(options: SessionOptions, providers: Sequence[Provider]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orun.core.targets import Provider
+from orun.core.targets import GPU_PROVIDERS, Provider
 from orun.measure.extension_operators import DOMAINS
 from orun.measure.session_options import ATTRIBUTES, LEVELS, MODES
 from orun.stages._graph.io import input_names
@@ -31,9 +31,11 @@ def usage(model: ModelProto, settings: Sequence[SessionSettings]) -> str:
     arguments = f'"model.onnx", {"options, " if lines else ""}providers=[{providers}]'
     feeds = ", ".join(f'"{name}": ...' for name in input_names(model))
     imports = ["import onnxruntime", *(["import onnxruntime_extensions"] if extended else [])]
+    on_gpu = any(provider.name in GPU_PROVIDERS for provider in (chosen.providers if chosen else CPU))
     code = [
         *imports,
         "",
+        *(["onnxruntime.preload_dlls()  # CUDA's libraries that pip has installed"] if on_gpu else []),
         *lines,
         f"session = onnxruntime.InferenceSession({arguments})",
         f"outputs = session.run(None, {{{feeds}}})",

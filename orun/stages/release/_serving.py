@@ -26,6 +26,8 @@ def main(bundle: Path, model: str, questions: Path, replies: Path, providers: li
     options = onnxruntime.SessionOptions()
     if EXTENSIONS in read_manifest(bundle).get("requires", ()):
         options.register_custom_ops_library(importlib.import_module("onnxruntime_extensions").get_library_path())
+    if {"CUDAExecutionProvider", "TensorrtExecutionProvider"} & set(providers) and hasattr(onnxruntime, "preload_dlls"):
+        onnxruntime.preload_dlls()  # CUDA's libraries that pip has installed; since 1.21
     session = onnxruntime.InferenceSession(str(bundle / model / "model.onnx"), options, providers=providers)
     if session.get_providers()[0] != providers[0]:
         raise RuntimeError(f"{providers[0]} is not available: the session runs on {session.get_providers()[0]}")

@@ -73,6 +73,8 @@ def open_session(settings: Mapping[str, Any]) -> onnxruntime.InferenceSession:
     if settings["extensions"]:
         options.register_custom_ops_library(importlib.import_module("onnxruntime_extensions").get_library_path())
     providers = [(name, values) for name, values in settings["providers"]]
+    if {"CUDAExecutionProvider", "TensorrtExecutionProvider"} & {name for name, _ in providers}:
+        onnxruntime.preload_dlls()  # CUDA's libraries that pip has installed
     off = settings["disabled_optimizers"]
     model = str(HERE / settings["model"])
     session = onnxruntime.InferenceSession(model, options, providers=providers, disabled_optimizers=off)
