@@ -19,6 +19,7 @@ AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
 LOOP = 8  # stages of a loop that a message names
 FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
+KEYS = ("uses", "needs", "with", "gate", "matrix", "env")  # of a stage, besides limits of its process
 A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
 
 
@@ -78,13 +79,14 @@ class Declarations:
 
     def _declare(self, name: str, key: Span, node: Map) -> DeclaredStage:
         axes = self._axes(node)
+        written = node.get("needs")
         combinations = []
         for values in itertools.product(*axes.values()):
             combination = dict(zip(axes, values, strict=True))
-            needs = node.get("needs")
+            needs = written or _misspelt_needs(node)
             resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
             self._report_repeated(resolved)
-            combinations.append((combination, [self._known(link) for link in links(resolved)]))
+            combinations.append((combination, [self._known(link, is_told=not written) for link in links(resolved)]))
         return DeclaredStage(name, key, node, frozenset(used_axes(scalars(node)) if axes else ()), combinations)
 
     def _report_repeated(self, needs: Node | None) -> None:
@@ -126,10 +128,12 @@ class Declarations:
         )
         return replace(value, broken=True)
 
-    def _known(self, link: Link) -> Link:
-        """Return the link; an unknown stage is noted and removed from it."""
+    def _known(self, link: Link, *, is_told: bool) -> Link:
+        """Return the link; an unknown stage is removed from it, and noted unless its place is told of already."""
         base = link.stage.partition("[")[0]
-        if link.stage and link.stage not in self.names and base not in self.names:
+        if not link.stage or link.stage in self.names or base in self.names:
+            return link
+        if not is_told:
             self.problems.add(
                 link.span,
                 f"there is no stage {link.stage!r}",
@@ -137,8 +141,7 @@ class Declarations:
                 suggestion=_holder(link.stage, self.names) or closest(link.stage, self.names),
                 hint=A_FILE if link.stage.endswith(FILES) else "",
             )
-            return Link(link.port, "", link.span)
-        return link
+        return Link(link.port, "", link.span)
 
     def _report_loop(self, loop: Sequence[str], edges: Mapping[tuple[str, str], Span]) -> None:
         steps = list(itertools.pairwise([*loop, loop[0]]))
@@ -156,6 +159,12 @@ class Declarations:
             f"these {number}stages need one another in a loop: {' -> '.join(names)}",
             hint="\n".join([*lines, *more]),
         )
+
+
+def _misspelt_needs(stage: Map) -> Node | None:
+    """Return the value of the key that was meant to be `needs`, so that its inputs are not told to be missing too."""
+    unknown = {key: entry.value for key, entry in stage.entries.items() if key not in KEYS}
+    return next((value for key, value in unknown.items() if closest(key, KEYS) == "needs"), None)
 
 
 def _holder(written: str, stages: Iterable[str]) -> str:

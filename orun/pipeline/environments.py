@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
 from orun.core.targets import Environment, Target
-from orun.pipeline.files import beside_target, neighbour
+from orun.pipeline.files import beside_target
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements, reason
 from orun.pipeline.values import localise
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import closest, one_of, similar_path
 
 KEY = "environment"
 
@@ -68,7 +68,7 @@ class Environments:
                 node.span,
                 f"cannot read {node.text!r}: {reason(error)}",
                 expected="a requirements file, its path relative to the pipeline file",
-                suggestion="" if relocation else neighbour(path, node.text),
+                suggestion="" if relocation else similar_path(path, node.text),
                 hint=relocation,
             )
         self.problems.extend(requirements.problems)

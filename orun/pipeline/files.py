@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import cast
 
 from orun.errors import PipelineError, UsageError
-from orun.fs.observed_state import presence
+from orun.fs.observed_state import FILE, presence
 from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, describe, repeated
 from orun.pipeline.problems import Problems
-from orun.text.suggestions import closest, near, one_of
+from orun.text.suggestions import near, one_of, similar_path
 
 EXTENDS = "extends"
 MAX_CHAIN = 32  # length of a chain of files that extend one another
 MAX_FILES = 256  # files that are read
 MOST = 2  # files that a message names for a folder
+WRITE = "to write one for a model: orun init MODEL"
 EXPECTED = "a mapping with name, vars, targets and stages"
 
 
@@ -132,7 +133,7 @@ class Files:
             item.span,
             f"cannot read {item.text!r}: {error.strerror}",
             expected="the path of a pipeline file, relative to this one",
-            suggestion="" if relocation else neighbour(base, item.text),
+            suggestion="" if relocation else similar_path(base, item.text),
             hint=relocation,
         )
 
@@ -146,17 +147,6 @@ def merge(base: Node, top: Node) -> Node:
         below = base.get(key)
         merged[key] = Entry(entry.key, merge(below, entry.value)) if below else entry
     return Map(merged, top.span)
-
-
-def neighbour(path: Path, written: str) -> str:
-    """Return the probable path: the nearest name in the same folder."""
-    if os.path.lexists(path):  # it exists and cannot be read, or is a dangling link
-        return ""
-    try:
-        name = closest(path.name, [other.name for other in path.parent.iterdir()])
-    except OSError:  # its folder does not exist either
-        return ""
-    return f"{written[: len(written) - len(path.name)]}{name}" if name else ""
 
 
 def beside_target(node: Scalar, written: str) -> str:
@@ -179,11 +169,18 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
         return UsageError(
             f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
             why=f"expected a file, such as {one_of(inside[:MOST])}" if inside else "",
-            hint=f"orun validate {inside[0] if inside else 'FILE'}",
+            hint=f"orun validate {inside[0]}" if inside else WRITE,
         )
-    there, near = os.path.lexists(file), neighbour(file, os.path.relpath(file))
+    typed, there = os.path.relpath(file), os.path.lexists(file)
+    meant = "" if there else _same_name(file) or similar_path(file, typed, (".yaml", ".yml"))
     return UsageError(
-        f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
-        why=f"did you mean {near}?" if near else "",
-        hint=f"ls -l {os.path.relpath(file)}" if there else f"orun validate {near or 'FILE'}",
+        f"cannot read the pipeline file {typed}: {error.strerror}",
+        why=f"did you mean {meant}?" if meant else "",
+        hint=f"ls -l {typed}" if there else f"orun validate {meant}" if meant else WRITE,
     )
+
+
+def _same_name(file: Path) -> str:
+    """Return the path of a file of the same name in a folder above, or in one right below this one."""
+    folders = [*file.parent.parents, *sorted(path for path in file.parent.glob("[!.]*") if path.is_dir())]
+    return next((os.path.relpath(folder / file.name) for folder in folders if presence(folder / file.name) == FILE), "")

@@ -62,8 +62,8 @@ def render(problems: Sequence[Problem], colour: bool = False) -> str:
         pipelines/bert.yaml:12:7: error: 'per_chanel' is not a parameter of quantize/dynamic
            12 |       per_chanel: true
               |       ^^^^^^^^^^
-          expected: one of per_channel, reduce_range, weight_type
           did you mean: per_channel
+          expected: one of per_channel, reduce_range, weight_type
           hint: orun stages quantize/dynamic
 
     Files below the working folder are named relative to it.
@@ -75,16 +75,18 @@ def render(problems: Sequence[Problem], colour: bool = False) -> str:
     return "\n\n".join("\n".join(_lines(problem, colour)) for problem in problems)
 
 
+def advice(problem: Problem) -> list[tuple[str, str]]:
+    """Return the advice about a mistake, each with its label, the most probable first."""
+    labelled = [("did you mean", problem.suggestion), ("expected", problem.expected), ("hint", problem.hint)]
+    return [(label, text) for label, text in labelled if text]
+
+
 def _lines(problem: Problem, colour: bool) -> list[str]:
     at = _paint(f"{place(problem.position)}:", "place", colour)
     lines = [f"{at} {_paint('error:', 'error', colour)} {problem.message}"]
     if problem.source.strip():
         lines += _excerpt(problem, colour)
-    for label, text in (
-        ("expected", problem.expected),
-        ("did you mean", problem.suggestion),
-        ("hint", problem.hint),
-    ):
+    for label, text in advice(problem):
         lines += _labelled(label, text, colour)
     return lines + _labelled("note", _look_alikes(problem), colour)
 

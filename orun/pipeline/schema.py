@@ -18,7 +18,7 @@ from orun.pipeline.schema_gates import gate, gates
 from orun.pipeline.schema_targets import environment, target
 from orun.stages.kind import Kind
 from orun.stages.params import ParamType, Range, params_of
-from orun.stages.registry import BUILTIN, all_kinds
+from orun.stages.registry import BUILTIN, EXPECTED, all_kinds
 
 ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # id of a stage, with the axes of a matrix
 NAME_WORDS = "letters, digits, _ and -, beginning with a letter"
@@ -158,7 +158,7 @@ def _uses(names: tuple[str, ...]) -> Fragment:
     return {
         "description": "Kind of the stage: of the library, `./file.py:function`, or of a plug-in package.",
         "x-noun": "kind of stage",
-        "patternErrorMessage": f"expected one of {', '.join(names)}, or ./file.py:function",
+        "patternErrorMessage": f"expected {EXPECTED}",
         "anyOf": [
             {"enum": list(names)},
             {"type": "string", "pattern": rf"{FILE_KIND}|{plug_in}|{EXPRESSION}"},

@@ -12,7 +12,7 @@ from typing import Any
 
 from orun.errors import PipelineError
 from orun.fs.observed_state import is_special, unreachable
-from orun.pipeline.files import beside_target, neighbour
+from orun.pipeline.files import beside_target
 from orun.pipeline.fragments import describe_type, plain_default
 from orun.pipeline.model import Reference
 from orun.pipeline.nodes import List, Map, Node, Scalar
@@ -21,7 +21,7 @@ from orun.pipeline.problems import Problems
 from orun.pipeline.type_matching import are_same, element_of, member_of
 from orun.stages.codefile import CodeFiles
 from orun.stages.params import Param, ParamType
-from orun.text.suggestions import Unknown, closest, one_of
+from orun.text.suggestions import Unknown, closest, one_of, similar_path
 from orun.text.units import is_too_large, parse_duration, parse_ratio, parse_size
 
 UNITS: Mapping[str, Callable[[str], float]] = {
@@ -187,7 +187,7 @@ class Values:
         path = self.surroundings.root / written
         if not _exists(path):
             relocation = beside_target(node, node.text)
-            near = "" if relocation else self._meant(node.text) or neighbour(path, node.text)
+            near = "" if relocation else self._meant(node.text) or similar_path(path, node.text)
             self._wrong(
                 node,
                 unreachable(path, node.text, "file or folder"),
@@ -237,7 +237,7 @@ class Values:
         except OSError:
             path_text = node.text.rpartition(":")[0]
             relocation = beside_target(node, path_text)
-            near = "" if relocation else neighbour(path, path_text)
+            near = "" if relocation else similar_path(path, path_text)
             self._wrong(
                 node,
                 unreachable(path, path_text, "code file"),

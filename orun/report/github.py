@@ -13,6 +13,7 @@ from typing import Literal
 from orun.core.run_record import RunResult, StageResult
 from orun.core.source_location import Position
 from orun.errors import PipelineError
+from orun.pipeline.problems import advice
 from orun.report.failures import failure_note
 from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
 from orun.report.terminal import Terminal
@@ -32,7 +33,7 @@ def commands(result: RunResult) -> list[str]:
 def mistakes(error: PipelineError) -> list[str]:
     """A line for each mistake of a pipeline file."""
     return [
-        _line("error", problem.position, "pipeline file", [problem.message, problem.expected, problem.hint])
+        _line("error", problem.position, "pipeline file", [problem.message, *map(": ".join, advice(problem))])
         for problem in error.problems
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec
 from orun.stages.kind import Kind
 from orun.stages.params import REQUIRED, Param, ParamType, doc_of, type_of
-from orun.text.suggestions import Unknown, closest, one_of
+from orun.text.suggestions import Unknown, closest, one_of, similar_path
 from orun.text.units import parse_duration, parse_ratio, parse_size
 
 DECORATOR = "stage"
@@ -60,7 +59,7 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
         raise Unknown(
             unreachable(root / name, name, "code file"),
             expected="the path of a Python file, relative to the pipeline file",
-            suggestion=_similar_file(root / name, uses),
+            suggestion=f"{meant}:{function}" if (meant := similar_path(root / name, name, (".py",))) else "",
         ) from error
     file.require(function)
     node = file.function(function)
@@ -70,17 +69,6 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
             expected="a function that is defined in that file, so that its parameters can be read without running it",
         )
     return _Declaration(file, node).kind(uses)
-
-
-def _similar_file(path: Path, uses: str) -> str:
-    if os.path.lexists(path):
-        return ""
-    try:
-        names = [file.name for file in path.parent.iterdir() if file.suffix == ".py"]
-    except OSError:  # the folder is missing too
-        return ""
-    name = closest(path.name, names)
-    return uses.replace(path.name, name) if name else ""
 
 
 class _Declaration:

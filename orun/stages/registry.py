@@ -9,6 +9,7 @@ import functools
 import importlib
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -70,6 +71,7 @@ BUILTIN: tuple[str, ...] = (
     "release/kserve",
     "release/web",
 )
+EXPECTED = "a kind that `orun stages` lists, or ./file.py:function"
 PYTHON_FILE = re.compile(r"(?P<file>.+?\.py)(:(?P<rest>.*))?", re.DOTALL)  # the rest is no valid function name
 FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
@@ -124,13 +126,19 @@ def _plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
     from orun.text.aliases import meant, note  # lazy: only for errors
 
     known, instead = (*BUILTIN, *offered), note(uses, "kind of stage")
-    is_path = uses.startswith((".", "/"))
+    near = _similar_function(uses, root) or (meant(uses, known) if instead else closest(uses, known))
     raise Unknown(
         f"there is no kind of stage {uses!r}",
-        expected="./file.py:function" if is_path else f"one of {', '.join(known)}, or ./file.py:function",
-        suggestion=_similar_function(uses, root) or (meant(uses, known) if instead else closest(uses, known)),
+        expected="./file.py:function" if uses.startswith((".", "/")) else _same_folder(near or uses, known),
+        suggestion=near,
         hint=instead or "orun stages",
     )
+
+
+def _same_folder(name: str, known: Sequence[str]) -> str:
+    """Return the kinds of the folder that a name has, as all of them are too many to be read."""
+    folder = name.partition("/")[0]
+    return one_of(kind for kind in known if kind.partition("/")[0] == folder) or EXPECTED
 
 
 def _no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
 from orun.errors import UsageError
 
@@ -13,6 +14,8 @@ MISSPELT = 0.95  # likeness by difflib: one letter or two of thirty
 ALIKE = 0.85  # likeness by difflib: a few letters of a name
 LONGEST = 200  # letters of a word that may be misspelt: looking for its like takes the square of them
 MANY = 400  # names that a word is compared with, as that takes a while
+LOOK_ALIKES = str.maketrans("oil-", "011_")  # letters that are read as one another
+STEMS = 20  # names of files whose stems are like the one that was typed
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
@@ -29,6 +32,9 @@ def closest(word: str, options: Iterable[str]) -> str:
     lowered = word.lower()
     if lowered in known:
         return known[lowered]
+    looks = {name.translate(LOOK_ALIKES): option for name, option in known.items()}
+    if seen := looks.get(lowered.translate(LOOK_ALIKES)):
+        return seen
     if alias := meant(word, options):
         return alias
     like = _like(lowered, known)
@@ -39,6 +45,31 @@ def closest(word: str, options: Iterable[str]) -> str:
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]
     return begun[0] if len(begun) == 1 else ""
+
+
+def similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> str:
+    """Return the probable path in place of one that is not there: the nearest name in the same folder.
+
+    The part of the name before its suffix must be alike: `e.yaml` is not meant by `nope.yaml`.
+
+    Args:
+        path: the path.
+        written: the path as it was typed, which ends in the same name.
+        endings: endings of the names that may be meant.
+    """
+    from difflib import get_close_matches
+
+    if os.path.lexists(path):  # it exists and cannot be read, or is a dangling link
+        return ""
+    try:
+        names = [other.name for other in path.parent.iterdir() if other.name.endswith(endings)]
+    except OSError:  # its folder does not exist either
+        return ""
+    stems = {Path(name).stem.lower() for name in names}
+    stem = path.stem.lower()[:LONGEST]
+    alike = {*get_close_matches(stem, _like(stem, stems), n=STEMS)}
+    name = closest(path.name, [name for name in names if Path(name).stem.lower() in alike])
+    return f"{written[: len(written) - len(path.name)]}{name}" if name else ""
 
 
 def _like(word: str, names: Collection[str]) -> Collection[str]:

@@ -131,8 +131,8 @@ async def read_only(folder: Path) -> None:
             "broken.yaml:2:42: error: 'txt' is not a parameter of ./words.py:write\n"
             "    2 |   write: {uses: ./words.py:write, with: {txt: one two}}\n"
             "      |                                          ^^^\n"
-            "  expected: text\n"
-            "  did you mean: text"
+            "  did you mean: text\n"
+            "  expected: text"
         )
         plan = await call(session, "plan", file="words.yaml", set={"stages.write.with.text": "four"}, to=["write"])
         assert plan == {

@@ -198,8 +198,8 @@ p.yaml:4:45: error: there is no file or folder 'net.onnx'
 p.yaml:5:43: error: there is no file or folder 'model.onx'
     5 |   near: {uses: convert/onnx, with: {path: model.onx}}
       |                                           ^^^^^^^^^
-  expected: a path relative to the pipeline file
   did you mean: model.onnx
+  expected: a path relative to the pipeline file
 
 p.yaml:6:15: error: there is no code file './parts/own.py'
     6 |   own: {uses: "./parts/own.py:made", needs: import}

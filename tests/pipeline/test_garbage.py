@@ -67,6 +67,9 @@ def test_a_long_value_is_shortened_in_its_message(tmp_path: Path, monkeypatch: p
     assert max(len(line) for line in told(file, monkeypatch).splitlines()) < 400
 
 
+WRITE = "  hint: to write one for a model: orun init MODEL"
+
+
 def test_no_such_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tmp_path.joinpath("bert.yaml").touch()
@@ -77,6 +80,32 @@ def test_no_such_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "  did you mean bert.yaml?\n"
         "  hint: orun validate bert.yaml"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "working_folder", "meant"),
+    [
+        ("e.yaml", ".", ""),
+        ("nope.md", ".", ""),
+        ("nope.yml", ".", "nope.yml"),
+        ("mine.yaml", ".", ""),
+        ("nope.yaml", "below/further", "../../nope.yaml"),
+        ("below/nope.yaml", ".", "below/nope.yaml"),
+        ("below/further/nope.yaml", ".", ""),
+    ],
+)
+def test_a_file_that_may_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, working_folder: str, meant: str
+) -> None:
+    """`e.yaml` was suggested, as its suffix is the same, and not a file of the very name in another folder."""
+    (tmp_path / "below" / "further").mkdir(parents=True)
+    (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path / working_folder)
+    with pytest.raises(UsageError) as caught:
+        load(Path("nope.yaml"))
+    start = "cannot read the pipeline file nope.yaml: No such file or directory\n"
+    hint = f"  did you mean {meant}?\n  hint: orun validate {meant}" if meant else WRITE
+    assert str(caught.value) == f"{start}{hint}"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +125,7 @@ def test_a_folder_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     tmp_path.joinpath("folder").mkdir()
     with pytest.raises(UsageError) as caught:
         load(Path("folder"))
-    assert str(caught.value) == "cannot read the pipeline file folder: Is a directory\n  hint: orun validate FILE"
+    assert str(caught.value) == f"cannot read the pipeline file folder: Is a directory\n{WRITE}"
 
 
 def test_a_folder_of_pipelines_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ def test_a_problem_with_all_its_parts() -> None:
         "p.yaml:12:7: error: 'per_chanel' is not a parameter of quantize/dynamic\n"
         "   12 |       per_chanel: true\n"
         "      |       ^^^^^^^^^^\n"
-        "  expected: one of per_channel, reduce_range\n"
         "  did you mean: per_channel\n"
+        "  expected: one of per_channel, reduce_range\n"
         "  hint: orun stages quantize/dynamic"
     )
 

@@ -52,6 +52,8 @@ def test_every_place_of_a_note_is_one() -> None:
         ("measure/profiler", BUILTIN, "measure/profile"),
         ("convert/tensorflw", BUILTIN, "convert/tensorflow"),
         ("or", ["all", "any"], "any"),
+        ("p5O", ["p50", "p90", "p95", "p99"], "p50"),
+        ("per-channe1", ["channel", "per_channel"], "per_channel"),
         ("int", ["float32", "int64", "int8"], "int64"),
         ("int", ["int8", "uint8"], "int8"),
     ],

@@ -52,9 +52,14 @@ def test_files_are_named_from_the_top_of_the_repository(monkeypatch: pytest.Monk
 
 
 def test_mistakes_of_a_file() -> None:
-    problem = Problem(Position("bert.yaml", 4, 5), "unknown key 'wiht'", expected="uses or with", hint="orun schema")
+    problem = Problem(
+        Position("bert.yaml", 4, 5), "no key 'wiht'", expected="uses or with", suggestion="with", hint="orun schema"
+    )
     assert mistakes(PipelineError([problem])) == [
-        "::error file=bert.yaml,line=4,col=5,title=pipeline file::unknown key 'wiht'%0Auses or with%0Aorun schema"
+        (
+            "::error file=bert.yaml,line=4,col=5,title=pipeline file::no key 'wiht'%0A"
+            "did you mean: with%0Aexpected: uses or with%0Ahint: orun schema"
+        )
     ]
 
 

@@ -156,8 +156,8 @@ def test_mistakes_in_a_plug_ins_stage_are_told_like_any(install: Install, monkey
         "p.yaml:3:51: error: 'amont' is not a parameter of acme/prune\n"
         "    3 |   prune: {uses: acme/prune, needs: export, with: {amont: 1}, gate: {remove: {min: 1%}}}\n"
         "      |                                                   ^^^^^\n"
-        "  expected: amount or deep\n"
         "  did you mean: amount\n"
+        "  expected: amount or deep\n"
         "  hint: orun stages acme/prune"
     )
 
