@@ -49,6 +49,7 @@ class Console:
         self._end_waiting()
         if isinstance(event, RunStarted):
             self._lines = Lines(event.stages, self._terminal, verbose=self._detail == "verbose")
+            self._progress = RunProgress()  # `orun init` shows several runs
         if self._live is None and self._terminal.live and isinstance(event, (StageStarted, StageWaiting)):
             from orun.report.live import Live
 

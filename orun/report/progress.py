@@ -36,7 +36,9 @@ class RunProgress:
         self._expected: dict[str, float | None] = {}
 
     def apply(self, event: Event) -> None:
-        """Take an event into account."""
+        """Take an event into account; what a stage reports after its end is not shown."""
+        if isinstance(event, (StageWaiting, StageProgress)) and event.stage in self.done:
+            return
         if isinstance(event, RunStarted):
             self.total = len(event.stages)
             self._expected = dict(event.expected)

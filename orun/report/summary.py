@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
 from orun.report.figures import count, quoted
 from orun.report.gates import NOT_ASKED, NOT_JUDGED, unjudged
@@ -85,12 +86,19 @@ def _after(result: RunResult) -> Iterator[str]:
         yield f"what is done is kept, go on with: orun {quoted(near(result.file))}{settings(result.overrides)}"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
-        yield "to run what is not up to date as well, use --to in the place of --only"
+        yield f"to run what is missing as well: orun {quoted(near(result.file))} --to {quoted(_requested(result))}"
     if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(unjudged(result))):
         yield from _why_skipped(result)
     folder = results_folder(result.stages)
     if folder and result.exit_code == 0:
         yield f"results in {near(folder)}"
+
+
+def _requested(result: RunResult) -> str:
+    """Return the last blocked stage that the run was asked for; the stages before it were not."""
+    blocked = [stage for stage in result.stages if stage.outcome == "blocked"]
+    requested = [stage for stage in blocked if all(item.code != ReasonCode.NOT_SELECTED for item in stage.reasons)]
+    return (requested or blocked)[-1].stage
 
 
 def _why_skipped(result: RunResult) -> Iterator[str]:

@@ -24,8 +24,8 @@ from orun.planning.plan import Step
 from orun.stages.contract import Spec
 from orun.store import Lock, MachineClaim, MachineLock, Store, machine_lock
 
-SAME_STAGE = "another orun process, which runs the same stage"
-ALONE = "the machine, to measure alone"
+SAME_STAGE = "another orun, which builds the same stage"
+ALONE = "other stages on this machine to end, so that it measures alone"
 PATIENCE = 10.0  # seconds that a short stage waits for a measurement
 SHORT = 2.0  # seconds: a stage that took at most as long last time may run during a measurement
 LOOK_AGAIN = 1.0  # seconds between two looks at who measures
@@ -163,7 +163,7 @@ class RunLocks:
         if holder == SAME_STAGE:
             key = self._locks[stage].key
             held = (name for name, locks in self._locks.items() if locks.key == key and locks.key_lock.held)
-            holder = next((f"{name}, which is the same" for name in held), holder)
+            holder = next((f"{name}, which has the same key" for name in held), holder)
         if (stage, holder) not in self._reported:
             self._reported.add((stage, holder))
             self.emit(StageWaiting(stage, holder))
@@ -180,19 +180,18 @@ class RunLocks:
 
 
 def who_measures(claim: MachineClaim | None) -> str:
-    """Return who has the machine: process, project, stage and expected end."""
+    """Return the measurement that has the machine, its expected end, and its process if that is another one."""
     if claim is None:
-        return "another orun process, which measures"
+        return "a measurement of another orun to end"
     stage, pipeline, project = map(_printable, (claim.stage, claim.pipeline, claim.project))
-    if claim.process == os.getpid():
-        owner = f"{stage}, which"
-    else:
-        owner = f"orun process {claim.process} ({pipeline} in {project}), whose stage {stage}"
+    end = "to end"
     if claim.since is None:
-        return f"{owner} waits to measure"
-    if claim.seconds is None:
-        return f"{owner} measures; how long that takes is not known yet"
-    return f"{owner} measures, until about {strftime('%H:%M:%S', localtime(claim.since + claim.seconds))}"
+        end = "to begin and end"
+    elif claim.seconds is not None:
+        end = f"to end at about {strftime('%H:%M:%S', localtime(claim.since + claim.seconds))}"
+    if claim.process == os.getpid():
+        return f"the measurement {stage} {end}"
+    return f"the measurement {stage} of {pipeline} {end} (process {claim.process} in {project})"
 
 
 def _printable(name: str) -> str:

@@ -264,7 +264,7 @@ gate  measured  threshold  verdict
 count words  -  min 3  not judged
 
 failed: 2 stages (2 blocked), 1 gate not judged, TIME; exit 3; \
-to run what is not up to date as well, use --to in the place of --only
+to run what is missing as well: orun words.yaml --to count
 """
     )
 

@@ -233,8 +233,8 @@ def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:
         "int8   blocked: not up to date, and not asked for",
         "",
         (
-            "failed: 1 stage (1 blocked), 12.3 s; exit 3; to run what is not up to date as well, "
-            "use --to in the place of --only"
+            "failed: 1 stage (1 blocked), 12.3 s; exit 3; to run what is missing as well: "
+            "orun pipelines/bert.yaml --to int8"
         ),
     ]
 
@@ -338,3 +338,14 @@ def test_a_terminal_keeps_the_lines_and_clears_what_was_running() -> None:
         "\n\npassed: 5 stages (3 built, 2 cached), 4 gates passed, 12.3 s\n  results in artifacts/out/bert\n"
     )
     assert drawn.index("release   built in 112 ms") < drawn.index("stage     result")
+
+
+def test_the_bar_of_a_second_run_begins_anew() -> None:
+    """`orun init` shows several runs: stages of the one before counted as done."""
+    stream = io.StringIO()
+    console = Console(stream, Terminal(live=True, width=80))
+    for events in (EVENTS, (EVENTS[0], StageStarted("int8", INT8.reasons, "int8.log", 3.4))):
+        for event in events:
+            console(event)
+        console.close()
+    assert "  0 of 5 stages, 0 s" in stream.getvalue().rpartition("running")[2]

@@ -94,6 +94,14 @@ def test_a_finished_stage_is_gone(clock: list[float]) -> None:
     assert drawn(run) == ["1 of 3 stages, 4 s, about 19 s left"]
 
 
+@pytest.mark.parametrize("event", [StageProgress(INT8, 2, 3, "launches"), StageWaiting(INT8, "another orun")])
+def test_a_finished_stage_stays_gone(clock: list[float], event: Event) -> None:
+    """A line `latency  0 s, 2 of 3 launches` was left after the stage was built."""
+    run = after(clock, (0, RUN), (0, STARTED), (4, StageFinished(StageResult(INT8, "quantize/dynamic", "built"))))
+    run.apply(event)
+    assert drawn(run) == ["1 of 3 stages, 4 s, about 19 s left"]
+
+
 def test_no_time_is_promised_if_a_stage_never_ran(clock: list[float]) -> None:
     run = after(clock, (0, RUN), (0, StageStarted("latency", said("never run before"), "l", None)))
     assert run.seconds_left() is None

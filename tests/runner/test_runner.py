@@ -340,11 +340,8 @@ def test_processes_that_share_a_cold_store_share_the_work(project: Project) -> N
 @pytest.mark.parametrize(
     ("measures", "what"),
     [
-        (False, "another orun process, which runs the same stage"),
-        (
-            True,
-            "orun process 4711 (bert in /models), whose stage latency measures; how long that takes is not known yet",
-        ),
+        (False, "another orun, which builds the same stage"),
+        (True, "the measurement latency of bert to end (process 4711 in /models)"),
     ],
 )
 def test_who_waits_for_another_process_says_for_what(project: Project, measures: bool, what: str) -> None:
@@ -380,7 +377,7 @@ def test_stages_that_are_the_same_wait_for_another_process_both(tmp_path: Path) 
 
     result = orun.run(project.folder / "pipeline.yaml", store=project.store, jobs=2, on_event=hear)
     assert sorted(outcomes(result).values()) == ["built", "built", "cached"]
-    assert heard[:2] == [(stage, "another orun process, which runs the same stage") for stage in ("a", "b")]
+    assert heard[:2] == [(stage, "another orun, which builds the same stage") for stage in ("a", "b")]
 
 
 def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measures(tmp_path: Path) -> None:
@@ -432,5 +429,5 @@ def test_who_waits_for_its_like_in_the_same_run_says_so(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project", text)
     result = project.run(jobs=2)
     assert outcomes(result) == {"a": "built", "b": "cached"}
-    assert [event.what for event in project.events if isinstance(event, StageWaiting)] == ["a, which is the same"]
+    assert [event.what for event in project.events if isinstance(event, StageWaiting)] == ["a, which has the same key"]
     assert not [event for event in project.events if isinstance(event, Notice)], "nothing of b was there to be restored"

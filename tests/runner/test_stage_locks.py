@@ -25,7 +25,8 @@ from tests.project import Project
 
 CLAIM = MachineClaim(4711, "/home/ann/models", "bert", "latency", seconds=90.0)
 AT_NOON = time.mktime((2026, 11, 24, 12, 0, 0, 0, 0, -1))
-OTHER = "orun process 4711 (bert in /home/ann/models), whose stage latency"
+OTHER = "the measurement latency of bert to"
+WHERE = "(process 4711 in /home/ann/models)"
 
 
 class Clock:
@@ -72,14 +73,14 @@ def step(name: str) -> Step:
 @pytest.mark.parametrize(
     ("claim", "said"),
     [
-        (None, "another orun process, which measures"),
-        (replace(CLAIM, since=AT_NOON), f"{OTHER} measures, until about 12:01:30"),
-        (replace(CLAIM, since=AT_NOON, seconds=None), f"{OTHER} measures; how long that takes is not known yet"),
-        (CLAIM, f"{OTHER} waits to measure"),
-        (replace(CLAIM, since=AT_NOON, process=os.getpid()), "latency, which measures, until about 12:01:30"),
+        (None, "a measurement of another orun to end"),
+        (replace(CLAIM, since=AT_NOON), f"{OTHER} end at about 12:01:30 {WHERE}"),
+        (replace(CLAIM, since=AT_NOON, seconds=None), f"{OTHER} end {WHERE}"),
+        (CLAIM, f"{OTHER} begin and end {WHERE}"),
+        (replace(CLAIM, since=AT_NOON, process=os.getpid()), "the measurement latency to end at about 12:01:30"),
         (
             replace(CLAIM, stage="\x1b[31mred", pipeline="a" * 300),
-            f"orun process 4711 ({'a' * 200} in /home/ann/models), whose stage ?[31mred waits to measure",
+            f"the measurement ?[31mred of {'a' * 200} to begin and end {WHERE}",
         ),
     ],
     ids=["nobody says so", "known", "for the first time", "not yet", "this run", "odd names"],
