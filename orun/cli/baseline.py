@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -25,6 +26,7 @@ from orun.text.suggestions import near
 from orun.text.units import changed, show
 
 if TYPE_CHECKING:
+    from orun.core.run_record import Verdict
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
     from orun.store import Store
@@ -72,14 +74,16 @@ def _verb(name: str, meaning: str, *, reads_results: bool = False) -> Callable[[
 
 @_verb("accept", "after a run that is as it should be", reads_results=True)
 @options.remote_options
-def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: bool, **choices: Any) -> int:
+@click.option("--force", is_flag=True, help="Accept it although gates fail that compare with no baseline.")
+def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: bool, force: bool, **choices: Any) -> int:
     """Accept what the last run of FILE measured, with the models that it measured.
 
     The models are pinned in the store, so that `orun store gc` keeps them, and given to the remote if there is one, so
     that other machines can measure beside them.
 
-    Everything that the run measured must be up to date. A gate that failed is no hindrance: that is how a regression
-    that is meant gets through. Gates that fail whatever is accepted, as those of fixed limits do, are named.
+    Everything that the run measured must be up to date. A gate that failed against the baseline is no hindrance: that
+    is how a regression that is meant gets through. A run with another gate that fails, or blocks a release, is refused
+    without --force, as its release is never built.
     """
     from orun.gates import baselines
     from orun.gates.pinned import pin_models
@@ -88,13 +92,15 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     with _open(store, pipeline) as opened:
         result = last_run(pipeline, opened)
         steps = require_up_to_date(pipeline, opened, result)
-        path = baselines.accept(pipeline, result, {step.stage.id: step.hit for step in steps if step.hit})
-        baseline = _required(pipeline)
+        baseline = baselines.candidate(pipeline, result, {step.stage.id: step.hit for step in steps if step.hit})
+        failing = failing_gates(pipeline, opened, baseline, steps)
+        if failing and not force:
+            raise _unreleasable(file, overrides, store, failing)
+        path = baselines.accept(pipeline, baseline)
         pinned = pin_models(opened, pipeline.name, baseline.stages)
         models = {accepted.model for accepted in baseline.stages.values()}
         making = [step for step in steps if step.hit and step.hit.tree in models]
         notices = push_models(pipeline, opened, making, options.remote_of(choices))
-        failing = failing_gates(pipeline, opened, baseline, steps)
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     notices += tuple(_left_out(baselines.left_out(pipeline, accepted), baseline))
     if as_json:
@@ -105,6 +111,17 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         lines += [f"warning: {verdict.title} is {verdict.outcome} all the same: {why(verdict)}" for verdict in failing]
         options.show([*lines, f"commit {near(str(path))}"])
     return 0
+
+
+def _unreleasable(file: str, overrides: Sequence[str], store: Path | None, failing: Sequence[Verdict]) -> UsageError:
+    """The error of a run whose gates fail, or block its releases, whatever is accepted."""
+    again = ["orun", "baseline", "accept", near(file), *(word for text in overrides for word in ("--set", text))]
+    command_line = shlex.join([*again, *(("--store", str(store)) if store else ()), "--force"])
+    return UsageError(
+        f"the last run of {near(file)} fails whatever is accepted",
+        why="\n".join(f"{verdict.title} is {verdict.outcome}: {why(verdict)}" for verdict in failing),
+        hint=f"see to these gates, or accept it all the same: {command_line}",
+    )
 
 
 @_verb("show", "what is accepted")

@@ -33,6 +33,7 @@ __all__ = [
     "Difference",
     "accept",
     "alone",
+    "candidate",
     "diff",
     "drop",
     "left_out",
@@ -84,21 +85,23 @@ def read(pipeline: Pipeline) -> Baseline | None:
     return baseline
 
 
-def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Path:
-    """Make a run the accepted baseline; stages outside of it keep what was accepted before.
+def accept(pipeline: Pipeline, baseline: Baseline) -> Path:
+    """Write the accepted baseline and return the path of its file; StoreError if it cannot be written."""
+    write_file(path_for(pipeline), baseline)
+    return path_for(pipeline)
+
+
+def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Baseline:
+    """Return the baseline that accepting a run would make; stages outside of it keep what was accepted before.
 
     Args:
         pipeline: the pipeline.
         result: a run of it in which every stage is up to date.
         actions: what is stored of its stages, by id.
 
-    Returns:
-        The path of the baseline file.
-
     Raises:
         UsageError: when a stage of the run is not up to date, or nothing was measured.
         PipelineError: when the present file cannot be read, or is another pipeline file's as well.
-        StoreError: when the file cannot be written.
     """
     require_alone(pipeline.file)
     for stage in result.stages:
@@ -124,8 +127,7 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
     before = read(pipeline)
     names = {stage.id for stage in pipeline.stages}
     kept = {name: item for name, item in before.stages.items() if name in names} if before else {}
-    write_file(path_for(pipeline), Baseline(pipeline.name, kept | fresh))
-    return path_for(pipeline)
+    return Baseline(pipeline.name, kept | fresh)
 
 
 def left_out(pipeline: Pipeline, accepted: Collection[str]) -> tuple[str, ...]:

@@ -76,18 +76,30 @@ def test_what_a_failed_gate_kept_from_running_is_no_hindrance(orun: CommandLine,
     after = "  again: {uses: ./words.py:count, needs: [write, count]}\n"
     (gated / "words.yaml").write_text(GATED.replace("max_regression: 10%", "min: 4") + after)
     assert orun("words.yaml").code == 1
-    shown = orun("baseline", "accept", "words.yaml", "--json")
+    shown = orun("baseline", "accept", "words.yaml", "--force", "--json")
     assert shown.code == 0
     assert json.loads(shown.out)["stages"] == ["write", "count"]
 
 
-def test_gates_that_fail_whatever_is_accepted_are_named(orun: CommandLine, gated: Path) -> None:
+def test_gates_that_fail_whatever_is_accepted_refuse_the_run(orun: CommandLine, gated: Path) -> None:
     """By a fixed limit, alone or in a group; not one against the baseline, nor the member of a group that passes."""
     groups = "      any: [{words: {min: 5}}, {words: {max: 9}}]\n      all: [{words: {min: 6}}]"
     gates = f"{{max_regression: 10%, min: 4}}\n{groups}"
     (gated / "words.yaml").write_text(GATED.replace("{max_regression: 10%}", gates))
     assert orun("words.yaml").code == 1
-    accepted = orun("baseline", "accept", "words.yaml")
+    refused = orun("baseline", "accept", "words.yaml")
+    assert (refused.code, refused.out, refused.err) == (
+        2,
+        "",
+        (
+            "error: the last run of words.yaml fails whatever is accepted\n"
+            "  count words min 4 is failed: words is 3, below the minimum of 4\n"
+            "  count all of 1 is failed: failed: words min 6\n"
+            "  hint: see to these gates, or accept it all the same: orun baseline accept words.yaml --force\n"
+        ),
+    )
+    assert not (gated / "words.baseline.json").exists()
+    accepted = orun("baseline", "accept", "words.yaml", "--force")
     assert accepted.code == 0
     assert steady(accepted.out) == (
         "accepted write, count of run RUN-words\n"
@@ -95,7 +107,7 @@ def test_gates_that_fail_whatever_is_accepted_are_named(orun: CommandLine, gated
         "warning: count all of 1 is failed all the same: failed: words min 6\n"
         "commit words.baseline.json\n"
     )
-    shown = json.loads(orun("baseline", "accept", "words.yaml", "--json").out)
+    shown = json.loads(orun("baseline", "accept", "words.yaml", "--json", "--force").out)
     assert [(one["metric"], one["rule"], one["outcome"]) for one in shown["failing"]] == [
         ("words", "min", "failed"),
         ("all of 1", "all", "failed"),

@@ -77,13 +77,17 @@ def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
     assert baselines.read(pipeline) == Baseline("bert", {"latency": accepted})
 
 
+def accept(pipeline: Pipeline, result: RunResult, found: dict[str, Action]) -> Path:
+    return baselines.accept(pipeline, baselines.candidate(pipeline, result, found))
+
+
 def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:
     assert baselines.path_for(pipeline) == pipeline.root / "bert.baseline.json"
     assert baselines.read(pipeline) is None
 
 
 def test_what_was_accepted_is_read_back(pipeline: Pipeline) -> None:
-    path = baselines.accept(pipeline, run_of(actions()), actions())
+    path = accept(pipeline, run_of(actions()), actions())
     baseline = baselines.read(pipeline)
     assert baseline is not None
     assert path == baselines.path_for(pipeline)
@@ -99,7 +103,7 @@ def test_what_was_accepted_is_read_back(pipeline: Pipeline) -> None:
 
 
 def test_the_file_is_made_to_be_committed(pipeline: Pipeline) -> None:
-    path = baselines.accept(pipeline, run_of(actions()), actions())
+    path = accept(pipeline, run_of(actions()), actions())
     text = path.read_text()
     data = json.loads(text)
     assert data["version"] == 2
@@ -117,11 +121,11 @@ def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> No
         "  hint: give one of them a name of its own: mv bert.yml OTHER.yml"
     )
     with pytest.raises(PipelineError) as refused:
-        baselines.accept(pipeline, run_of(actions()), actions())
+        accept(pipeline, run_of(actions()), actions())
     assert render(refused.value.problems) == told
     assert not baselines.path_for(pipeline).exists()
     twin.write_text("services: {}\n")  # of another tool
-    baselines.accept(pipeline, run_of(actions()), actions())
+    accept(pipeline, run_of(actions()), actions())
     assert baselines.read(pipeline) is not None
     twin.write_text("extends: bert.yaml\n")
     with pytest.raises(PipelineError) as refused:
@@ -132,9 +136,9 @@ def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> No
 
 
 def test_stages_outside_of_the_run_keep_what_they_had(pipeline: Pipeline) -> None:
-    baselines.accept(pipeline, run_of(actions()), actions())
+    accept(pipeline, run_of(actions()), actions())
     alone = {"latency": actions(replace(P50, value=0.0122))["latency"]}
-    baselines.accept(pipeline, run_of(alone, name="run-8"), alone)
+    accept(pipeline, run_of(alone, name="run-8"), alone)
     baseline = baselines.read(pipeline)
     assert baseline is not None
     assert {name: one.run for name, one in baseline.stages.items()} == {"int8": "run-7", "latency": "run-8"}
@@ -142,10 +146,10 @@ def test_stages_outside_of_the_run_keep_what_they_had(pipeline: Pipeline) -> Non
 
 
 def test_stages_that_are_gone_are_forgotten(pipeline: Pipeline) -> None:
-    baselines.accept(pipeline, run_of(actions()), actions())
+    accept(pipeline, run_of(actions()), actions())
     shorter = replace(pipeline, stages=pipeline.stages[1:])
     alone = {"latency": actions()["latency"]}
-    baselines.accept(shorter, run_of(alone), alone)
+    accept(shorter, run_of(alone), alone)
     baseline = baselines.read(shorter)
     assert baseline is not None
     assert list(baseline.stages) == ["latency"]
@@ -153,7 +157,7 @@ def test_stages_that_are_gone_are_forgotten(pipeline: Pipeline) -> None:
 
 def test_an_interval_without_an_end_is_kept(pipeline: Pipeline) -> None:
     found = actions(metric(0.02, "s", "lower", "timing", (0.01, math.inf)))
-    baselines.accept(pipeline, run_of(found), found)
+    accept(pipeline, run_of(found), found)
     baseline = baselines.read(pipeline)
     assert baseline is not None
     assert baseline.stages["latency"].metrics["p50"] == metric(0.02, "s", "lower", "timing", (0.01, math.inf))
@@ -162,7 +166,7 @@ def test_an_interval_without_an_end_is_kept(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(("outcome", "did"), [("failed", "failed"), ("blocked", "did not run")])
 def test_a_run_that_is_not_good_is_refused(pipeline: Pipeline, outcome: Outcome, did: str) -> None:
     with pytest.raises(UsageError) as caught:
-        baselines.accept(pipeline, run_of(actions(), outcome), actions())
+        accept(pipeline, run_of(actions(), outcome), actions())
     assert str(caught.value) == (
         f"only a run in which every stage is up to date can be accepted\n  int8 {did}\n  hint: orun {pipeline.file}"
     )
@@ -171,7 +175,7 @@ def test_a_run_that_is_not_good_is_refused(pipeline: Pipeline, outcome: Outcome,
 
 def test_a_run_without_metrics_is_refused(pipeline: Pipeline) -> None:
     with pytest.raises(UsageError) as caught:
-        baselines.accept(pipeline, run_of({"int8": action({})}), {"int8": action({})})
+        accept(pipeline, run_of({"int8": action({})}), {"int8": action({})})
     assert str(caught.value) == (
         f"there is nothing to accept\n  no stage of the run has metrics\n  hint: orun {pipeline.file}"
     )
@@ -180,18 +184,18 @@ def test_a_run_without_metrics_is_refused(pipeline: Pipeline) -> None:
 def test_a_figure_that_is_none_is_refused(pipeline: Pipeline) -> None:
     found = actions(metric(math.nan, "s"))
     with pytest.raises(UsageError, match=r"^p50 of latency is nan, which is no figure to accept$"):
-        baselines.accept(pipeline, run_of(found), found)
+        accept(pipeline, run_of(found), found)
 
 
 def test_dropping(pipeline: Pipeline) -> None:
-    baselines.accept(pipeline, run_of(actions()), actions())
+    accept(pipeline, run_of(actions()), actions())
     assert baselines.drop(pipeline)
     assert not baselines.drop(pipeline)
     assert baselines.read(pipeline) is None
 
 
 def test_differences(pipeline: Pipeline) -> None:
-    baselines.accept(pipeline, run_of(actions()), actions())
+    accept(pipeline, run_of(actions()), actions())
     baseline = baselines.read(pipeline)
     assert baseline is not None
     gone = replace(baseline, stages={**baseline.stages, "old": baseline.stages["int8"]})
@@ -210,7 +214,7 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
     monkeypatch.setenv("LOGNAME", "grace")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     subprocess.run(["git", "config", "--unset", "user.name"], cwd=pipeline.root, check=True)
-    baselines.accept(pipeline, run_of(actions()), actions())
+    accept(pipeline, run_of(actions()), actions())
     baseline = baselines.read(pipeline)
     assert baseline is not None
     assert baseline.stages["latency"].who == "grace"
@@ -321,7 +325,7 @@ def test_a_user_whom_nobody_knows(pipeline: Pipeline, monkeypatch: pytest.Monkey
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
     subprocess.run(["git", "config", "--unset", "user.name"], cwd=pipeline.root, check=True)
-    baselines.accept(pipeline, run_of(actions()), actions())
+    accept(pipeline, run_of(actions()), actions())
     baseline = baselines.read(pipeline)
     assert baseline is not None
     assert baseline.stages["latency"].who == "user 4000000"

@@ -49,7 +49,8 @@ def test_a_portable_stage_that_takes_times(file: Path) -> None:
     with Store.open(file.parent / "store") as store:
         action = store.latest("pipeline", "wait")
     assert action is not None
-    baselines.accept(pipeline, orun.run(file, store=file.parent / "store"), {"wait": action})
+    result = orun.run(file, store=file.parent / "store")
+    baselines.accept(pipeline, baselines.candidate(pipeline, result, {"wait": action}))
     _, slower = verdicts(file, 2.0)
     assert slower.outcome == "failed"
     assert " on this machine, not side by side" in why(slower)

@@ -356,7 +356,13 @@ def test_json_has_the_verdicts_and_what_they_block(project: Path, capsys: pytest
 def test_a_baseline_may_be_accepted_after_undecided(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(project, f"{UNSURE}, size: {{max_regression: 1%}}", GUARDED)
     capsys.readouterr()
-    assert main(["baseline", "accept", "p.yaml"]) == 0
+    assert main(["baseline", "accept", "p.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "error: the last run of p.yaml fails whatever is accepted\n"
+        f"  {TITLE} is undecided: {IS_UNDECIDED}\n"
+        "  hint: see to these gates, or accept it all the same: orun baseline accept p.yaml --force\n"
+    )
+    assert main(["baseline", "accept", "p.yaml", "--force"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[1:] == [f"warning: {TITLE} is undecided all the same: {IS_UNDECIDED}", "commit p.baseline.json"]
     result = orun.run("p.yaml")
