@@ -19,8 +19,8 @@ the machine's other processes and can last for minutes, so the spread of one run
 counts only if threads waited for less than `DISTURBED` of its time. The choice is made by a covariate, not by the
 outcome (Cochran 1957, "Analysis of Covariance: Its Nature and Uses", Biometrics 13:261-281).
 
-Shared cores. Against a reference on one thread, a pair counts only if each of its blocks began and ended while nothing
-else used the core: see `orun.measure.latency.cpu_cores`.
+Shared cores. Against a reference on one thread of the CPU, a pair counts only if each of its blocks began and ended
+while nothing else used the core: see `orun.measure.latency.cpu_cores`. Beside an accelerator the thread waits for it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _sums = np.empty_like(_terms)
 def quietest_core() -> int | None:
     """Return the usable core that was idle most of the last moment; None if the system cannot tell or pin.
 
-    Call it while no model runs.
+    Of equals the last: the first one often serves the interrupts of the machine. Call it while no model runs.
     """
     if not hasattr(os, "sched_setaffinity") or not Path("/proc/stat").exists():
         return None
@@ -43,7 +43,7 @@ def quietest_core() -> int | None:
     time.sleep(WATCH_SECONDS)
     after = read_idle_ticks()
     usable = sorted(os.sched_getaffinity(0) & after.keys())
-    return max(usable, key=lambda core: after[core] - before.get(core, 0), default=None)
+    return max(usable, key=lambda core: (after[core] - before.get(core, 0), core), default=None)
 
 
 def pin(core: int) -> None:

@@ -132,7 +132,7 @@ def run_launch(
         pinned = core if method == "thread" else None
         _prepare_blocks(workers, pinned)
         counts = count_inferences(sessions)
-        watched = method == "thread" and all(session.each <= LONGEST_WATCHED for session in sessions.values())
+        watched = method == "thread" and all(map(_suffers_on_shared_core, sessions.values()))
         watch = (watch or CoreWatch()) if watched else None
         abba = AbbaBlocks(workers, counts, method, pace.quads, pace.error, random, resting=resting, watch=watch)
         every = abba.run(sessions)
@@ -159,6 +159,11 @@ def run_launch(
             streamed=time_streams({name: workers[name] for name, case in cases.items() if case.streamed}, pace, random),
             yardstick=least_yardstick(every),
         )
+
+
+def _suffers_on_shared_core(session: SessionInfo) -> bool:
+    """Return whether another user of the core slows the model, and is noticed: on an accelerator its thread waits."""
+    return session.processor and session.each <= LONGEST_WATCHED
 
 
 def _prepare_blocks(workers: Mapping[str, Worker], core: int | None) -> None:

@@ -62,22 +62,21 @@ SPEC = Spec(
     preload=("onnx", "onnxruntime", "onnxruntime.transformers.float16"),
     metrics=("size", "nodes", "nodes_before", "half_weights", "kept", "max_abs_error"),
 )
+NOTHING = "nothing in the model could be converted"
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages._graph.io import save, weigh
+    from orun.stages._graph.io import load_graph, save, weigh
 
     _require_names(context, params)
+    if not _count_weights(load_graph(context.model()), "float"):
+        raise StageFailed(context.stage, NOTHING, why="it has no float32 weights")
     kept = _kept(context, params) if params.mixed else []
     model = _convert(context, params, kept)
-    half = _half_weights(model, params.to)
+    half = _count_weights(model, params.to)
     if not half:
-        raise StageFailed(
-            context.stage,
-            "nothing in the model could be converted",
-            why="it has no float32 weights, or only such as must stay float32",
-        )
+        raise StageFailed(context.stage, NOTHING, why="all of its float32 weights must stay float32")
     save(model, context.result)
     del model  # before two sessions hold its weights
     error = _compare(context, params)
@@ -192,13 +191,14 @@ def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelPr
     return model
 
 
-def _half_weights(model: ModelProto, to: str) -> int:
+def _count_weights(model: ModelProto, kind: str) -> int:
+    """Return how many weights of a type, by its name in ONNX, a model has."""
     from onnx import TensorProto
 
     from orun.stages._graph.io import tensors
 
-    kind = TensorProto.DataType.Value(to.upper())
-    return sum(tensor.data_type == kind for tensor in tensors(model))
+    number = TensorProto.DataType.Value(kind.upper())
+    return sum(tensor.data_type == number for tensor in tensors(model))
 
 
 def _in_float32(context: Context, model: Model) -> Model:

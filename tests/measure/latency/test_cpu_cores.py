@@ -33,6 +33,13 @@ def test_the_core_that_was_read_idle_ticks_most_is_the_quietest(monkeypatch: pyt
 
 
 @linux
+def test_of_equally_quiet_cores_it_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = os.sched_getaffinity(0)
+    monkeypatch.setattr(cpu_cores, "read_idle_ticks", lambda: dict.fromkeys(cores, 1000))
+    assert quietest_core() == max(cores)
+
+
+@linux
 def test_read_idle_ticks_ticks_of_every_core_are_read() -> None:
     assert set(cpu_cores.read_idle_ticks()) >= os.sched_getaffinity(0)
 

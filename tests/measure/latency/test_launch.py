@@ -12,6 +12,7 @@ import pytest
 
 from orun.core.targets import Target
 from orun.environment.processor import usable_cores
+from orun.measure.benchmark_case import SessionInfo
 from orun.measure.latency import abba_blocks
 from orun.measure.latency.abba_blocks import FEWEST_QUADS, MOST_QUADS, STEADY_QUADS
 from orun.measure.latency.cpu_time import Times
@@ -41,6 +42,22 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
         assert launch.log_ratios[name] == np.median(values)
     assert launch.alone.wall.shape == (6,)
     assert launch.waiting is None or launch.waiting >= 0
+
+
+@pytest.mark.parametrize("processor", [True, False])
+def test_the_core_is_watched_where_the_model_computes_on_it(
+    model: Path, monkeypatch: pytest.MonkeyPatch, *, processor: bool
+) -> None:
+    """On an accelerator the calling thread submits and waits."""
+    opened = Worker.open
+
+    def open_session(worker: Worker, warmup: float, longest: float = 0.0) -> SessionInfo:
+        return replace(opened(worker, warmup, longest), processor=processor)
+
+    monkeypatch.setattr(Worker, "open", open_session)
+    launch = run_launch(dict.fromkeys(("model", "reference"), case_of(model)), PACE, Random(1))
+    assert launch.method == "thread"
+    assert launch.watched == processor
 
 
 @pytest.mark.parametrize("waits", [0.0, 0.5])

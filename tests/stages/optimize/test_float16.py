@@ -122,9 +122,14 @@ def test_no_error_beyond_the_tolerance(tmp_path: Path) -> None:
 def test_nothing_to_convert(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, artifact(tmp_path, parse(LOOKUP)), block_types=["Gather", "Cast", "Unsqueeze", "Mul", "Add"])
-    assert str(caught.value) == (
-        "nothing in the model could be converted\n  it has no float32 weights, or only such as must stay float32"
-    )
+    assert str(caught.value) == "nothing in the model could be converted\n  all of its float32 weights must stay float32"
+
+
+def test_a_model_that_is_float16_already(tmp_path: Path) -> None:
+    first = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)))
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, first.output)
+    assert str(caught.value) == "nothing in the model could be converted\n  it has no float32 weights"
 
 
 def test_an_operator_that_is_not_there(tmp_path: Path) -> None:
