@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.core.serialization import Record
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
 
 SHOWN = 5  # nodes named in a message
+SHAPE_OPERATORS = ("Shape", "Size")
 RECORD = "session.record_ep_graph_assignment_info"
 
 log = logging.getLogger(__name__)
@@ -60,18 +62,43 @@ def _operator(node: object) -> str:
     return f"{domain}.{operator}" if domain else operator
 
 
-def cpu_nodes(subgraphs: Iterable[Subgraph]) -> list[PlacedNode]:
-    """Return the nodes that landed on the CPU provider."""
-    return [node for subgraph in subgraphs if subgraph.provider == CPU for node in subgraph.nodes]
+def cpu_nodes(subgraphs: Iterable[Subgraph], model: Path) -> tuple[list[PlacedNode], list[PlacedNode]]:
+    """Return the nodes that fell back to the CPU provider, and those that belong there: they compute with shapes."""
+    nodes = [node for subgraph in subgraphs if subgraph.provider == CPU for node in subgraph.nodes]
+    on_shapes = read_shape_nodes(model) if nodes else frozenset()
+    return [node for node in nodes if node.name not in on_shapes], [node for node in nodes if node.name in on_shapes]
 
 
-def check_fallback(target: Target, subgraphs: Sequence[Subgraph]) -> None:
+def read_shape_nodes(model: Path) -> frozenset[str]:
+    """Return the names of a model's nodes that compute with nothing but shapes and constants.
+
+    ONNX Runtime keeps them on the CPU on purpose, where their results are needed: `GetCpuPreferredNodes` in its
+    `core/framework/fallback_cpu_capability.cc`.
+    """
+    import onnx
+
+    graph = onnx.load(model, load_external_data=False).graph
+    constants = {"", *(tensor.name for tensor in graph.initializer)}  # an empty name is an input left out
+    shapes: set[str] = set()
+    names: set[str] = set()
+    for node in graph.node:
+        if node.op_type in SHAPE_OPERATORS and not node.domain:
+            shapes.update(node.output)
+        elif constants.issuperset(node.input):
+            constants.update(node.output)
+        elif shapes.union(constants).issuperset(node.input):
+            shapes.update(node.output)
+            names.add(node.name)
+    return frozenset(names - {""})
+
+
+def check_fallback(target: Target, subgraphs: Sequence[Subgraph], model: Path) -> None:
     """Check a placement against the `fallback` of a target whose first provider is not the CPU; may log a warning.
 
     Raises:
-        UsageError: if the target forbids the CPU and nodes landed there.
+        UsageError: if the target forbids the CPU and nodes fell back to it.
     """
-    nodes = cpu_nodes(subgraphs)
+    nodes, _ = cpu_nodes(subgraphs, model)
     if not nodes or target.fallback == "allow":
         return
     count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"

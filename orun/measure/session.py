@@ -83,7 +83,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
         ) from error
     _require_loaded(target, session.get_providers())
     if judged:
-        placement.check_fallback(target, placement.read_placement(session))
+        placement.check_fallback(target, placement.read_placement(session), model)
     return session
 
 

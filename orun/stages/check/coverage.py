@@ -2,15 +2,17 @@
 
 The figures come from the session's own record of the assignment of nodes to providers:
 
-- `coverage`: the share of nodes that run on the target's first provider;
-- `fallback`: the number of nodes that run on the CPU although it is not the first provider;
+- `coverage`: the share of nodes, without those on shapes, that run on the target's first provider;
+- `fallback`: the number of nodes that run on the CPU although it is not the first provider, without those on shapes;
 - `subgraphs`: the pieces that the first provider compiles or runs; data may have to move between them;
 - `share.CUDA` and so on: the share of each provider of the target.
 
-Nodes are counted after ONNX Runtime has folded constants and cleaned up the graph, because providers choose then.
+Nodes are counted after ONNX Runtime has folded constants and cleaned up the graph, because providers choose then. Nodes
+on shapes compute with nothing but the sizes of axes. Beside a GPU, ONNX Runtime keeps them on the CPU on purpose.
 
-The artifact holds `coverage.json`: each subgraph with its nodes, and the operators that fell back. Gates turn the
-figures into conditions: `coverage: {min: 95%}`, `fallback: {max: 0}`. The target's own `fallback` is not applied here.
+The artifact holds `coverage.json`: each subgraph with its nodes, the operators that fell back, and those on shapes that
+stayed on the CPU (`shapes`). Gates turn the figures into conditions: `coverage: {min: 95%}`, `fallback: {max: 0}`. The
+target's own `fallback` is not applied here.
 """
 
 from __future__ import annotations
@@ -67,19 +69,20 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     session = open_session(context.model(), replace(target, fallback="allow"), watched=True)
     subgraphs = read_placement(session)
     first = target.providers[0].name
-    fallen = cpu_nodes(subgraphs) if first != "CPUExecutionProvider" else []
+    fallen, on_shapes = cpu_nodes(subgraphs, context.model()) if first != "CPUExecutionProvider" else ([], [])
     operators = Counter(node.operator for node in fallen)
-    _write(context, target, subgraphs, operators)
+    _write(context, target, subgraphs, operators, Counter(node.operator for node in on_shapes))
     shown = ", ".join(f"{count} {operator}" for operator, count in operators.most_common())
     context.log.info("%s", f"on the CPU: {shown}" if shown else "nothing fell back to the CPU")
     counts = _counts(subgraphs)
     total = sum(counts.values())
+    judged = total - len(on_shapes)
     shares = {
         _share(provider.name): Metric(counts[provider.name] / total if total else 0.0, "ratio")
         for provider in target.providers
     }
     return {
-        "coverage": replace(shares[_share(first)], better="higher"),
+        "coverage": Metric(counts[first] / judged if judged else 0.0, "ratio", "higher"),
         "fallback": Metric(len(fallen), better="lower"),
         "nodes": Metric(total, better="lower"),
         "subgraphs": Metric(sum(subgraph.provider == first for subgraph in subgraphs), better="lower"),
@@ -98,11 +101,18 @@ def _counts(subgraphs: Sequence[Subgraph]) -> Counter[str]:
     return counts
 
 
-def _write(context: Context, target: Target, subgraphs: Sequence[Subgraph], fallen: Mapping[str, int]) -> None:
+def _write(
+    context: Context,
+    target: Target,
+    subgraphs: Sequence[Subgraph],
+    fallen: Mapping[str, int],
+    shapes: Mapping[str, int],
+) -> None:
     document = {
         "providers": [provider.name for provider in target.providers],
         "nodes": dict(sorted(_counts(subgraphs).items())),
         "fallback": dict(sorted(fallen.items())),
+        "shapes": dict(sorted(shapes.items())),
         "subgraphs": [
             {
                 "provider": subgraph.provider,

@@ -122,7 +122,9 @@ def test_no_error_beyond_the_tolerance(tmp_path: Path) -> None:
 def test_nothing_to_convert(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, artifact(tmp_path, parse(LOOKUP)), block_types=["Gather", "Cast", "Unsqueeze", "Mul", "Add"])
-    assert str(caught.value) == "nothing in the model could be converted\n  all of its float32 weights must stay float32"
+    assert (
+        str(caught.value) == "nothing in the model could be converted\n  all of its float32 weights must stay float32"
+    )
 
 
 def test_a_model_that_is_float16_already(tmp_path: Path) -> None:
