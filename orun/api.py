@@ -247,13 +247,14 @@ def run(  # noqa: PLR0913 - the options of the command line
         with _planned(machines, planner, shared, chosen, wait, listener) as (planned, fleet):
             if paths:
                 overwrites.refuse(paths, overwrites.of_stages(planner, planned))
+            run_name = f"{planner.pipeline.name}{planner.pipeline.run_suffix}"
             here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
             if read_only:
                 require_up_to_date(planned, chosen, root)
-                folder = planner.store.next_run_folder(planner.pipeline.name)
+                folder = planner.store.next_run_folder(run_name)
             else:
                 require(planned, chosen, here)
-                folder = planner.store.new_run(planner.pipeline.name)
+                folder = planner.store.new_run(run_name)
             with Journal(folder, listener, started_at, recorded=not read_only) as journal:
                 planning.close()  # from here on, events tell what happens
                 session = Session(planner, planned, chosen, here, journal, None if read_only else shared, fleet)

@@ -37,6 +37,7 @@ EXAMPLES = (
     ("orun doctor --on ray://head:6379", "what is wrong with the machines of a fleet"),
 )
 TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True), Column("to install it"))
+MOST = 5  # packages of an environment that are named
 ENVIRONMENTS = (Column("isolated environment"), Column("made for", flexible=True), Column("state"))
 PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=True))
 
@@ -239,8 +240,10 @@ def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
 
 def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
     damage = environment["damage"]
-    state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("whole", "good")
-    return Cell(near(environment["folder"]), "strong"), Cell(", ".join(environment["holds"])), state
+    state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("OK", "good")
+    packages = [line.partition(" --hash")[0] for line in environment["holds"]]
+    more = f" and {len(packages) - MOST} more" if len(packages) > MOST else ""
+    return Cell(near(environment["folder"]), "strong"), Cell(f"{', '.join(packages[:MOST])}{more}"), state
 
 
 def _provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:

@@ -188,8 +188,10 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
 
 def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
     """What was written, what it measured, and what to do next."""
+    from orun.scaffold.ci import missing_requirements
     from orun.scaffold.paths import data_path
     from orun.scaffold.summary import goal_lines, measured_line, slower_note
+    from orun.text.suggestions import near
 
     file = created.file
     lines = [line for line in (measured_line(created), slower_note(created), *goal_lines(created)) if line]
@@ -201,7 +203,10 @@ def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
         path, text = workflow
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, text)
-        lines.append(f"wrote {path}")
+        lines.append(f"wrote {near(str(path))}")
+        if missing := missing_requirements(file):
+            install = f"it installs {near(str(missing))}, which is not there yet"
+            lines.append(f"{install}: orun[cpu], and the tools that `orun doctor {quoted(file)}` lists")
     if created.is_reached:
         return [*lines, f"next: orun {quoted(file)}"]
     return [*lines, f"next: loosen the goal in {file}, or give its stage tune more time; then: orun {quoted(file)}"]

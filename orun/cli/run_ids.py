@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from orun.core.run_record import INVESTIGATIONS
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
-from orun.report.figures import count
+from orun.pipeline.model import BY_INIT
+from orun.report.figures import count, quoted
 from orun.store.layout import RECORD_FILE
+from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.store import Store
@@ -24,7 +26,8 @@ def find(store: Store, reference: str) -> Path:
     Args:
         store: where runs are.
         reference: the beginning of an id, `last`, or `last~2` for the second before it, of the same pipeline. Runs that
-            did not end, and those by which `orun blame` and `orun bisect` look into others, are not counted.
+            did not end, those by which `orun blame` and `orun bisect` look into others, and those by which `orun init`
+            measures, are not counted.
 
     Raises:
         UsageError: when there is no such run, or more than one.
@@ -47,17 +50,19 @@ def record_of(folder: Path) -> Path:
 def _from_end(store: Store, before: int) -> Path:
     from orun.eventlog import read_result
 
-    pipeline, passed = "", 0
-    for folder in store.ended_runs(lambda name: not name.endswith(INVESTIGATIONS)):
-        name = read_result(folder / RECORD_FILE).pipeline
-        pipeline = pipeline or name
-        if name == pipeline:
+    pipeline, file, passed = "", "", 0
+    for folder in store.ended_runs(lambda name: not name.endswith((*INVESTIGATIONS, BY_INIT))):
+        result = read_result(folder / RECORD_FILE)
+        pipeline, file = pipeline or result.pipeline, file or result.file
+        if result.pipeline == pipeline:
             if passed == before:
                 return folder
             passed += 1
-    why = f"{count(passed, 'run')} of {pipeline}" if passed else "no run that has ended"
+    runs = f"{count(passed, 'run')} of {pipeline}" if passed else "no run that has ended"
+    by_init = any(store.ended_runs(lambda name: name.endswith(BY_INIT)))
+    again = f"to run it again: orun {quoted(near(file))}"
     raise UsageError(
         f"there is no last~{before}" if before else "there is no last run",
-        why=f"the store has {why}",
-        hint="" if passed else "orun FILE, or where the store is: --store DIR",
+        why=f"the store has {runs}" + (", besides those of orun init" if by_init else ""),
+        hint=again if passed else "orun FILE, or where the store is: --store DIR",
     )

@@ -119,6 +119,9 @@ class Reference(Record, frozen=True):
     function: str = ""
 
 
+BY_INIT = ".init"  # `run_suffix` of the runs by which `orun init` measures, which are nobody's last run
+
+
 class Stage(Record, frozen=True, dict=True):
     """One stage, ready to be planned.
 
@@ -226,6 +229,7 @@ class Pipeline(Record, frozen=True, dict=True):
         unused: what the file declares and nothing in it uses, one sentence each.
         secrets: environment variables that it lists under `secrets`.
         ship: files and folders that git ignores and that other machines need, relative to the pipeline's folder.
+        run_suffix: end of the ids of its runs, after its name; empty for runs of the user.
     """
 
     name: str
@@ -239,6 +243,7 @@ class Pipeline(Record, frozen=True, dict=True):
     unused: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     ship: tuple[str, ...] = ()
+    run_suffix: str = ""
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, stages={len(self.stages)}, file={str(self.file)!r})"

@@ -26,6 +26,12 @@ def workflow_path(system: System, file: Path, name: str) -> Path:
     return project / f"{name}{GITLAB_MAIN}" if os.path.lexists(main) else main
 
 
+def missing_requirements(file: Path) -> Path | None:
+    """Return the path of the requirements that a workflow installs, if there is no such file yet."""
+    path = project_of(file.absolute().parent) / "requirements.txt"
+    return None if os.path.lexists(path) else path
+
+
 def workflow_text(system: System, file: Path, name: str) -> str:
     """Return the text of a workflow that runs a pipeline from the top of its project."""
     path = Path(os.path.relpath(file.absolute(), project_of(file.absolute().parent))).as_posix()

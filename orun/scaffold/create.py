@@ -13,6 +13,7 @@ from orun.core.serialization import Record, replace
 from orun.errors import StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
+from orun.pipeline.model import BY_INIT
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives
@@ -122,7 +123,8 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
 
 def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] = ()) -> RunResult:
     """Run the pipeline; an interrupted run measured nothing to go by, and ends the creation."""
-    result = api.run(file, store=store, to=to, on_event=listener)
+    pipeline = replace(api.load(file), run_suffix=BY_INIT)
+    result = api.run(pipeline, store=store, to=to, on_event=listener)
     if result.exit_code == INTERRUPTED:
         raise KeyboardInterrupt
     return result

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from orun import __version__
+from orun import __version__, api
 from orun.core.serialization import replace
 from orun.fs.digests import digest_bytes
 from orun.history.run_diff import compare
+from orun.pipeline.model import BY_INIT
 from orun.store import Store
 from tests.git import commit, git
 from tests.report.support import BLOCKED, PASSED, SPEEDUP
@@ -111,7 +112,14 @@ def test_runs_are_counted_of_the_same_pipeline(orun: CommandLine, project: Path)
     found = differences(orun)
     assert (found["old"], found["new"]) == (first["run"], second["run"])
     shown = orun("diff", "last~2", "last")
-    assert (shown.code, shown.err.splitlines()) == (2, ["error: there is no last~2", "  the store has 2 runs of words"])
+    assert (shown.code, shown.err.splitlines()) == (
+        2,
+        [
+            "error: there is no last~2",
+            "  the store has 2 runs of words",
+            "  hint: to run it again: orun words.yaml",
+        ],
+    )
 
 
 def test_what_a_blocked_stage_would_rest_on_is_not_listed_as_gone() -> None:
@@ -260,10 +268,31 @@ def test_a_store_without_runs(orun: CommandLine, project: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("project")
+def test_runs_by_which_init_measures_are_not_counted(orun: CommandLine) -> None:
+    """Right after `orun init`, its own runs were compared."""
+    measuring = replace(api.load("words.yaml"), run_suffix=BY_INIT)
+    for _ in range(2):
+        assert api.run(measuring).run.endswith("-words.init")
+    assert orun("diff").err == (
+        "error: there is no last~1\n  the store has no run that has ended, besides those of orun init\n"
+        "  hint: orun FILE, or where the store is: --store DIR\n"
+    )
+    orun("words.yaml")
+    assert orun("diff").err == (
+        "error: there is no last~1\n  the store has 1 run of words, besides those of orun init\n"
+        "  hint: to run it again: orun words.yaml\n"
+    )
+    assert orun("report").code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("last~7",), "error: there is no last~7\n  the store has 1 run of words\n"),
+        (
+            ("last~7",),
+            "error: there is no last~7\n  the store has 1 run of words\n  hint: to run it again: orun words.yaml\n",
+        ),
         (
             ("words.yaml", "last"),
             (

@@ -33,6 +33,7 @@ FACTS = {
     },
     "environments": [
         {"folder": "/cache/1f", "holds": ["onnx==1.23.2", "numpy==2.4.6"], "packages": {}, "damage": ""},
+        {"folder": "/cache/2d", "holds": [f"p{i}==1 --hash=sha256:0" for i in range(8)], "packages": {}, "damage": ""},
         {"folder": "/cache/2e", "holds": ["tiny==1.0"], "packages": {}, "damage": "its interpreter is gone"},
     ],
 }
@@ -59,9 +60,10 @@ provider               loads  why not
 CUDAExecutionProvider  no     libcublas.so.13: cannot open shared object file
 CPUExecutionProvider   yes
 
-isolated environment  made for                    state
-/cache/1f             onnx==1.23.2, numpy==2.4.6  whole
-/cache/2e             tiny==1.0                   will be made again: its interpreter is gone"""
+isolated environment  made for                                      state
+/cache/1f             onnx==1.23.2, numpy==2.4.6                    OK
+/cache/2d             p0==1, p1==1, p2==1, p3==1, p4==1 and 3 more  OK
+/cache/2e             tiny==1.0                                     will be made again: its interpreter is gone"""
     )
 
 

@@ -46,12 +46,17 @@ def test_two_commands_lead_from_a_model_to_judged_gates(model: Path, orun: Comma
     assert written.code == 0, written.err
     lines = written.out.splitlines()
     assert re.fullmatch(r"measured: 131 kB -> [\d.]+ kB, p50 [\d.]+ µs, [\d.]+x as fast, cosine 0\.\d+", lines[0])
-    assert lines[-4].startswith("wrote mlp.yaml: 7 stages, ")
-    assert lines[-3:] == [
+    assert lines[-5].startswith("wrote mlp.yaml: 7 stages, ")
+    assert lines[-4:] == [
         "examples are made up: fill in mlp_data.py",
-        f"wrote {model.parent}/.github/workflows/mlp.yml",
+        "wrote .github/workflows/mlp.yml",
+        (
+            "it installs requirements.txt, which is not there yet: orun[cpu], and the tools that "
+            "`orun doctor mlp.yaml` lists"
+        ),
         "next: orun mlp.yaml",
     ]
+    assert orun("diff").err.splitlines()[1] == "  the store has no run that has ended, besides those of orun init"
     assert written.err.splitlines()[0] == "mlp.onnx: building once, to measure what its gates can ask for"
     pipeline = api.load(model.with_suffix(".yaml"))
     assert [stage.uses for stage in pipeline.stages] == [
