@@ -42,7 +42,20 @@ EXTRAS: Mapping[str, str] = {
     "tf2onnx": "tensorflow",
     "torch": "torch",
 }
+# What installs a shared library that a provider of GPUs does not find, by the beginning of its name.
+SHARED_LIBRARIES: Mapping[str, str] = {
+    "libcuda.so": "install NVIDIA's driver",
+    "libnvinfer": "install TensorRT",
+    "libcu": "pip install 'onnxruntime-gpu[cuda,cudnn]'",
+}
 WITHOUT_ONNX = frozenset({"data", "hub", "mcp", "mlflow", "oci", "ray", "remote"})  # extras that do not include `onnx`
+
+
+def library_command(message: str) -> str:
+    """Return what installs the shared library that a message of ONNX Runtime says is missing; empty if unknown."""
+    if "cannot open shared object file" not in message:
+        return ""
+    return next((command for name, command in SHARED_LIBRARIES.items() if name in message), "")
 
 
 def install_command(

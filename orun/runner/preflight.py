@@ -9,7 +9,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.source_location import Problem
 from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
 from orun.environment import device, distributions, providers, venvs
-from orun.environment.install_commands import install_command, upgrade_command
+from orun.environment.install_commands import install_command, library_command, upgrade_command
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
@@ -219,5 +219,5 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
     if not why:
         return []
     message = f"target {target.name!r} of stage {stage.id!r} cannot run here: {why}"
-    hint = f"`missing: skip` under target {target.name!r} skips its stages; see orun doctor"
-    return [Problem(stage.position, message, hint=hint)]
+    hints = (library_command(why), f"`missing: skip` under target {target.name!r} skips its stages", "see orun doctor")
+    return [Problem(stage.position, message, hint="; ".join(filter(None, hints)))]

@@ -60,6 +60,7 @@ def test_what_must_run_is_planned_and_then_refused_before_anything_starts(tmp_pa
     assert problem.message.startswith(
         "target 'trt' of stage 'engine' cannot run here: TensorrtExecutionProvider does not"
     )
+    assert problem.hint.endswith("`missing: skip` under target 'trt' skips its stages; see orun doctor")
 
 
 def test_the_ready_pipeline_is_planned_everywhere(tmp_path: Path) -> None:

@@ -86,3 +86,21 @@ def test_a_plug_in_is_upgraded_from_where_it_came(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(distributions, "metadata_paths", lambda: {"acme": str(tmp_path)})
     assert install_commands.upgrade_command("acme") == 'pip install --upgrade "acme @ git+https://h/acme.git"'
     assert install_commands.upgrade_command("other") == "pip install --upgrade other"
+
+
+@pytest.mark.parametrize(
+    ("library", "command"),
+    [
+        ("libcuda.so.1", "install NVIDIA's driver"),
+        ("libcublasLt.so.13", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
+        ("libcudnn.so.9", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
+        ("libnvinfer.so.10", "install TensorRT"),
+        ("libhipblas.so.2", ""),
+    ],
+)
+def test_what_installs_a_library_of_a_gpu(library: str, command: str) -> None:
+    message = (
+        f"CUDAExecutionProvider does not load ({library}: cannot open shared object file: No such file or directory)"
+    )
+    assert install_commands.library_command(message) == command
+    assert install_commands.library_command(f"{library} has the wrong version") == ""
