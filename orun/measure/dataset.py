@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -30,6 +30,7 @@ class Dataset:
     Attributes:
         inputs: for each input of the model one array `[n, ...]`, or a list of n arrays without batch axis if shapes
             differ between examples (texts of different lengths). Inputs that a model does not have are not fed to it.
+            An input without an axis for a batch (a scalar, or a fixed first axis above 1) is fed an example at a time.
         labels: the right result of each example, `[n, ...]`: its class for `accuracy`; its text for `wer`; for `map` a
             dict, `{"xyxy": boxes, "classes": numbers}`; with `candidates`, the index of the right candidate. A custom
             metric may give them any meaning.
@@ -84,19 +85,42 @@ class Batch:
 
     Attributes:
         examples: their indices, `[b]`.
-        feed: for each input their values, `[b, ...]`.
+        feed: for each input their values, `[b, ...]`; without the first axis where the model has no batch.
+        is_unbatched: whether there is such an input, so that outputs may have no axis for a batch either.
     """
 
     examples: NDArray[np.intp]
     feed: Mapping[str, Array]
+    is_unbatched: bool = False
 
 
-def batches(inputs: Mapping[str, Values], size: int) -> Iterator[Batch]:
+def batches(inputs: Mapping[str, Values], size: int, unbatched: Collection[str] = ()) -> Iterator[Batch]:
     """Yield every example once, in batches of equal shapes of at most `size` examples.
 
     Nothing is padded: a model's result for an example must not depend on the lengths of other examples.
+
+    Args:
+        inputs: values of the dataset by input.
+        size: most examples in a batch.
+        unbatched: inputs without an axis for a batch; if there are any, each batch is a single example.
     """
-    return (make_batch(inputs, examples) for examples in group(inputs, size, range(count(inputs))))
+    size = 1 if unbatched else size
+    return (make_batch(inputs, examples, unbatched) for examples in group(inputs, size, range(count(inputs))))
+
+
+def list_unbatched(inputs: Mapping[str, Values], shapes: Mapping[str, Sequence[int | str | None]]) -> list[str]:
+    """Return the inputs whose examples are fed as they are, because the model has no axis for a batch there.
+
+    Args:
+        inputs: values of the dataset by input.
+        shapes: shape of each input of the model.
+    """
+    return [name for name, axes in shapes.items() if is_unbatched(axes) and np.ndim(inputs[name][0]) == len(axes)]
+
+
+def is_unbatched(axes: Sequence[int | str | None]) -> bool:
+    """Return whether an input of a model has no axis for a batch: it has none at all, or the first has a fixed size."""
+    return not axes or (isinstance(axes[0], int) and axes[0] != 1)
 
 
 def group(inputs: Mapping[str, Values], size: int, order: Iterable[int]) -> list[NDArray[np.intp]]:
@@ -111,9 +135,12 @@ def group(inputs: Mapping[str, Values], size: int, order: Iterable[int]) -> list
     ]
 
 
-def make_batch(inputs: Mapping[str, Values], examples: NDArray[np.intp]) -> Batch:
-    """Return the batch of examples at these indices, which have equal shapes."""
-    return Batch(examples, {name: _stack(values, examples) for name, values in inputs.items()})
+def make_batch(inputs: Mapping[str, Values], examples: NDArray[np.intp], unbatched: Collection[str] = ()) -> Batch:
+    """Return the batch of examples at these indices, which have equal shapes; `unbatched` as for `batches`."""
+    feed = {name: _stack(values, examples) for name, values in inputs.items()}
+    # The ellipsis keeps scalars arrays: sessions refuse NumPy's scalars.
+    feed = {name: array[0, ...] if name in unbatched else array for name, array in feed.items()}
+    return Batch(examples, feed, is_unbatched=bool(unbatched))
 
 
 def count(inputs: Mapping[str, Values]) -> int:

@@ -25,14 +25,16 @@ def feeds_of(
         samples: number of examples.
         dims: sizes of dynamic axes by name, for made-up inputs.
     """
-    from orun.measure.dataset import batches
     from orun.stages._data.synthetic import make_examples
+    from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, load_graph
+    from orun.stages._graph.signature import ranks_of
 
-    names = dict.fromkeys(name for port in context.inputs for name in input_names(load_graph(context.model(port))))
+    graphs = [load_graph(context.model(port)) for port in context.inputs]
+    ranks = {name: ranks_of(graph)[name] for graph in graphs for name in input_names(graph)}
     if examples is None:
         dataset = make_examples(context.model(), samples, dims, context.seed)
     else:
         require_made_up(context, dims, "dataset")
-        dataset = load_dataset(context, examples, list(names)).take(samples)
-    return [dict(batch.feed) for batch in batches({name: dataset.inputs[name] for name in names}, 1)]
+        dataset = load_dataset(context, examples, list(ranks)).take(samples)
+    return [take_example(dataset.inputs, number, ranks) for number in range(len(dataset))]

@@ -99,7 +99,7 @@ def make_feeds(
 
 
 def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
-    from orun.measure.dataset import batches
+    from orun.measure.dataset import batches, list_unbatched
     from orun.stages._graph.fitting import require_fitting
 
     for item in inputs:
@@ -107,7 +107,14 @@ def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> di
             why = f"it has {', '.join(dataset.inputs)}"
             raise UsageError(f"the dataset has no values for input {item.name!r}", why=why)
     most = 0
-    for group in batches({item.name: dataset.inputs[item.name] for item in inputs}, batch):
+    values = {item.name: dataset.inputs[item.name] for item in inputs}
+    unbatched = list_unbatched(values, {item.name: item.shape for item in inputs})
+    if unbatched and batch > 1:
+        raise UsageError(
+            f"`batch` is {batch}, and input {unbatched[0]!r} of the model has no axis for a batch",
+            hint="leave `batch` out",
+        )
+    for group in batches(values, batch, unbatched):
         most = max(most, len(group.examples))
         if most == batch:
             require_fitting("the dataset", inputs, group.feed)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from orun.errors import UsageError
-from orun.measure.dataset import Dataset, Values, batches, count
+from orun.measure.dataset import Dataset, Values, batches, count, list_unbatched
 
 
 def test_an_array_for_each_input() -> None:
@@ -48,6 +48,18 @@ def test_batches_hold_one_shape_each_and_every_example_once() -> None:
     found = list(batches({"x": values}, size=2))
     assert [batch.examples.tolist() for batch in found] == [[5], [0, 2], [3], [1, 4]]
     assert [batch.feed["x"].tolist() for batch in found] == [[[5]], [[0, 0], [2, 2]], [[3, 3]], [[1, 1, 1], [4, 4, 4]]]
+
+
+def test_an_input_without_an_axis_for_the_batch_is_fed_whole() -> None:
+    inputs: dict[str, Values] = {"x": np.arange(6).reshape(2, 3), "t": np.array([7.0, 8.0]), "m": np.ones((2, 4, 3))}
+    unbatched = list_unbatched(inputs, {"x": ["batch", 3], "t": [], "m": [4, 3]})
+    assert unbatched == ["t", "m"]
+    found = list(batches(inputs, 2, unbatched))
+    assert [{name: value.shape for name, value in batch.feed.items()} for batch in found] == [
+        {"x": (1, 3), "t": (), "m": (4, 3)}
+    ] * 2
+    assert [batch.feed["t"].item() for batch in found] == [7.0, 8.0]
+    assert list_unbatched({"x": np.ones((8, 3))}, {"x": [4, 3]}) == []  # rows for a model of batch 4
 
 
 def test_batches_of_an_array_are_in_order() -> None:

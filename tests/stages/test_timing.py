@@ -12,6 +12,7 @@ from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages.timing import Sizes, make_feeds
 from tests.stages.models import ADD, LOOKUP, parse
+from tests.stages.support import artifact
 
 
 @pytest.fixture
@@ -79,6 +80,19 @@ def test_fewer_examples_than_the_batch_are_not_taken_for_it(models: dict[str, Pa
         "`batch` is 4, and the dataset does not have that many examples of one shape\n"
         "  it has 3\n"
         "  hint: give more examples, or reduce `batch`"
+    )
+
+
+def test_an_example_of_an_input_without_an_axis_for_the_batch_is_fed_whole(tmp_path: Path) -> None:
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[n, 2] x, float t) => (float[n, 2] y) { y = Mul(x, t) }'
+    models = {"model": artifact(tmp_path, parse(text)) / "model.onnx"}
+    dataset = Dataset({"x": np.ones((3, 2), np.float32), "t": np.array([5, 6, 7], np.float32)})
+    fed = make_feeds(models, Sizes(), 3, dataset)["model"]
+    assert (fed["x"].shape, fed["t"].shape, fed["t"].item()) == ((1, 2), (), 5)
+    with pytest.raises(UsageError) as caught:
+        make_feeds(models, Sizes(2), 3, dataset)
+    assert str(caught.value) == (
+        "`batch` is 2, and input 't' of the model has no axis for a batch\n  hint: leave `batch` out"
     )
 
 

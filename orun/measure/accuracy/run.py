@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import MODEL, REFERENCE
-from orun.measure.dataset import Array, Batch, Values, as_type, batches, count
+from orun.measure.dataset import Array, Batch, Values, as_type, batches, count, list_unbatched
 from orun.measure.metrics.fidelity import Difference, compare, concatenate
 
 if TYPE_CHECKING:
@@ -110,7 +110,10 @@ def run_models(
     """
     feeds = {role: _input_names(plan.stage, role, session, inputs) for role, session in sessions.items()}
     collector = _Collector(plan, part, tuple(sessions))
-    for batch in batches(inputs, plan.batch):
+    all_sessions = (*sessions.values(), sessions[MODEL])  # the model's own shapes come last
+    shapes = {value.name: value.shape or () for session in all_sessions for value in session.get_inputs()}
+    unbatched = list_unbatched(inputs, shapes)
+    for batch in batches(inputs, plan.batch, unbatched):
         outputs = {
             role: _run(plan, role, session, {name: batch.feed[name] for name in feeds[role]}, part, batch)
             for role, session in sessions.items()
@@ -150,6 +153,8 @@ def _run(
             hint=_type_hint(session, feed) or _batch_axis_hint(session, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
+    if batch.is_unbatched:
+        outputs = {name: value if value.shape[:1] == (1,) else value[None] for name, value in outputs.items()}
     for name, value in outputs.items():
         _check_output(plan.stage, f"output '{name}' of the {role}", value, part, batch)
     return outputs

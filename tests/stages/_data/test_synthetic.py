@@ -27,15 +27,22 @@ def test_indices_stay_in_their_tables_and_masks_end_early(tiny_bert: Path) -> No
     assert not np.array_equal(ids[0], other.inputs["input_ids"][0])
 
 
-def test_an_input_without_an_axis_for_examples(tmp_path: Path) -> None:
-    model = '<ir_version: 9, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) { y = Abs(x) }'
-    with pytest.raises(UsageError) as caught:
-        make_examples(artifact(tmp_path, parse(model)) / "model.onnx", 1, {}, 0)
-    assert str(caught.value) == (
-        "examples for input 'x' cannot be made up\n"
-        "  its shape is [4], and the first axis must be that of the examples\n"
-        "  hint: give a dataset: `file.py:function` or a file"
-    )
+def test_inputs_without_an_axis_for_examples_are_made_up_whole(tmp_path: Path) -> None:
+    """A scalar, and a first axis of a fixed size above 1: each example has all of it."""
+    model = parse("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    g (float[batch, 4] x, float t, float[2, batch, 3] state, int64[4] steps)
+    => (float[batch, 4] y, float u, float[2, batch, 3] z, int64[4] s)
+    { y = Abs(x)  u = Abs(t)  z = Abs(state)  s = Abs(steps) }
+    """)
+    dataset = make_examples(artifact(tmp_path, model) / "model.onnx", 5, {}, 0)
+    assert {name: np.asarray(values).shape for name, values in dataset.inputs.items()} == {
+        "x": (5, 4),
+        "t": (5,),
+        "state": (5, 2, 1, 3),
+        "steps": (5, 4),
+    }
+    assert len(set(np.asarray(dataset.inputs["t"]).tolist())) == 5
 
 
 def test_sizes_of_the_axis_of_examples(tmp_path: Path) -> None:

@@ -602,6 +602,34 @@ def test_an_output_without_a_batch_axis(folder: Path) -> None:
     )
 
 
+def test_inputs_without_an_axis_for_the_batch(tmp_path: Path) -> None:
+    """A scalar and a fixed first axis above 1 are fed as they are, an example at a time, and so are outputs judged."""
+    text = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    g (float[batch, 3] x, float t, float[2, 3] table) => (float[batch, 3] y, float u, float[2, 3] v)
+    { y = %s(x, t)  u = %s(t)  v = Neg(table) }
+    """
+    models = {"model": parse(text % ("Mul", "Neg")), "reference": parse(text % ("Div", "Neg"))}
+    run = measure(tmp_path, {"metrics": ["cosine", "max_abs"], "samples": 3, "batch": 2}, **models)
+    assert run.value("cosine.min") == pytest.approx(1)
+    dataset = """
+import numpy as np
+import orun
+
+def rows():
+    random = np.random.default_rng(0)
+    x, table = random.normal(size=(3, 3)).astype(np.float32), random.normal(size=(3, 2, 3)).astype(np.float32)
+    return orun.Dataset({"x": x, "t": np.array([2, 4, 8], np.float32), "table": table}, labels=[0, 1, 2])
+
+def shapes(outputs, dataset):
+    assert {name: values.shape for name, values in outputs.items()} == {"y": (3, 3), "u": (3,), "v": (3, 2, 3)}
+    return outputs["y"][:, 0] / dataset.inputs["x"][:, 0]
+"""
+    (tmp_path / "rows.py").write_text(dataset)
+    run = measure(tmp_path, {"dataset": "rows.py:rows", "metrics": ["max_abs", "rows.py:shapes"], "batch": 2}, **models)
+    assert run.value("shapes") == pytest.approx((2 + 4 + 8) / 3)
+
+
 def test_the_schema_offers_what_the_engine_knows() -> None:
     (asked,) = (param for param in params_of(Params) if param.name == "metrics")
     known, code = asked.type.items[0].items
