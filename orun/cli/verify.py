@@ -61,7 +61,7 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
         names = [] if ALL in rebuild else rebuild
         return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
     if presence(target) != FOLDER:
-        from orun.cli.missing_bundle import no_bundle
+        from orun.cli.bundle_checkout import no_bundle
 
         raise no_bundle(target)
     return _verify_bundle(Path(target), as_json=as_json)
@@ -69,6 +69,7 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     from orun.api import verify
+    from orun.cli.bundle_checkout import earlier_run_note
 
     check = verify(bundle)
     if as_json:
@@ -85,7 +86,8 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
         digests = [f"{digest}  {printable(path)}" for path, digest in check.sha256.items()]
         packages = [printable(f"{name} {version}".strip()) for name, version in check.requires.items()]
         needs = [f"its sessions need {', '.join(packages)} beside ONNX Runtime"] if packages else []
-        options.show([f"{bundle} is OK: all files match the manifest", *needs, "", "SHA-256", *digests])
+        notes = [note] if (note := earlier_run_note(str(bundle))) else []
+        options.show([f"{bundle} is OK: all files match the manifest", *needs, *notes, "", "SHA-256", *digests])
     else:
         options.show([f"{bundle} does not match its manifest:", *(f"  {printable(text)}" for text in check.problems)])
     return 0 if check.ok else DAMAGED

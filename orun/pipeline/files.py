@@ -172,7 +172,7 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
             hint=f"orun validate {inside[0]}" if inside else WRITE,
         )
     typed, there = os.path.relpath(file), os.path.lexists(file)
-    meant = "" if there else _same_name(file) or similar_path(file, typed, (".yaml", ".yml"))
+    meant = "" if there else similar_path(file, typed, (".yaml", ".yml")) or _below(file)
     return UsageError(
         f"cannot read the pipeline file {typed}: {error.strerror}",
         why=f"did you mean {meant}?" if meant else "",
@@ -180,7 +180,7 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
     )
 
 
-def _same_name(file: Path) -> str:
-    """Return the path of a file of the same name in a folder above, or in one right below this one."""
-    folders = [*file.parent.parents, *sorted(path for path in file.parent.glob("[!.]*") if path.is_dir())]
+def _below(file: Path) -> str:
+    """Return the path of a file of the same name in a folder right below this one."""
+    folders = sorted(path for path in file.parent.glob("[!.]*") if path.is_dir())
     return next((os.path.relpath(folder / file.name) for folder in folders if presence(folder / file.name) == FILE), "")

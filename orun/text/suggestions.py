@@ -15,6 +15,7 @@ ALIKE = 0.85  # likeness by difflib: a few letters of a name
 LONGEST = 200  # letters of a word that may be misspelt: looking for its like takes the square of them
 MANY = 400  # names that a word is compared with, as that takes a while
 LOOK_ALIKES = str.maketrans("oil-", "011_")  # letters that are read as one another
+ABOVE = 3  # folders above that are searched for a path
 STEMS = 20  # names of files whose stems are like the one that was typed
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
@@ -48,12 +49,13 @@ def closest(word: str, options: Iterable[str]) -> str:
 
 
 def similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> str:
-    """Return the probable path in place of one that is not there: the nearest name in the same folder.
+    """Return the probable path in place of one that is not there.
 
-    The part of the name before its suffix must be alike: `e.yaml` is not meant by `nope.yaml`.
+    It is the same path in a folder above, or the nearest name in the same folder. The part of the name before its suffix
+    must be alike: `e.yaml` is not meant by `nope.yaml`.
 
     Args:
-        path: the path.
+        path: the absolute path.
         written: the path as it was typed, which ends in the same name.
         endings: endings of the names that may be meant.
     """
@@ -61,6 +63,11 @@ def similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> 
 
     if os.path.lexists(path):  # it exists and cannot be read, or is a dangling link
         return ""
+    parts = Path(written).parts
+    if not {os.sep, os.pardir} & {*parts}:
+        for folder in path.parents[len(parts) : len(parts) + ABOVE]:
+            if os.path.lexists(folder / written):
+                return os.path.relpath(folder / written, path.parents[len(parts) - 1])
     try:
         names = [other.name for other in path.parent.iterdir() if other.name.endswith(endings)]
     except OSError:  # its folder does not exist either

@@ -118,6 +118,29 @@ def test_a_bundle_that_the_last_run_did_not_build(orun: CommandLine, project: Pa
     assert orun("verify", "artifacts/out/words/count").err == f"{NOT_THERE}{ELSEWHERE}"
 
 
+def test_a_bundle_of_an_earlier_run_says_so(orun: CommandLine, project: Path) -> None:
+    """After a failed gate it is the release before, and is OK."""
+    (project / "words.yaml").write_text(RELEASE, encoding="utf-8")
+    orun("words.yaml", "--set", "stages.write.with.text=a b")
+    folder = project / "artifacts" / "out" / "words" / "count"
+    folder.mkdir()
+    for name in REQUIRED:
+        (folder / name).touch()
+    write_manifest(folder, "words", "1.0")
+    shown = orun("verify", "artifacts/out/words/count")
+    assert (shown.code, shown.out.splitlines()[:3]) == (
+        0,
+        [
+            "artifacts/out/words/count is OK: all files match the manifest",
+            (
+                "note: it is of an earlier run, as the last run of words.yaml built none: "
+                "words.yaml:4:21: gate failed: write length min 20: length is 3, below the minimum of 20"
+            ),
+            "",
+        ],
+    )
+
+
 def test_a_bundle_that_was_removed_after_the_last_run(orun: CommandLine, project: Path) -> None:
     orun("words.yaml")
     shutil.rmtree(project / "artifacts" / "out" / "words" / "count")

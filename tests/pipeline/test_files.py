@@ -174,6 +174,22 @@ def linked(folder: Path, text: str) -> str:
         return render(caught.value.problems)
 
 
+def test_a_path_that_goes_by_a_folder_above_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are often written by the folder in which orun is called."""
+    for folder in ("models", "pipelines"):
+        (tmp_path / folder).mkdir()
+    for name in ("models/net.onnx", "ops.py"):
+        (tmp_path / name).touch()
+    file = tmp_path / "pipelines" / "p.yaml"
+    file.write_text(
+        "stages:\n  import: {uses: convert/onnx, with: {path: models/net.onnx}}\n  count: {uses: './ops.py:count'}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError) as caught:
+        load(file)
+    assert [problem.suggestion for problem in caught.value.problems] == ["../models/net.onnx", "../ops.py:count"]
+
+
 def test_what_lies_beside_the_target_of_a_link_is_told(tmp_path: Path) -> None:
     assert linked(tmp_path, LINKED) == (
         """\

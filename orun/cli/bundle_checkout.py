@@ -1,4 +1,4 @@
-"""Explanation of a bundle that is not there, by the last run of its pipeline."""
+"""Bundles by the last run of their pipeline: why one is not there, or is of an earlier run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name
 from orun.text.suggestions import near, settings
 
 if TYPE_CHECKING:
-    from orun.core.run_record import RunResult
+    from orun.core.run_record import RunResult, StageResult
 
 BUNDLE = "expected the folder of a stage of release/bundle, or a copy of it"
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
@@ -42,23 +42,36 @@ def no_bundle(target: str) -> UsageError:
     return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
 
 
+def earlier_run_note(target: str) -> str:
+    """Return a note if the last run did not build the bundle of a checkout; else an empty text."""
+    run, stage = _last_build(target)
+    if run is None or stage is None or stage.outcome in ("built", "cached"):
+        return ""
+    file = quoted(near(run.file))
+    return f"note: it is of an earlier run, as the last run of {file} built none: {'; '.join(_causes(run, stage))}"
+
+
 def _not_built(target: str) -> UsageError | None:
-    """Return the error of a checkout `STORE/out/PIPELINE/STAGE` that the last run left out; None for another path."""
-    path = Path(os.path.abspath(target))  # noqa: PTH100 - of a path that is not there
-    root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
-    if root is None or path.parents[1].name != "out" or not seen_at(root / VERSION_FILE):
-        return None
-    run = _last_run(root, path.parent.name)
-    stage = next((stage for stage in run.stages if safe_name(stage.stage) == path.name), None) if run else None
+    """Return the error of a checkout that the last run left out; None for another path."""
+    run, stage = _last_build(target)
     if run is None or stage is None:
         return None
     file = quoted(near(run.file))
     again = f"orun {file}{settings(run.overrides)}"
     if stage.outcome in ("built", "cached"):
         return UsageError(f"there is no bundle {target}", why="it was removed after the last run", hint=again)
-    causes = _causes(run)
-    why = "\n".join([f"the last run of {file} built none:", *(causes or [why_unjudged(stage)])])
-    return UsageError(f"there is no bundle {target}", why=why, hint=f"correct that, then: {again}" if causes else again)
+    why = "\n".join([f"the last run of {file} built none:", *_causes(run, stage)])
+    return UsageError(f"there is no bundle {target}", why=why, hint=f"correct that, then: {again}")
+
+
+def _last_build(target: str) -> tuple[RunResult | None, StageResult | None]:
+    """Return the last run and the stage of a checkout `STORE/out/PIPELINE/STAGE`; None where there is none."""
+    path = Path(os.path.abspath(target))  # noqa: PTH100 - of a path that need not be there
+    root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
+    if root is None or path.parents[1].name != "out" or not seen_at(root / VERSION_FILE):
+        return None, None
+    run = _last_run(root, path.parent.name)
+    return run, next((stage for stage in run.stages if safe_name(stage.stage) == path.name), None) if run else None
 
 
 def _last_run(root: Path, pipeline: str) -> RunResult | None:
@@ -73,8 +86,8 @@ def _last_run(root: Path, pipeline: str) -> RunResult | None:
     return next((result for result in results if safe_name(result.pipeline) == pipeline), None)
 
 
-def _causes(run: RunResult) -> list[str]:
-    """Return a line for each failed stage and each gate that blocks releases."""
-    failures = [f"stage {stage.stage} failed: {stage.failure.what}" for stage in run.stages if stage.failure]
+def _causes(run: RunResult, stage: StageResult) -> list[str]:
+    """Return a line for each failed stage and each gate that blocks releases; else why the stage did not run."""
+    failures = [f"stage {failed.stage} failed: {failed.failure.what}" for failed in run.stages if failed.failure]
     blocking = [verdict for verdict in run.verdicts if verdict.blocks and not verdict.depth]
-    return failures + [f"{headline_of(verdict)}: {why(verdict)}" for verdict in blocking]
+    return failures + [f"{headline_of(verdict)}: {why(verdict)}" for verdict in blocking] or [why_unjudged(stage)]
