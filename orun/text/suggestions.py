@@ -51,8 +51,8 @@ def closest(word: str, options: Iterable[str]) -> str:
 def similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> str:
     """Return the probable path in place of one that is not there.
 
-    It is the same path in a folder above, or the nearest name in the same folder. The part of the name before its suffix
-    must be alike: `e.yaml` is not meant by `nope.yaml`.
+    It is the same path in a folder above, or the nearest name in the same folder. The part of the name before its
+    suffix must be alike: `e.yaml` is not meant by `nope.yaml`.
 
     Args:
         path: the absolute path.
