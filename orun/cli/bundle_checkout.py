@@ -10,6 +10,7 @@ from orun.errors import UsageError
 from orun.fs.observed_state import FOLDER, presence, seen_at
 from orun.report.figures import quoted
 from orun.report.gates import headline_of, why, why_unjudged
+from orun.report.summary import why_skipped
 from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name
 from orun.text.suggestions import near, settings
 
@@ -90,4 +91,5 @@ def _causes(run: RunResult, stage: StageResult) -> list[str]:
     """Return a line for each failed stage and each gate that blocks releases; else why the stage did not run."""
     failures = [f"stage {failed.stage} failed: {failed.failure.what}" for failed in run.stages if failed.failure]
     blocking = [verdict for verdict in run.verdicts if verdict.blocks and not verdict.depth]
-    return failures + [f"{headline_of(verdict)}: {why(verdict)}" for verdict in blocking] or [why_unjudged(stage)]
+    gates = [f"{headline_of(verdict)}: {why(verdict)}" for verdict in blocking]
+    return failures + gates or [*why_skipped(run)] or [why_unjudged(stage)]

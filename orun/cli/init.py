@@ -190,11 +190,12 @@ def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
     """What was written, what it measured, and what to do next."""
     from orun.scaffold.ci import missing_requirements
     from orun.scaffold.paths import data_path
-    from orun.scaffold.summary import goal_lines, measured_line, slower_note
+    from orun.scaffold.summary import goal_lines, measured_line, skipped_notes, slower_note
     from orun.text.suggestions import near
 
     file = created.file
-    lines = [line for line in (measured_line(created), slower_note(created), *goal_lines(created)) if line]
+    lines = [line for line in (measured_line(created), slower_note(created), *skipped_notes(created)) if line]
+    lines += goal_lines(created)
     lines += [f"left out {stage}: {why[0].lower()}{why[1:]}" for stage, why in created.request.left_out.items()]
     lines.append(f"wrote {file}: {created.counts}")
     if created.has_made_up_data:

@@ -88,7 +88,7 @@ def _after(result: RunResult) -> Iterator[str]:
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
         yield f"to run what is missing as well: orun {quoted(near(result.file))} --to {quoted(_requested(result))}"
     if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(unjudged(result))):
-        yield from _why_skipped(result)
+        yield from why_skipped(result)
     folder = results_folder(result.stages)
     if folder and result.exit_code == 0:
         yield f"results in {near(folder)}"
@@ -101,7 +101,7 @@ def _requested(result: RunResult) -> str:
     return (requested or blocked)[-1].stage
 
 
-def _why_skipped(result: RunResult) -> Iterator[str]:
+def why_skipped(result: RunResult) -> Iterator[str]:
     """Yield each reason for which a stage was skipped once. Stages after a skipped one have none."""
     skipped = {stage.stage for stage in result.stages if stage.outcome == "skipped"}
     first = [stage for stage in result.stages if stage.stage in skipped and skipped.isdisjoint(stage.needs)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from orun.report.summary import why_skipped
 from orun.scaffold.create import Created
 from orun.text.units import show
 
@@ -41,6 +42,12 @@ def goal_lines(created: Created) -> list[str]:
     if not created.is_reached:
         lines.append("goal not reached: this is the nearest model that the search found")
     return lines
+
+
+def skipped_notes(created: Created) -> list[str]:
+    """Return a note on each reason for which stages were skipped, such as a provider that this machine lacks."""
+    names = ", ".join(stage.stage for stage in created.result.stages if stage.outcome == "skipped")
+    return [f"note: {names} {why}" for why in why_skipped(created.result)]
 
 
 def slower_note(created: Created) -> str:

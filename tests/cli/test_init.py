@@ -99,6 +99,26 @@ def test_a_target_with_other_providers(model: Path, orun: CommandLine) -> None:
     assert "    uses: optimize/float16\n" in printed
 
 
+@pytest.mark.slow
+def test_stages_that_this_machine_skips_are_told(model: Path, orun: CommandLine) -> None:
+    """The summary only lacked their figures."""
+    del model
+    lines = orun("init", "mlp.onnx", "--target", "dml").out.splitlines()
+    skipped = "note: latency, card, release skipped: target dml: DmlExecutionProvider does not load on this machine ("
+    assert lines[1].startswith(skipped)
+    assert lines[2:] == [
+        "wrote mlp.yaml: 7 stages, 4 gates",
+        "examples are made up: fill in mlp_data.py",
+        "next: orun mlp.yaml",
+    ]
+    orun("mlp.yaml")
+    assert (
+        orun("verify", "artifacts/out/mlp/release")
+        .err.splitlines()[2]
+        .startswith("  skipped: target dml: DmlExecutionProvider does not load on this machine")
+    )
+
+
 def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) -> None:
     model.with_suffix(".yaml").write_text("mine")
     refused = orun("init", "mlp.onnx")
