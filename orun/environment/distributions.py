@@ -73,26 +73,30 @@ def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     Returns:
         Their normalised names by module; modules of no distribution are left out.
     """
-    lines = {module: [line for path in paths if (line := _recorded(path))] for module, paths in modules.items()}
     owners_of: dict[str, list[str]] = {}
-    if not any(lines.values()):
-        return owners_of
+    lines_in: dict[str, dict[str, list[bytes]]] = {}  # by folder of packages and module
     for name, metadata in metadata_paths().items():
+        folder = metadata.rpartition("/")[0]
+        if folder not in lines_in:
+            lines_in[folder] = {module: _recorded(paths, folder) for module, paths in modules.items()}
+        if not any(lines_in[folder].values()):
+            continue
         listed = _text(metadata, "RECORD")
         tops = set() if listed else set(_text(metadata, "top_level.txt").decode().split())
-        for module, wanted in lines.items():
+        for module, wanted in lines_in[folder].items():
             if module in tops or any(line in listed or listed.startswith(line[1:]) for line in wanted):
                 owners_of.setdefault(module, []).append(name)
     return owners_of
 
 
-def _recorded(path: str) -> bytes:
-    """Return the start of a path's line in a distribution's list of files; empty for a path outside `sys.path`."""
-    inside = max((folder for folder in sys.path if folder and path.startswith(f"{folder}/")), key=len, default="")
-    if not inside:
-        return b""
-    end = "/" if os.path.isdir(path) else ","  # noqa: PTH112 - nothing here imports pathlib
-    return b"\n" + os.fsencode(path[len(inside) + 1 :] + end)
+def _recorded(paths: Iterable[str], folder: str) -> list[bytes]:
+    """Return the starts of the lines that paths below a folder have in the lists of files of its distributions.
+
+    The folder may not be the nearest one on `sys.path`: packages add folders of their own to it, `../tools`, too.
+    """
+    inside = [path for path in map(os.path.normpath, paths) if path.startswith(f"{folder}/")]
+    ends = ("/" if os.path.isdir(path) else "," for path in inside)  # noqa: PTH112 - nothing here imports pathlib
+    return [b"\n" + os.fsencode(path[len(folder) + 1 :] + end) for path, end in zip(inside, ends, strict=True)]
 
 
 def requirements(distribution: str) -> frozenset[str]:

@@ -14,7 +14,7 @@ from orun.environment import distributions as tools
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("sys.path", [str(tmp_path), str(tmp_path / "not there")])
-    caches = (tools.installed, tools.exact)
+    caches = (tools.installed, tools.exact, tools.metadata_paths)
     for cache in caches:
         cache.cache_clear()
     yield tmp_path
@@ -31,6 +31,20 @@ def test_every_installed_distribution_has_the_version_that_importlib_reports() -
 def test_names_are_compared_as_package_indexes_do(packages: Path) -> None:
     (packages / "Foo_Bar.baz-1.2+cpu.dist-info").mkdir()
     assert tools.find("foo-bar-baz") == ("foo-bar-baz", "1.2+cpu")
+
+
+def test_a_module_in_a_folder_that_its_package_adds_to_the_path(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ONNX Runtime does with `onnxruntime/transformers`."""
+    metadata, inside = packages / "foo-1.0.dist-info", packages / "foo" / "parts"
+    for folder in (metadata, inside):
+        folder.mkdir(parents=True)
+    (metadata / "RECORD").write_text("foo/__init__.py,,\nfoo/parts/helper.py,,\n")
+    monkeypatch.setattr("sys.path", [str(packages), str(inside)])
+    files = {"helper": [str(inside / "helper.py")], "stranger": [str(inside / "stranger.py")]}
+    files["other"] = [str(packages / "bar" / ".." / "foo" / "parts" / "helper.py")]
+    assert tools.owners(files) == {"helper": ["foo"], "other": ["foo"]}
 
 
 @pytest.mark.parametrize("name", ["Foo_Bar-1.2.egg-info", "foo_bar-1.2-py3.11.egg-info"])
