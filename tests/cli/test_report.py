@@ -66,7 +66,7 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
     model = hashlib.sha256((bundle / "model.onnx").read_bytes()).hexdigest()
     version = json.loads(manifest)["version"]
     assert version == "1.2.0"
-    assert f"version {version} SHA-256 of the bundle {digest} , that of its manifest" in page
+    assert f"version {version} SHA-256 of the bundle {digest} , the digest of manifest.json" in page
     assert f"model.onnx {(bundle / 'model.onnx').stat().st_size / 1e3:.2f} kB {model}" in page
     assert "check a copy orun verify artifacts/out/release/release" in page
     assert "Size by stage" in page

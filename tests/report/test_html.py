@@ -222,7 +222,12 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("edited", "told"),
-    [((), "no file edited"), (None, "whether files were edited is not known"), (("a b.py",), "edited: 'a b.py'")],
+    [
+        ((), "no file edited"),
+        (None, "whether files were edited is not known"),
+        (("a b.py",), "edited: 'a b.py'"),
+        (tuple("abcdefg"), "edited: a, b, c, d, e and 2 more"),
+    ],
 )
 def test_the_commit_says_whether_it_is_the_whole_truth(edited: tuple[str, ...] | None, told: str) -> None:
     document = read(page(replace(PASSED, commit="d" * 40, edited=edited)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orun.core.run_record import RunResult
@@ -13,6 +13,7 @@ from orun.report.summary import style_of_run, summary_line
 from orun.report.terminal import Terminal
 
 PLAIN = Terminal()
+SHOWN = 5  # edited files that are named
 
 
 def head(source: Source) -> Mapping[str, Any]:
@@ -23,8 +24,13 @@ def head(source: Source) -> Mapping[str, Any]:
         "summary": summary_line(result, PLAIN).partition(": ")[2],
         "failing": list(_failing(source)),
         "machine": ", ".join(_machine(result)),
-        "edited": ", ".join(map(quoted, source.first.edited or ())),
+        "edited": _listed(source.first.edited or ()),
     }
+
+
+def _listed(files: Sequence[str]) -> str:
+    more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
+    return ", ".join(map(quoted, files[:SHOWN])) + more
 
 
 def _failing(source: Source) -> Iterator[tuple[str, str]]:
