@@ -37,7 +37,7 @@ EXAMPLES = (
     ("orun doctor --on ray://head:6379", "what is wrong with the machines of a fleet"),
 )
 TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True), Column("to install it"))
-MOST = 5  # packages of an environment that are named
+MOST = 5  # names in a cell
 ENVIRONMENTS = (Column("isolated environment"), Column("made for", flexible=True), Column("state"))
 PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=True))
 
@@ -235,15 +235,19 @@ def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     if tool.get("made") is False:
         version = Cell("not made yet")
     name = f"{tool['tool']} in {tool['environment']}" if "environment" in tool else tool["tool"]
-    return Cell(name, "strong"), version, Cell(", ".join(tool["needed_by"])), Cell(tool["install"])
+    return Cell(name, "strong"), version, Cell(_listed(tool["needed_by"])), Cell(tool["install"])
 
 
 def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
     damage = environment["damage"]
     state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("OK", "good")
     packages = [line.partition(" --hash")[0] for line in environment["holds"]]
-    more = f" and {len(packages) - MOST} more" if len(packages) > MOST else ""
-    return Cell(near(environment["folder"]), "strong"), Cell(f"{', '.join(packages[:MOST])}{more}"), state
+    return Cell(near(environment["folder"]), "strong"), Cell(_listed(packages)), state
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return f"{', '.join(names[:MOST])}{more}"
 
 
 def _provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:

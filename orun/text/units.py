@@ -149,7 +149,7 @@ def changed(old: float | None, new: float | None, unit: Unit) -> str:
         return ""
     if unit == "ratio":
         return f"{_signed(PERCENT * (new - old))} points"
-    return f"{PERCENT * (new / old - 1):+.1f} %" if old > 0 else ""
+    return f"{PERCENT * (new / old - 1):+z.1f} %" if old > 0 else ""
 
 
 def _signed(value: float) -> str:

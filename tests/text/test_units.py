@@ -86,6 +86,7 @@ def test_what_is_no_ratio_is_told_the_forms() -> None:
         (math.nan, 0.5, "ratio", ""),
         (1.0, math.inf, "s", ""),
         (None, 1.0, "s", ""),
+        (90.40, 90.39, "B", "+0.0 %"),
     ],
 )
 def test_how_far_a_figure_moved(old: float | None, new: float | None, unit: Unit, text: str) -> None:
