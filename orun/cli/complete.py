@@ -64,6 +64,14 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [name for name in ("last", "last~1", *ids) if name.startswith(incomplete)]
 
 
+def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the short names of execution providers that begin so."""
+    from orun.scaffold.targets import target_names
+
+    del ctx, param
+    return [name for name in target_names() if name.startswith(incomplete)]
+
+
 def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the metrics in the history that begin so, `latency.p50` and `p50`."""
     from orun.api import default_store

@@ -31,8 +31,9 @@ NO_SPACE: Mapping[Shell, tuple[str, str]] = {
     "zsh": (
         "        compadd -U -V unsorted -a completions\n",
         (
-            "        [[ ${completions[1]} == *[=/] ]] && local suffix=(-S '')\n"
-            "        compadd -U $suffix -V unsorted -a completions\n"
+            "        local -a suffix\n"
+            "        [[ ${completions[1]} == *[=/] ]] && suffix=(-S '')\n"
+            '        compadd -U "${suffix[@]}" -V unsorted -a completions\n'
         ),
     ),
 }

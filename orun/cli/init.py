@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orun.cli import options
+from orun.cli.complete import complete_target
 from orun.cli.outputs import write_file
 from orun.cli.verb import Verb
 from orun.errors import UsageError
@@ -46,7 +47,12 @@ EXAMPLES = (
 )
 @click.option("--data", default="", metavar="DATA", help="Your own examples: file.py:function, or a file.")
 @click.option(
-    "--target", "target_name", default="cpu", metavar="NAME", help="Execution provider, such as cpu, cuda or openvino."
+    "--target",
+    "target_name",
+    default="cpu",
+    metavar="NAME",
+    shell_complete=complete_target,
+    help="Execution provider, such as cpu, cuda or openvino.",
 )
 @click.option("--ci", type=click.Choice(("github", "gitlab")), help="Also write a workflow for that CI system.")
 @click.option(

@@ -41,13 +41,18 @@ class TargetText(Record, frozen=True):
         return self.name == CPU
 
 
+def target_names() -> dict[str, str]:
+    """Return the short name of each provider."""
+    return {provider.removesuffix(SUFFIX).lower(): provider for provider in provider_options()}
+
+
 def target_named(name: str) -> TargetText:
     """Return a target by the short name of its provider (`cuda`), or the long one.
 
     Raises:
         UsageError: when ONNX Runtime has no such provider.
     """
-    names = {provider.removesuffix(SUFFIX).lower(): provider for provider in provider_options()}
+    names = target_names()
     short = name.removesuffix(SUFFIX).lower()
     short = ALIASES.get(short, short)
     if short not in names:

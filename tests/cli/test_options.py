@@ -58,6 +58,7 @@ def completed(orun: CommandLine, *words: str) -> list[str]:
         (["mlp.onnx", "--dr"], ["--dry-run"]),
         (["completion", "z"], ["zsh"]),
         (["stages", "quantize/d"], ["quantize/dynamic", "quantize/debug"]),
+        (["init", "mlp.onnx", "--target", "c"], ["cpu", "cuda", "coreml", "cann"]),
     ],
 )
 def test_completion(orun: CommandLine, project: Path, words: list[str], expected: list[str]) -> None:
@@ -116,6 +117,27 @@ def test_fish_completes_with_its_script(project: Path, orun: CommandLine) -> Non
         ["fish", "--no-config", "-c", line], env=environment, cwd=project, capture_output=True, text=True, check=True
     )
     assert done.stdout == "stages.write.with.text=\n"
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+def test_zsh_completes_with_its_script(project: Path, orun: CommandLine) -> None:
+    """A path that goes on was replaced by nothing."""
+    (project / "orun.zsh").write_text(orun("completion", "zsh").out)
+    (project / "orun").write_text(f"#!/bin/sh\nexec {sys.executable} -m orun\n")
+    (project / "orun").chmod(0o755)
+    lines = [
+        "compdef() { : }", 'compadd() { print -r -- "${(qq)@}" $completions }', "source ./orun.zsh", "CURRENT=4",
+        "words=(orun words.yaml --set stages.w)", "_orun_completion",
+        "words=(orun words.yaml --only w)", "_orun_completion",
+    ]  # fmt: skip
+    environment = os.environ | {"PATH": f"{project}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["zsh", "-f", "-c", "\n".join(lines)], env=environment, cwd=project, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "'-U' '-S' '' '-V' 'unsorted' '-a' 'completions' stages.write.with.text=",
+        "'-U' '-V' 'unsorted' '-a' 'completions' write",
+    ]
 
 
 def test_a_shell_that_is_not_known(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
