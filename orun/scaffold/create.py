@@ -10,6 +10,7 @@ from pathlib import Path
 from orun import api
 from orun.core.run_record import INTERRUPTED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
+from orun.environment.providers import missing
 from orun.errors import StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
@@ -98,7 +99,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         _require_examples(file, request)
     try:
         write(file, text_of(file, request, {}))
-        request = _converted(file, request, store, listener)
+        request = _converted(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
         if is_ours:  # again, as the inputs are known now
             write(data, data_text(file.name, request.facts))
         if request.goal:
@@ -119,6 +120,12 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     if is_ours and not created.has_made_up_data:
         data.unlink()  # no stage takes examples
     return created
+
+
+def _runs_here(file: Path, request: Request) -> bool:
+    """Return whether this machine has the target, if it is not the CPU."""
+    target = api.load(file).stage("latency").target
+    return target is not None and not request.target.is_cpu and not missing(target)
 
 
 def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] = ()) -> RunResult:

@@ -38,6 +38,7 @@ class Request(Record, frozen=True):
         left_out: names of optional stages that refused the model, with their reasons.
         is_made_up: whether `data` names made-up examples.
         outputs: the outputs to compare with the original's; all when empty.
+        runs_here: whether this machine has the target, if it is not the CPU, so that outputs are compared on it.
     """
 
     facts: ModelFacts
@@ -48,6 +49,7 @@ class Request(Record, frozen=True):
     left_out: Mapping[str, str] = {}
     is_made_up: bool = False
     outputs: tuple[str, ...] = ()
+    runs_here: bool = False
 
 
 class StageText(Record, frozen=True):
@@ -207,6 +209,8 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
         "Outputs compared with the original's. If the data has labels, add `accuracy` or `f1` to the metrics, and a "
         "gate: accuracy: {max_drop: 1%}"
     )
+    if request.runs_here:
+        parameters["target"] = request.target.name
     if request.outputs:
         parameters["outputs"] = [*request.outputs]
         comment += ". Outputs without a batch axis are left out."

@@ -83,6 +83,14 @@ def test_a_transformer_that_takes_few_tokens_is_timed_with_no_more() -> None:
         assert latency.parameters["shape"] == {"sequence": size}
 
 
+@pytest.mark.parametrize("runs_here", [True, False])
+def test_outputs_are_compared_on_the_target_where_this_machine_has_it(*, runs_here: bool) -> None:
+    facts = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("N", 2)),), ("y",))
+    stages = {stage.name: stage for stage in stages_for(Request(facts, target_named("cuda"), runs_here=runs_here), {})}
+    assert stages["accuracy"].parameters.get("target") == ("cuda" if runs_here else None)
+    assert stages["latency"].parameters["target"] == "cuda"
+
+
 @pytest.mark.slow
 def test_a_transformer_that_takes_few_tokens(tmp_path: Path) -> None:
     import transformers
