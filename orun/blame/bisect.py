@@ -133,9 +133,10 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
     for stage_id in failed:  # all of them publish
         text = messages.refuse_publishing(stage_id, publishers[stage_id])
         raise UsageError(text, hint=f"orun diff {good.run} {bad.run}")
+    known = "every stage and gate that fails there failed, or was not judged, in the other run as well"
     raise UsageError(
         f"nothing is worse in {bad.run} than in {good.run}",
-        why="every stage and gate that fails there failed, or was not judged, in the other run as well",
+        why=known if bad.record.failed else "no stage and no gate failed there",
         hint="name a gate whose metric differs: --gate STAGE.METRIC",
     )
 

@@ -129,7 +129,7 @@ def test_a_stage_that_fails(project: Project) -> None:
 def test_a_metric_whose_gate_passes_in_both(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.with.offset": 2.0, "stages.score.with.note": "z"})
-    with pytest.raises(UsageError, match=r"nothing is worse in .* than in "):
+    with pytest.raises(UsageError, match=r"nothing is worse in .* than in .*\n  no stage and no gate failed there\n"):
         project.bisect(good, bad)
     bisection = project.bisect(good, bad, "score.score")
     assert bisection.symptom == "score score goes from 3 to 5"
