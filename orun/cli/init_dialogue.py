@@ -77,14 +77,16 @@ def ask(
 
 def _read(model: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> ModelFacts:
     """Read the model; ask for the inputs of a PyTorch module, which knows none."""
-    from orun.scaffold.inspection import parse_inputs
+    from orun.scaffold.inspection import INPUT, parse_inputs
     from orun.scaffold.model_facts import InputsUnknown, read_model
 
     def checked(name: str, text: str) -> str:
         try:
             parse_inputs([f"{name}={text}"])
         except UsageError as error:
-            raise click.UsageError(str(error)) from error
+            example = "such as float32[batch,3,224,224]"
+            why = f"\n  {error.why}" if INPUT.fullmatch(f"{name}={text}") else ""
+            raise click.UsageError(f"{text!r} is not a type with its axes, {example}{why}") from error
         return f"{name}={text}"
 
     try:
@@ -112,5 +114,5 @@ def _goal(data: str, text: str) -> str:
     try:
         check_goal(text, data)
     except UsageError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError("\n  ".join(filter(None, (error.what, error.why)))) from error
     return text

@@ -9,12 +9,14 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from orun.core.serialization import encode
 from orun.errors import OrunError, UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import MARK, InputFact, InputsUnknown, ModelFacts, with_mask
+from orun.stages.common_parameters import DType
+from orun.text.suggestions import closest, one_of
 
 CODE = re.compile(r".+\.py:\w+")
 INPUT = re.compile(r"(?P<name>[^=\[\]\s]+)=(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
@@ -51,13 +53,14 @@ def _hint(source: str) -> str:
     if not CODE.fullmatch(source):
         return "export it anew, or write a function that returns the model: orun init file.py:function"
     path, _, function = source.rpartition(":")
-    call = f"import runpy; runpy.run_path({path!r})[{function!r}]()"
+    call = f"import runpy; runpy.run_path({json.dumps(path)})[{json.dumps(function)}]()"
     return f"to see where: python -c {quoted(call)}"
 
 
 def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
     """Parse inputs as the command line declares them: `input_ids=int64[batch,sequence]`."""
-    inputs = []
+    inputs: list[InputFact] = []
+    known = get_args(DType)
     for text in texts:
         matched = INPUT.fullmatch(text.replace(" ", ""))
         if matched is None:
@@ -66,6 +69,10 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
                 why="expected name=dtype[axis,axis]",
                 hint="--input 'image=float32[batch,3,224,224]'",
             )
+        if matched["dtype"] not in known:
+            near = closest(matched["dtype"], known)
+            why = f"did you mean {near}?" if near else f"expected {one_of(known)}"
+            raise UsageError(f"the input {matched['name']!r} has an unknown type {matched['dtype']!r}", why=why)
         axes = tuple(int(axis) if axis.isdigit() else axis for axis in matched["shape"].split(",") if axis)
         inputs.append(InputFact(matched["name"], matched["dtype"], axes))
     return tuple(map(with_mask, inputs))

@@ -125,7 +125,16 @@ def inspect_module(name: str, module: Any, parameters: Sequence[str], inputs: tu
             hint=f"orun init {name} {declared}",
         )
     by_name = {item.name for item in inputs} <= set(parameters)
-    return ModelFacts("torch", name, inputs, _outputs(module.eval(), inputs, by_name=by_name))
+    try:
+        outputs = _outputs(module.eval(), inputs, by_name=by_name)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise UsageError(
+            f"{name} cannot be called with {', '.join(map(str, inputs))}",
+            why=f"{type(error).__name__}: {lines[0] if lines else 'without a message'}",
+            hint="declare the types and axes that it takes: --input 'NAME=float32[batch,...]'",
+        ) from error
+    return ModelFacts("torch", name, inputs, outputs)
 
 
 def output_names(count: int) -> tuple[str, ...]:

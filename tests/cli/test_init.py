@@ -149,6 +149,21 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
             ],
         ),
         (
+            ["net.py:load", "--input", "input=floot32[batch,4]"],
+            [
+                "the input 'input' has an unknown type 'floot32'",
+                "did you mean float32?",
+            ],
+        ),
+        (
+            ["net.py:load", "--input", "input=float32[batch,3]"],
+            [
+                "net.py:load cannot be called with input float32[batch, 3]",
+                "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x2)",
+                "hint: declare the types and axes that it takes: --input 'NAME=float32[batch,...]'",
+            ],
+        ),
+        (
             ["net.py:other"],
             ["net.py has no function 'other'", "it has load", "hint: orun init net.py:load"],
         ),
@@ -271,3 +286,26 @@ def test_the_dialogue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         "Error: the goal on accuracy needs labels",
         "Error: 'nowhere' is not one of 'none', 'github', 'gitlab'.",
     ]
+
+
+def test_the_dialogue_asks_for_the_inputs_of_a_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its complaints spoke of options."""
+    import click
+
+    from orun.cli.init_dialogue import Answers, ask
+
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text("def load():\n    import torch\n\n    return torch.nn.Linear(2, 2)\n")
+    typed = iter(["floot32[batch,2]", "float32[batch,2", "float32[batch,2]", "", "", "none"])
+    monkeypatch.setattr(click.termui, "visible_prompt_func", lambda _: next(typed))
+    facts, _ = ask("net.py:load", Path(), [], Answers(), trust=False)
+    assert [str(item) for item in facts.inputs] == ["input float32[batch, 2]"]
+    assert capsys.readouterr().err == (
+        "net.py:load does not say what it takes: name the type and the axes of each, such as float32[batch,3,224,224]\n"
+        "Error: 'floot32[batch,2]' is not a type with its axes, such as float32[batch,3,224,224]\n"
+        "  did you mean float32?\n"
+        "Error: 'float32[batch,2' is not a type with its axes, such as float32[batch,3,224,224]\n"
+        "PyTorch\n"
+    )
