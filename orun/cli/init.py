@@ -196,14 +196,16 @@ def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
     """What was written, what it measured, and what to do next."""
     from orun.scaffold.ci import missing_requirements
     from orun.scaffold.paths import data_path
-    from orun.scaffold.summary import goal_lines, measured_line, skipped_notes, slower_note
+    from orun.scaffold.summary import goal_lines, measured_line, skipped_notes, slower_note, unjudged_note
     from orun.text.suggestions import near
 
     file = created.file
     lines = [line for line in (measured_line(created), slower_note(created), *skipped_notes(created)) if line]
     lines += goal_lines(created)
-    lines += [f"left out {stage}: {why[0].lower()}{why[1:]}" for stage, why in created.request.left_out.items()]
+    lines += [f"left out {stage}: {why}" for stage, why in created.request.gaps.items()]
     lines.append(f"wrote {file}: {created.counts}")
+    if note := unjudged_note(created):
+        lines.append(note)
     if created.has_made_up_data:
         lines.append(f"examples are made up: fill in {data_path(file)}")
     if workflow:

@@ -18,6 +18,7 @@ from orun.pipeline.model import BY_INIT
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives
+from orun.scaffold.left_out import reason_of
 from orun.scaffold.model_facts import read_model
 from orun.scaffold.paths import data_path, file_for, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
@@ -26,6 +27,7 @@ from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
 from orun.stages.contract import MODEL
 
 Write = Callable[[Path, str], None]
+OWN_DATA = "name examples of your own: --data data.py:examples"
 
 
 class Created(Record, frozen=True):
@@ -91,6 +93,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         StageFailed: when the model cannot be converted or measured; the file is left to be edited.
         UsageError: when the request cannot be met; then no file is left.
     """
+    _require_known_operators(file, request)
     request = with_examples(file, request)
     data = data_path(file)
     is_ours = not data.exists() and (not request.data or request.is_made_up)
@@ -190,17 +193,17 @@ def _measured(
             cosine = too_inexact(result)
             if cosine is None or not reduced:
                 return request, result
-            why = f"Its outputs differ too much from the original's: cosine {cosine:.2f}. `--goal` searches for a mix."
-            left_out = {reduced: why}
+            why = f"its outputs differ too much from the original's: cosine {cosine:.2f}"
+            left_out = {reduced: f"{why}. Next: `--goal` searches for a mix"}
         elif not stages[failed.stage].optional:
             _require(file, failed)
         elif failed.stage == "accuracy" and (batched := _batched(request)):
             request = replace(request, outputs=batched)
             continue
         else:
-            left_out = {failed.stage: _reason(failed)}
+            left_out = {failed.stage: reason_of(failed)}
             if failed.stage == "accuracy" and reduced:
-                left_out[reduced] = "Nothing here can compare its outputs with the original's."
+                left_out[reduced] = f"nothing here can compare its outputs with the original's. Next: {OWN_DATA}"
         request = replace(request, left_out={**request.left_out, **left_out})
 
 
@@ -208,13 +211,6 @@ def _batched(request: Request) -> tuple[str, ...]:
     """Return the outputs with a batch axis if some have none and none was left out yet."""
     graph = request.facts.graph
     return graph.batched if graph and not request.outputs and graph.batched != graph.outputs else ()
-
-
-def _reason(stage: StageResult) -> str:
-    """Return why a stage refused the model, for a comment."""
-    assert stage.failure  # noqa: S101 - the caller has looked
-    lines = [stage.failure.what, *stage.failure.why.splitlines()[:1]]
-    return f"It refused this model: {'; '.join(line.rstrip('.') for line in lines if line)}"
 
 
 def _require(file: Path, stage: StageResult) -> None:
@@ -226,6 +222,20 @@ def _require(file: Path, stage: StageResult) -> None:
     hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
     message = f"stage {stage.stage}: {failure.what}"
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
+
+
+def _require_known_operators(file: Path, request: Request) -> None:
+    """Refuse a model with operators that ONNX Runtime does not have: none of its stages could run here."""
+    facts = request.facts
+    if facts.graph is None or not facts.graph.unknown:
+        return
+    source = quoted(os.path.normpath(file.parent / facts.source))
+    raise UsageError(
+        f"{facts.source} has operators that ONNX Runtime does not have: {', '.join(facts.graph.unknown)}",
+        why="it runs only with the library that defines them",
+        hint=f"orun init {source} --dry-run > {quoted(file)}; name the library there, in the `session` of the target: "
+        f"custom_op_libraries: [FILE]; then: orun {quoted(file)}",
+    )
 
 
 def _require_examples(file: Path, request: Request) -> None:

@@ -101,6 +101,8 @@ class GraphFacts(Record, frozen=True):
         parameters: number of weights.
         size: bytes of the model and its external data.
         opset: version of the standard operator set.
+        is_quantized: whether it computes with quantized weights already.
+        unknown: operators that ONNX Runtime does not have, as `domain:operator`.
     """
 
     inputs: tuple[InputFact, ...] = ()
@@ -111,6 +113,8 @@ class GraphFacts(Record, frozen=True):
     parameters: int = 0
     size: int = 0
     opset: int = 0
+    is_quantized: bool = False
+    unknown: tuple[str, ...] = ()
 
     @property
     def is_convolutional(self) -> bool:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
+from orun.stages._graph.io import nodes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 QUANTIZABLE = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
 ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
+INTEGER = frozenset({
+    "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QGemm", "QAttention", "MatMulNBits",
+    "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "MatMulIntegerToFloat",
+})  # fmt: skip
 
 
 def inspect_onnx(name: str, path: Path) -> ModelFacts:
@@ -25,6 +34,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         UsageError: when it is no ONNX model, or its external data is not there.
     """
     from orun.stages._graph.domains import standard_opset
+    from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.io import external_files, load_graph, tensors
     from orun.stages._graph.signature import axes_of, inputs_of
 
@@ -33,11 +43,12 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     except UsageError as error:
         hint = f"export it anew, or copy it again with the files beside it: ls -l {quoted(path.parent)}"
         raise UsageError(error.what, why=error.why, hint=error.hint or hint) from error
+    sizes = implied_sizes(model)
     inputs = tuple(
         InputFact(
             item.name,
             item.dtype,
-            tuple(item.shape),
+            tuple(sizes.get(str(axis), axis) for axis in item.shape),
             None if item.high is None else int(item.high),
             "right-padded" if item.padded else "mask" if item.mask else "random",
         )
@@ -61,5 +72,31 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         parameters=sum(math.prod(tensor.dims) for tensor in tensors(model)),
         size=sum(file.stat().st_size for file in files),
         opset=standard_opset(model),
+        is_quantized=_is_quantized(model),
+        unknown=_unknown_operators(model),
     )
     return ModelFacts("onnx", name, graph=graph)
+
+
+def _is_quantized(model: ModelProto) -> bool:
+    """Return whether a node computes with integers, or takes quantized values that are not an input of the model."""
+    inputs = {value.name for value in model.graph.input}
+    return any(
+        node.op_type in INTEGER or (node.op_type == "DequantizeLinear" and node.input[0] not in inputs)
+        for node in nodes(model)
+    )
+
+
+def _unknown_operators(model: ModelProto) -> tuple[str, ...]:
+    """Return the operators of other domains than the standard one that neither ONNX Runtime nor the model defines."""
+    from orun.measure.extension_operators import DOMAINS
+    from orun.stages._graph.domains import STANDARD
+
+    functions = {(function.domain, function.name) for function in model.functions}
+    used = {(node.domain, node.op_type) for node in nodes(model) if node.domain not in (*STANDARD, *DOMAINS)}
+    if used <= functions:
+        return ()
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    known = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
+    return tuple(f"{domain}:{operator}" for domain, operator in sorted(used - functions - known))

@@ -48,8 +48,8 @@ def pipeline_text(file: str, name: str, data_file: str, request: Request, gates:
     ]
     for stage in stages:
         lines += [*_stage(stage), ""]
-    for name_left_out, why in request.left_out.items():
-        lines += [*_comment(f"Left out: {name_left_out}. {why}", "  "), ""]
+    for name_left_out, why in request.gaps.items():
+        lines += [*_comment(f"Left out {name_left_out}: {why}.", "  "), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 

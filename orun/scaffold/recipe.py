@@ -51,6 +51,21 @@ class Request(Record, frozen=True):
     outputs: tuple[str, ...] = ()
     runs_here: bool = False
 
+    @property
+    def gaps(self) -> Mapping[str, str]:
+        """Stages that are not in the file, with reasons: the graph does not suit them, or they refused the model."""
+        graph = self.facts.graph
+        if graph is None:
+            return self.left_out
+        if graph.unknown:
+            why = f"it cannot run {', '.join(graph.unknown)}, for which only targets name a library"
+            return {**dict.fromkeys(("simplify", "fuse", "int8", "half"), why), **self.left_out}
+        if graph.is_quantized and not self.goal:
+            reduction = "half" if self.target.precision == "float16" else "int8"
+            why = "the model is quantized already. Next: to quantize it otherwise, begin with the float32 model"
+            return {reduction: why, **self.left_out}
+        return self.left_out
+
 
 class StageText(Record, frozen=True):
     """A stage of the file that is being written.
@@ -79,12 +94,12 @@ def stages_for(request: Request, gates: Gates) -> list[StageText]:
     stages = [_conversion(request)]
     original = stages[0].name
     for stage in _changes(request, original):
-        if stage.name not in request.left_out:
+        if stage.name not in request.gaps:
             stages.append(replace(stage, needs=stages[-1].name))
     last = stages[-1].name
     compared = {"model": last, "reference": original}
     judged = [last]
-    if last != original and "accuracy" not in request.left_out:
+    if last != original and "accuracy" not in request.gaps:
         stages.append(_accuracy(request, compared))
         judged.append("accuracy")
     stages.append(_latency(request, compared if last != original else {"model": last}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from orun.fs.os_errors import quoted
 from orun.report.summary import why_skipped
 from orun.scaffold.create import Created
 from orun.text.units import show
@@ -56,3 +57,12 @@ def slower_note(created: Created) -> str:
     if created.request.goal or not speedup or not speedup.interval or speedup.interval.high >= 1:
         return ""
     return 'note: the release is slower than the original here; a search may find a faster one: --goal "speedup>1"'
+
+
+def unjudged_note(created: Created) -> str:
+    """Return advice if every gate waits for a baseline, so that runs judge nothing; else an empty text."""
+    rules = {rule for metrics in created.gates.values() for rules in metrics.values() for rule in rules}
+    if rules - {"max_regression"}:
+        return ""
+    again = f"orun {quoted(created.file)} && orun baseline accept {quoted(created.file)}"
+    return f"note: no gate is judged before a release is accepted: {again}"

@@ -101,3 +101,69 @@ def test_a_transformer_that_takes_few_tokens(tmp_path: Path) -> None:
     transformers.DistilBertForSequenceClassification(config).save_pretrained(tmp_path / "few")
     facts = read_model(str(tmp_path / "few"), tmp_path)
     assert (facts.outputs, facts.longest) == (("logits",), 62)
+
+
+def comment_of(text: str) -> str:
+    """The comment of a pipeline about a stage that was left out, on one line."""
+    lines = text.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("  # Left out"))
+    return " ".join(line.removeprefix("  # ") for line in lines[first:] if line)
+
+
+QUANTIZED = [
+    "q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) y = MatMul (d, w)",
+    "q, t, o = DynamicQuantizeLinear (x) i = MatMulInteger (q, c, o) y = Cast <to = 1> (i)",
+]
+
+
+@pytest.mark.parametrize("body", QUANTIZED)
+def test_a_model_that_is_quantized_already(model: Path, body: str) -> None:
+    weights = "<float[2,2] w = {1, 2, 3, 4}, int8[2,2] c = {1, 2, 3, 4}, float s = {1}, uint8 z = {0}>"
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) {weights} {{ {body} }}'
+    onnx.save(onnx.parser.parse_model(text), model)
+    written = orun.init(model)
+    assert "quantize/" not in written
+    assert comment_of(written) == (
+        "Left out int8: the model is quantized already. Next: to quantize it otherwise, begin with the float32 model."
+    )
+
+
+def test_an_input_of_integers_is_no_quantized_model(model: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (uint8[N,2] x) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}, float s = {1}> { d = DequantizeLinear (x, s) y = MatMul (d, w) }'  # noqa: E501
+    onnx.save(onnx.parser.parse_model(text), model)
+    assert "uses: quantize/dynamic" in orun.init(model)
+
+
+def test_operators_that_onnx_runtime_does_not_have(model: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17, "com.acme" : 1]> g (float[N,2] x) => (float[N,2] y) { z = com.acme.Fancy (x) y = com.acme.Plain (z) }'  # noqa: E501
+    onnx.save(onnx.parser.parse_model(text), model)
+    with pytest.raises(UsageError) as caught:
+        orun.init(model, "mlp.yaml")
+    assert str(caught.value) == (
+        "mlp.onnx has operators that ONNX Runtime does not have: com.acme:Fancy, com.acme:Plain\n"
+        "  it runs only with the library that defines them\n"
+        "  hint: orun init mlp.onnx --dry-run > mlp.yaml; name the library there, in the `session` of the target: "
+        "custom_op_libraries: [FILE]; then: orun mlp.yaml"
+    )
+    assert [path.name for path in Path.cwd().iterdir()] == ["mlp.onnx"]
+    Path("mlp.yaml").write_text(orun.init(model), encoding="utf-8")
+    kinds = [stage.uses for stage in orun.load("mlp.yaml").stages]
+    assert kinds == ["convert/onnx", "measure/latency", "release/card", "release/bundle"]
+
+
+def test_operators_of_functions_of_the_model_and_of_onnx_runtime(model: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "mine" : 1, "com.microsoft" : 1]>
+    g (float[N,2] x) => (float[N,2] y) { z = mine.Twice (x) y = com.microsoft.Gelu (z) }
+    <domain: "mine", opset_import: ["" : 17]> Twice (a) => (b) { b = Add (a, a) }"""
+    onnx.save(onnx.parser.parse_model(text), model)
+    graph = read_model("mlp.onnx", Path()).graph
+    assert graph
+    assert graph.unknown == ()
+
+
+def test_sizes_that_weights_fix(model: Path) -> None:
+    onnx.save(onnx.parser.parse_model(MODEL.replace("float[N,2] x", "float[N,features] x")), model)
+    graph = read_model("mlp.onnx", Path()).graph
+    assert graph
+    assert graph.inputs == (InputFact("x", "float32", ("N", 2)),)
+    assert "shape:" not in orun.init(model)  # of the timing

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 DATA = "model.onnx.data"  # external data of a model that does not fit into one file
 LFS = b"version https://git-lfs.github.com/"
+HEAD = 256  # bytes of a file that tell what it is
+SHOWN = 40  # letters of a text
+CUT = "\ufffd"  # what a letter becomes that the end of these bytes cuts
 PROTO_LIMIT = 2**31 - 2**24  # bytes of weights; a protobuf message has at most 2 GiB, and the graph needs some
 STORED_FREELY = 4  # IR version; before it, every initializer must be an input
 EXTERNAL_FROM = 1024  # bytes; larger tensors go to the external data
@@ -50,14 +53,32 @@ def load_graph(path: Path) -> ModelProto:
             raise UsageError(
                 f"{path.name} is not an ONNX model", why="it is a pointer of Git LFS", hint="git lfs pull"
             ) from None
-        raise UsageError(f"{path.name} is not an ONNX model", why=str(error)) from error
+        raise _no_model(path, str(error)) from error
     if not model.HasField("graph"):
-        raise UsageError(f"{path.name} is not an ONNX model", why="it holds no graph")
+        raise _no_model(path, "it holds no graph")
     with _refusing_bad_data(path):
         locations = external_files(model)
     for location in locations:
         _check_location(path, location)
     return model
+
+
+def _no_model(path: Path, problem: str) -> UsageError:
+    """Return the error for a file that is not an ONNX model, which says what it is as far as its first bytes tell."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    text = "" if b"\0" in head else head.decode(errors="replace").strip()
+    why, hint = problem, "export it anew, or copy it again: it may have been cut off"
+    if not head:
+        why, hint = "it is empty", "export it anew, or copy it again"
+    elif text.lower().startswith(("<!doctype html", "<html")):
+        why, hint = "it is a web page", "download the file itself, not the page that shows it"
+    elif head.startswith(b"PK\x03\x04"):
+        why, hint = "it is a zip archive, as PyTorch and Keras write", "name it after its format: .pt2, .pt or .keras"
+    elif text and "".join(text.split()).rstrip(CUT).isprintable():
+        first = text.splitlines()[0][:SHOWN]
+        why, hint = f"it is a text file, which begins with {first!r}", "name a file that an exporter wrote"
+    return UsageError(f"{path.name} is not an ONNX model", why=why, hint=hint)
 
 
 def is_pointer(path: Path) -> bool:

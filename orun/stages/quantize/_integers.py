@@ -15,6 +15,7 @@ from orun.stages.library_errors import failing
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
+SHOWN = 3  # weights in a message
 SCALE = "_scale"  # ends the name of a value's scale
 CANNOT = "ONNX Runtime cannot quantize the model so"
 ADVICE = "pre-processing before quantization"  # in a warning for every model; the parameter `preprocess` does it
@@ -42,14 +43,21 @@ def find_integer_weights(model: ModelProto) -> list[str]:
 
 
 def nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
-    """Return the error that nothing could be quantized; weights in float64 replace the given reason."""
+    """Return the error that nothing could be quantized; weights in another type than float32 replace the reason."""
     from onnx import TensorProto
 
     from orun.stages._graph.io import tensors
 
-    doubles = [item.name for item in tensors(model) if item.data_type == TensorProto.DOUBLE and len(item.dims) > 1]
-    if doubles:
-        why = f"{', '.join(doubles)}: in float64, and only float32 is quantized"
+    types: dict[int, str] = {
+        TensorProto.DOUBLE: "float64",
+        TensorProto.FLOAT16: "float16",
+        TensorProto.BFLOAT16: "bfloat16",
+    }
+    wrong = [item for item in tensors(model) if item.data_type in types and len(item.dims) > 1]
+    if wrong:
+        names = [item.name for item in wrong]
+        shown = [*names[:SHOWN], *([f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [])]
+        why = f"{', '.join(shown)}: in {types[wrong[0].data_type]}, and only float32 is quantized"
         hint = "export the model in float32 (`module.float()` in PyTorch)"
     return StageFailed(context.stage, "nothing in the model could be quantized", why=why, hint=hint)
 

@@ -90,11 +90,29 @@ def test_external_data_that_is_missing(tmp_path: Path) -> None:
     assert str(caught.value) == ("model.onnx names external data that is missing\n  no file 'weights' next to it")
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00\x01 no model", b"PK\x03\x04"])
+NO_MODELS = {
+    b"": ("it is empty", "export it anew, or copy it again"),
+    b"\x00\x01 no model": (
+        "Error parsing message with type 'onnx.ModelProto'",
+        "export it anew, or copy it again: it may have been cut off",
+    ),
+    b"PK\x03\x04": ("it is a zip archive, as PyTorch and Keras write", "name it after its format: .pt2, .pt or .keras"),
+    b"\n<!DOCTYPE html>\n<html>": ("it is a web page", "download the file itself, not the page that shows it"),
+    "für später\n".encode() * 99: (
+        "it is a text file, which begins with 'für später'", "name a file that an exporter wrote",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", NO_MODELS)
 def test_what_is_no_model(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(data)
-    with pytest.raises(UsageError, match=r"^model.onnx is not an ONNX model"):
+    with pytest.raises(UsageError) as caught:
         onnx_io.load(tmp_path / "model.onnx")
+    why, hint = NO_MODELS[data]
+    assert (caught.value.what, caught.value.why.partition(":")[0], caught.value.hint) == (
+        "model.onnx is not an ONNX model", why, hint,
+    )  # fmt: skip
 
 
 def test_nodes_and_tensors_of_branches_count(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from onnxruntime import InferenceSession
 from orun.core.metrics import Metric
 from orun.errors import OrunError
 from orun.stages._graph import io as onnx_io
+from orun.stages._graph.input_domain import read_domain
 from tests.stages.models import ADD, WORDY, parse
 from tests.stages.support import run_stage
 
@@ -189,3 +190,12 @@ def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     assert [node.name for node in onnx.load(taken.model).graph.node] == ["abs", "abs_2", "", "abs_1", ""]
     assert taken.log == "1 nodes have got names of their own: ONNX Runtime takes no two of one name\n"
     assert InferenceSession(taken.model).run(None, {"x": np.array([-3], np.float32)})[0] == [3]
+
+
+def test_sizes_that_weights_fix(tmp_path: Path) -> None:
+    """Stages that make up inputs try no other; a declared size wins."""
+    model = '<ir_version: 9, opset_import: ["" : 17]> g (float[n,f,k] x) => (float[n,f,1] y) <float[2,1] w = {1, 2}> { y = MatMul (x, w) }'  # noqa: E501
+    onnx.save(onnx.parser.parse_model(model), tmp_path / "m.onnx")
+    for params, sizes in (({}, {"k": (2,)}), ({"dims": {"f": [3], "k": [4]}}, {"k": (4,), "f": (3,)})):
+        result = run_stage("convert/onnx", tmp_path, {"path": "m.onnx", **params}, root=tmp_path)
+        assert read_domain(onnx.load(result.model)).sizes == sizes

@@ -127,6 +127,25 @@ def test_a_model_with_nothing_to_quantize(tmp_path: Path) -> None:
     )
 
 
+def test_weights_in_float16(tmp_path: Path) -> None:
+    names = ["u", "v", "w", "t"]
+    weights = [numpy_helper.from_array(np.eye(2, dtype=np.float16), name) for name in names]
+    nodes = [
+        onnx.helper.make_node("MatMul", [f"x{place or ''}", name], [f"x{place + 1}"])
+        for place, name in enumerate(names)
+    ]
+    ends = [onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT16, ["n", 2]) for name in ("x", "x4")]
+    graph = onnx.helper.make_graph(nodes, "half", ends[:1], ends[1:], weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, artifact(tmp_path, model))
+    assert str(caught.value) == (
+        "nothing in the model could be quantized\n"
+        "  u, v, w, 1 more: in float16, and only float32 is quantized\n"
+        "  hint: export the model in float32 (`module.float()` in PyTorch)"
+    )
+
+
 def test_a_node_that_is_not_there(tmp_path: Path, tiny_bert: Path) -> None:
     with pytest.raises(UnknownName) as caught:
         quantize(tmp_path, tiny_bert, exclude=["/bert/encoder/layer.0/output/dense/MatMull"])

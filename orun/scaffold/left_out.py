@@ -1,0 +1,40 @@
+"""Why a stage is left out of a pipeline, short enough for a comment in it."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from orun.core.run_record import StageResult
+from orun.text.suggestions import near
+
+LONGEST = 170  # letters: two lines of a comment, with the name of the stage
+PREFIXES = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Non-zero status code returned while running .*? node\. .*?Status Message: "
+    r"|Load model from \S+ failed: ?"
+)
+ABSOLUTE = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"()]+/)+[^\s/:;,'\"()]+")
+LOCATION = re.compile(r"at .+:\d+( in .+)?")  # of a line of code
+
+
+def reason_of(stage: StageResult) -> str:
+    """Return what a stage that failed could not do, why, and what to do next."""
+    assert stage.failure  # noqa: S101 - the caller has looked
+    failure = stage.failure
+    whys = [line.strip() for line in failure.why.splitlines() if line.strip() and not LOCATION.fullmatch(line.strip())]
+    refusal = [_plain(line) for line in (failure.what, *whys[:1])]
+    advice = failure.advice.partition("\n")[0].rstrip(".")
+    after = f". Next: {advice or f'orun stages {stage.uses}'}"
+    return textwrap.shorten(": ".join(refusal), max(LONGEST - len(after), len(refusal[0]))) + after
+
+
+def _plain(text: str) -> str:
+    """Return a message without ONNX Runtime's prefixes, and with paths as one would type them here."""
+    return ABSOLUTE.sub(_relative, PREFIXES.sub("", text)).strip().rstrip(".")
+
+
+def _relative(path: re.Match[str]) -> str:
+    """Return a path below the working folder, or the name of a file elsewhere or in a folder that is gone."""
+    relative = near(path[0])
+    return relative if relative != path[0] and Path(relative).exists() else Path(path[0]).name

@@ -1,0 +1,55 @@
+"""Sizes of dynamic axes that the weights of a model fix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from orun.stages._graph.implied_sizes import implied_sizes
+
+CASES: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
+    "y = Conv(x, k)": ("batch, c, h, w", {"k": (8, 3, 3, 3)}, {"c": 3}),
+    "y = Conv <group = 2> (x, k)": ("batch, c, h, w", {"k": (8, 3, 3, 3)}, {"c": 6}),
+    "y = ConvTranspose(x, k)": ("batch, c, h, w", {"k": (5, 3, 3, 3)}, {"c": 5}),
+    "t = Transpose <perm = [0, 3, 1, 2]> (x)  u = Relu(t)  y = Conv(u, k)": (
+        "batch, h, w, c", {"k": (8, 3, 3, 3)}, {"c": 3},
+    ),
+    "u = Sub(x, k)  y = Abs(u)": ("batch, c, h, w", {"k": (3, 1, 1)}, {"c": 3}),
+    "y = MatMul(x, k)": ("batch, length, f", {"k": (64, 32)}, {"f": 64}),
+    "y = Gemm <transB = 1> (x, k)": ("batch, f", {"k": (32, 64)}, {"f": 64}),
+    "y, h, s = LSTM <hidden_size = 4> (x, k, r)": (
+        "time, n, f", {"k": (1, 16, 7), "r": (1, 16, 4)}, {"f": 7},
+    ),
+    "a, b, s = DynamicQuantizeLinear(x)  y = MatMulInteger(a, k, b)": ("batch, f", {"k": (64, 32)}, {"f": 64}),
+    "u = Transpose <perm = [1, 0]> (k)  y = MatMul(x, u)": ("batch, f", {"k": (32, 64)}, {"f": 64}),
+    "a = Conv(x, k)  y = Neg(x)": ("batch, c, c, w", {"k": (8, 3, 3, 3)}, {"c": 3}),
+    "u = MatMul(x, k)  v = Mul(x, l)  y = Neg(x)": ("batch, f", {"k": (64, 32), "l": (9,)}, {}),  # no size fits
+    "y = Neg(x)": ("batch, f", {"k": (1,)}, {}),
+    "y = MatMul(x, k)  z = Gemm(x, l)": ("f, g", {"k": (9, 32), "l": (9, 32)}, {"g": 9}),  # the first axis is the batch
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", CASES)
+def test_weights_fix_the_sizes_of_axes(body: str) -> None:
+    axes, weights, sizes = CASES[body]
+    assert implied_sizes(build(axes, body, weights)) == sizes
+
+
+def test_a_nameless_axis_is_named_by_its_place() -> None:
+    model = build("batch, c, h, w", "y = Conv(x, k)", {"k": (8, 3, 3, 3)})
+    for axis in model.graph.input[0].type.tensor_type.shape.dim:
+        axis.Clear()
+    assert implied_sizes(model) == {"x.1": 3}
+
+
+def build(axes: str, body: str, weights: Mapping[str, tuple[int, ...]]) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 17]> g (float[{axes}] x) => (float y) {{ {body} }}'
+    )
+    kind = np.int8 if "Integer" in body else np.float32
+    model.graph.initializer.extend(numpy_helper.from_array(np.ones(weights[name], kind), name) for name in weights)
+    return model
