@@ -10,8 +10,9 @@ from pathlib import Path
 from orun import api
 from orun.core.run_record import INTERRUPTED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
+from orun.environment import distributions
 from orun.environment.providers import missing
-from orun.errors import StageFailed, UsageError
+from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import BY_INIT
@@ -26,6 +27,7 @@ from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, us
 from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
 from orun.stages.contract import MODEL
 
+SEARCHER = "optuna"  # package by which `quantize/tune` searches
 Write = Callable[[Path, str], None]
 OWN_DATA = "name examples of your own: --data data.py:examples"
 
@@ -94,6 +96,9 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         UsageError: when the request cannot be met; then no file is left.
     """
     _require_known_operators(file, request)
+    if request.goal and not distributions.find(SEARCHER):
+        purpose = "the search for a model that reaches a goal"
+        raise MissingPackages(f"{purpose} needs {SEARCHER}, which is not installed", [SEARCHER])
     request = with_examples(file, request)
     data = data_path(file)
     is_ours = not data.exists() and (not request.data or request.is_made_up)

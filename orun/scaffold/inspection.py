@@ -18,6 +18,16 @@ from orun.scaffold.model_facts import MARK, InputFact, InputsUnknown, ModelFacts
 from orun.stages.common_parameters import DType
 from orun.text.suggestions import closest, one_of
 
+FRAMEWORKS = {  # distribution of each module that reads models
+    "catboost": "catboost",
+    "joblib": "scikit-learn",
+    "lightgbm": "lightgbm",
+    "onnx": "onnx",
+    "sklearn": "scikit-learn",
+    "torch": "torch",
+    "transformers": "transformers",
+    "xgboost": "xgboost",
+}
 CODE = re.compile(r".+\.py:\w+")
 INPUT = re.compile(r"(?P<name>[^=\[\]\s]+)=(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
 TENSORFLOW = (".keras", ".h5", ".hdf5", ".tflite", ".pb")
@@ -41,11 +51,20 @@ def main(request: str) -> int:
         if isinstance(error, InputsUnknown):
             answer["parameters"] = error.parameters
     except Exception as error:  # noqa: BLE001 - whatever a framework or the user's function runs into
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        why = f"{type(error).__name__}: {lines[0] if lines else 'without a message'}"
-        answer = {"what": f"{source} cannot be read", "why": why, "hint": _hint(source)}
+        answer = _failure(source, error)
     sys.stdout.write(f"\n{MARK}{json.dumps(answer)}\n")
     return 0
+
+
+def _failure(source: str, error: Exception) -> dict[str, Any]:
+    """Return the answer about an error that a framework or the user's function raised."""
+    module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if module in FRAMEWORKS:
+        package = FRAMEWORKS[module]
+        return {"what": f"reading {source} needs {package}, which is not installed", "packages": [package]}
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    why = f"{type(error).__name__}: {lines[0] if lines else 'without a message'}"
+    return {"what": f"{source} cannot be read", "why": why, "hint": _hint(source)}
 
 
 def _hint(source: str) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from orun.core.activity import report
 from orun.core.serialization import Record, decode, replace
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 from orun.text.suggestions import near
 from orun.text.units import show
 
@@ -197,6 +197,8 @@ def read_model(source: str, folder: Path, inputs: Sequence[str] = (), *, trust: 
                 return decode(ModelFacts, answer["facts"])
             if "parameters" in answer:
                 raise InputsUnknown(**answer)
+            if "packages" in answer:
+                raise MissingPackages(**answer)
             raise UsageError(**answer)
     stderr = [line for line in done.stderr.splitlines() if line.strip()]
     why = "".join(stderr[-1:]) or f"its reader exited with {done.returncode}"

@@ -15,6 +15,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from orun import api
+from orun.environment import distributions
+from tests.project import install_hint
 
 from .conftest import CommandLine
 
@@ -214,6 +216,30 @@ def test_models_that_cannot_be_read(
     refused = orun("init", *words)
     assert (refused.code, refused.err) == (2, "error: " + "\n  ".join(message) + "\n")
     assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_a_package_that_reads_models_is_named_with_its_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine
+) -> None:
+    """The module was named, and a hint on the model."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text("def load():\n    raise ModuleNotFoundError(name='sklearn.tree')\n")
+    assert orun("init", "net.py:load").err == (
+        f"error: reading net.py:load needs scikit-learn, which is not installed\n  hint: {install_hint('sklearn')}\n"
+    )
+
+
+def test_a_search_without_its_package_is_refused_at_once(
+    model: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine
+) -> None:
+    there = {name: text for name, text in distributions.exact().items() if name != "optuna"}
+    monkeypatch.setattr(distributions, "exact", lambda: there)
+    assert orun("init", "mlp.onnx", "--goal", "size<1MB").err == (
+        "mlp.onnx: searching for a model that reaches the goal; this takes some minutes\n"
+        "error: the search for a model that reaches a goal needs optuna, which is not installed\n"
+        f"  hint: {install_hint('tune')}\n"
+    )
+    assert [path.name for path in model.parent.iterdir()] == ["mlp.onnx"]
 
 
 def test_a_stage_that_fails_leaves_the_file_to_be_edited(
