@@ -43,6 +43,16 @@ def no_bundle(target: str) -> UsageError:
     return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
 
 
+def bundle_near(folder: Path) -> Path | None:
+    """Return the first bundle in a folder that is none, or beside it; None if there is none."""
+    from orun.stages.release._manifest import MANIFEST
+
+    if presence(folder / MANIFEST):
+        return None
+    found = [path.parent for place in (folder, folder.parent) for path in sorted(place.glob(f"*/{MANIFEST}"))]
+    return found[0] if found else None
+
+
 def earlier_run_note(target: str) -> str:
     """Return a note if the last run did not build the bundle of a checkout; else an empty text."""
     run, stage = _last_build(target)

@@ -12,7 +12,7 @@ import click
 
 from orun.cli import options
 from orun.cli.complete import complete_run
-from orun.cli.run_ids import find, record_of
+from orun.cli.run_ids import find, record_of, refuse_pipeline_file
 from orun.cli.verb import Verb
 from orun.core.serialization import encode, foreign_json
 from orun.core.source_location import abridged
@@ -68,6 +68,7 @@ def _run(reference: str, store: Path | None) -> RunResult:
     """The run that is meant, with what its stages rest on as far as that is known."""
     from orun.eventlog import read_result
 
+    refuse_pipeline_file(reference)
     path = Path(reference)
     if path.is_file():
         run = _of_file(path)

@@ -114,9 +114,12 @@ def _run_command_line(command_line: list[str]) -> int:
     except OrunError as error:
         return _fail(error, error.exit_code, command_line)
     except click.UsageError as error:
+        if error.ctx and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # of click 8.2
+            click.echo(error.ctx.get_help(), err=True)
+            return UsageError.exit_code
         from orun.cli.usage import explained
 
-        return _fail(explained(error), UsageError.exit_code, command_line)
+        return _fail(explained(error, command_line), UsageError.exit_code, command_line)
     except KeyboardInterrupt:
         interrupted = Interrupted("interrupted")
         return _fail(interrupted, interrupted.exit_code, command_line)

@@ -32,8 +32,19 @@ def find(store: Store, reference: str) -> Path:
     Raises:
         UsageError: when there is no such run, or more than one.
     """
+    refuse_pipeline_file(reference)
     last = LAST.fullmatch(reference)
     return _from_end(store, int(last[1] or 0)) if last else store.run(reference)
+
+
+def refuse_pipeline_file(reference: str) -> None:
+    """Refuse a pipeline file where a run is meant."""
+    if reference.endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"{reference} is a pipeline file, not a run",
+            why="expected the beginning of a run's id; last, or last~1 for the run before it; or a record of a run",
+            hint="without it, the last runs are meant",
+        )
 
 
 def record_of(folder: Path) -> Path:

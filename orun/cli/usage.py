@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 import click
@@ -11,12 +12,15 @@ from orun.cli.other_tools import OPTIONS, VERBS, here
 from orun.errors import UsageError
 
 
-def explained(error: click.UsageError) -> UsageError:
+def explained(error: click.UsageError, command_line: Sequence[str]) -> UsageError:
     """The same complaint with the nearest option and the command that shows the help."""
     path = error.ctx.command_path if error.ctx else "orun"
     see = f"to see the options: {path} --help"
     if isinstance(error, click.NoSuchOption):
-        close = [line] if (line := here(error.option_name, OPTIONS)) else []
+        if argument := _argument(error.option_name, error.ctx):
+            return UsageError(f"{argument} is no option", hint=f"{usage(error.ctx)}\n{see}")
+        close = [f"-{word}" for word in command_line if f"-{word}" in _options(error.ctx)]  # `-set` for `--set`
+        close += [line] if (line := here(error.option_name, OPTIONS)) else []
         close += get_close_matches(error.option_name, _options(error.ctx), n=1, cutoff=0.6)
         hint = f"did you mean {close[0]}? {see}" if close else see
         return UsageError(f"no option {error.option_name}", hint=hint)
@@ -58,4 +62,12 @@ def usage(context: click.Context | None) -> str:
 def _options(context: click.Context | None) -> list[str]:
     if context is None:
         return []
-    return [name for parameter in context.command.get_params(context) for name in parameter.opts]
+    parameters = context.command.get_params(context)
+    return [name for parameter in parameters if isinstance(parameter, click.Option) for name in parameter.opts]
+
+
+def _argument(option: str, context: click.Context | None) -> str:
+    """The argument that was typed as an option, as `--metric` for METRIC."""
+    parameters = context.command.get_params(context) if context else []
+    names = [item.human_readable_name.strip("[].") for item in parameters if isinstance(item, click.Argument)]
+    return next((name for name in names if option == f"--{name.lower()}"), "")

@@ -14,7 +14,7 @@ from orun.cli.complete import complete_file, complete_stage
 from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError
 from orun.fs.observed_state import FOLDER, presence
-from orun.report.figures import count
+from orun.report.figures import count, quoted
 from orun.text.markdown import printable
 from orun.text.units import show
 from orun.text.wording.reasons import sentences
@@ -69,7 +69,7 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     from orun.api import verify
-    from orun.cli.bundle_checkout import earlier_run_note
+    from orun.cli.bundle_checkout import bundle_near, earlier_run_note
 
     check = verify(bundle)
     if as_json:
@@ -89,7 +89,9 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
         notes = [note] if (note := earlier_run_note(str(bundle))) else []
         options.show([f"{bundle} is OK: all files match the manifest", *needs, *notes, "", "SHA-256", *digests])
     else:
-        options.show([f"{bundle} does not match its manifest:", *(f"  {printable(text)}" for text in check.problems)])
+        hints = [f"  hint: orun verify {quoted(str(near))}"] if (near := bundle_near(bundle)) else []
+        problems = (f"  {printable(text)}" for text in check.problems)
+        options.show([f"{bundle} does not match its manifest:", *problems, *hints])
     return 0 if check.ok else DAMAGED
 
 

@@ -294,11 +294,19 @@ def test_runs_by_which_init_measures_are_not_counted(orun: CommandLine) -> None:
             "error: there is no last~7\n  the store has 1 run of words\n  hint: to run it again: orun words.yaml\n",
         ),
         (
-            ("words.yaml", "last"),
+            ("words.py", "last"),
             (
-                "error: words.yaml is not a run that this orun can read\n"
+                "error: words.py is not a run that this orun can read\n"
                 "  JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n"
                 "  hint: a run's record.json or events.jsonl, or the output of: orun FILE --json\n"
+            ),
+        ),
+        (
+            ("words.yaml",),
+            (
+                "error: words.yaml is a pipeline file, not a run\n"
+                "  expected the beginning of a run's id; last, or last~1 for the run before it; or a record of a run\n"
+                "  hint: without it, the last runs are meant\n"
             ),
         ),
     ],

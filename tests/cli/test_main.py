@@ -42,6 +42,12 @@ def test_nothing_typed_is_a_mistake(orun: CommandLine) -> None:
     assert shown.err.startswith("Usage: orun FILE [OPTIONS]\n       orun VERB ... [OPTIONS]\n")
 
 
+def test_a_group_alone_shows_its_help_and_is_a_mistake(orun: CommandLine) -> None:
+    shown = orun("baseline")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("Usage: orun baseline [OPTIONS] COMMAND [ARGS]...\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -63,6 +69,17 @@ def test_nothing_typed_is_a_mistake(orun: CommandLine) -> None:
         (
             ["bert.yaml", "--forse"],
             "error: no option --forse\n  hint: did you mean --force? to see the options: orun run --help\n",
+        ),
+        (
+            ["bert.yaml", "-set", "vars.x=1"],
+            "error: no option -s\n  hint: did you mean --set? to see the options: orun run --help\n",
+        ),
+        (
+            ["history", "--metric", "p50"],
+            (
+                "error: METRIC is no option\n  hint: orun history [OPTIONS] [METRIC]\n"
+                "  hint: to see the options: orun history --help\n"
+            ),
         ),
         (
             ["--kepgoing", "bert.yaml"],

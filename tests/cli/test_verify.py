@@ -156,16 +156,14 @@ def test_a_bundle_that_was_removed_after_the_last_run(orun: CommandLine, project
         )
 
 
-def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
-    del bundle
-    shown = orun("verify", ".")
-    assert (shown.code, shown.out) == (
-        1,
-        (
-            ". does not match its manifest:\n"
+def test_what_is_no_bundle_names_the_bundle_in_it_or_beside_it(orun: CommandLine, bundle: Path) -> None:
+    (bundle.parent / "int8").mkdir()
+    for folder in (".", "int8"):
+        assert orun("verify", folder).out == (
+            f"{folder} does not match its manifest:\n"
             "  manifest.json cannot be read, so this is not a bundle: No such file or directory\n"
-        ),
-    )
+            "  hint: orun verify release\n"
+        )
 
 
 def test_names_reach_no_terminal_as_they_are(orun: CommandLine, bundle: Path) -> None:
