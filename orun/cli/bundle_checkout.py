@@ -49,8 +49,8 @@ def bundle_near(folder: Path) -> Path | None:
 
     if presence(folder / MANIFEST):
         return None
-    found = [path.parent for place in (folder, folder.parent) for path in sorted(place.glob(f"*/{MANIFEST}"))]
-    return found[0] if found else None
+    bundles = [path.parent for place in (folder, folder.parent) for path in sorted(place.glob(f"*/{MANIFEST}"))]
+    return bundles[0] if bundles else None
 
 
 def earlier_run_note(target: str) -> str:
