@@ -30,6 +30,7 @@ from .support import MATMUL, make_bundle
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # the first test makes an environment of 0.5 GB
 
 PROGRAM = Path(__file__).with_name("served.py")
+SCHEMA = Path(__file__).with_name("kserve_schema.py")
 AT_ONCE = 16  # requests that it sends at the same time
 RIGHT = [[34.0, 40.0], [98.0, 120.0]]  # of the client's rows
 CLIENT = Environment("of the client", ("tritonclient[http,grpc]==2.73.0",))
@@ -138,6 +139,49 @@ def test_the_code_of_the_guide_runs(report: dict[str, Any], running: Running) ->
         [str(environment(CLIENT)), "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
     assert (done.stdout, done.stderr) == ("[[0. 0.]]\n", "")
+
+
+def test_manifests_hold_by_the_schema_of_kserve(folder: Path, tmp_path: Path) -> None:
+    """KServe's package is in the server's lock; Kubernetes' comes with it."""
+    everywhere = {"image": "registry/scale:1.0", "namespace": "models", "service_account": "reader", "gpus": 1}
+    made = [
+        run_stage("release/kserve", tmp_path, {**everywhere, **params}, inputs={"server": folder}).output
+        for params in ({}, {"storage_uri": "s3://releases/scale-1.0", "min_replicas": 0})
+    ]
+    python = environment(Environment("of the server", read_requirements(folder / "requirements.lock")))
+    assert [path.name for path in sorted(made[1].iterdir())] == ["inferenceservice.yaml", "servingruntime.yaml"]
+    assert schema_problems(python, *made) == []
+    misspelt = tmp_path / "misspelt"
+    misspelt.mkdir()
+    for name, wrong in {
+        "minReplicas": "minReplica",
+        "modelFormat": "format",
+        "supportedModelFormats": "formats",
+    }.items():
+        for file in made[1].glob("*.yaml"):
+            there = misspelt / file.name
+            text = (there if there.exists() else file).read_text("utf-8")
+            there.write_text(text.replace(f"{name}:", f"{wrong}:").replace("periodSeconds: 10", "periodSeconds: x"))
+    container = "servingruntime.yaml.spec.containers[0]"
+    assert sorted(schema_problems(python, misspelt)) == sorted(
+        [
+            "inferenceservice.yaml.spec.predictor: V1beta1PredictorSpec has no field minReplica",
+            "inferenceservice.yaml.spec.predictor.model: V1beta1ModelSpec has no field format",
+            "inferenceservice.yaml.spec.predictor.model: Invalid value for `model_format`, must not be `None`",
+            "servingruntime.yaml.spec: V1alpha1ServingRuntimeSpec has no field formats",
+            f"{container}.livenessProbe.periodSeconds: 'x' is no int",
+            f"{container}.readinessProbe.periodSeconds: 'x' is no int",
+            f"{container}.startupProbe.periodSeconds: 'x' is no int",
+        ]
+    )
+
+
+def schema_problems(python: Path, *folders: Path) -> list[str]:
+    """What KServe's schema refuses in the manifests of folders."""
+    command = [str(python), str(SCHEMA), *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_metadata(report: dict[str, Any]) -> None:
