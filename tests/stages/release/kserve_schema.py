@@ -18,7 +18,9 @@ import yaml
 from kubernetes import client as kubernetes
 
 KINDS = {"InferenceService": "V1beta1InferenceService", "ServingRuntime": "V1alpha1ServingRuntime"}
-PLAIN = {"str": str, "int": int, "bool": bool, "float": (int, float), "object": (str, int)}
+PLAIN: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "bool": (bool,), "float": (int, float), "object": (str, int),
+}  # fmt: skip
 
 
 def problems(value: Any, kind: str, where: str) -> Iterator[str]:
