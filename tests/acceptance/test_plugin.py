@@ -104,7 +104,7 @@ def test_its_parameters_are_checked_as_any_other(project: Path) -> None:
         "echo.yaml:6:22: error: 'tims' is not a parameter of example/echo\n"
         "    6 |     with: {text: ab, tims: 3}\n"
         "      |                      ^^^^\n"
-        "  expected: text or times\n"
         "  did you mean: times\n"
+        "  expected: text or times\n"
         "  hint: orun stages example/echo\n"
     )
