@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from orun.core.serialization import replace
 from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
 
 EXAMPLES = 64
@@ -50,7 +51,8 @@ def _entries(facts: ModelFacts) -> Iterator[str]:
     """Yield the lines of the dictionary of inputs."""
     if not facts.columns:
         for item in facts.inputs or (facts.graph.inputs if facts.graph else ()):
-            yield f"{item.name!r}: {_values(item)},"
+            axes = [axis if isinstance(axis, int) else facts.size_of(axis, LENGTH) for axis in item.shape[1:]]
+            yield f"{item.name!r}: {_values(replace(item, shape=(*item.shape[:1], *axes)))},"
     elif facts.is_matrix:
         yield f"{MATRIX!r}: {_matrix(facts.columns)},{_guess(facts.columns[0])}"
     else:
@@ -106,5 +108,5 @@ def _values(item: InputFact) -> str:
 def _shape(axes: Sequence[int | str]) -> str:
     """Return sizes as a tuple: `(n, 3, 224, 224)`. A fixed first axis other than 1 is no batch: `n` goes before it."""
     rest = axes[1:] if axes and (isinstance(axes[0], str) or axes[0] == 1) else axes
-    sizes = ["n", *(str(axis if isinstance(axis, int) else LENGTH) for axis in rest)]
+    sizes = ["n", *map(str, rest)]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

@@ -10,6 +10,7 @@ from orun.core.run_record import StageResult
 from orun.text.suggestions import near
 
 LONGEST = 170  # letters: two lines of a comment, with the name of the stage
+SHORTEST = 20  # letters of a cause
 PREFIXES = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Non-zero status code returned while running .*? node\. .*?Status Message: "
     r"|Load model from \S+ failed: ?"
@@ -26,7 +27,10 @@ def reason_of(stage: StageResult) -> str:
     refusal = [_plain(line) for line in (failure.what, *whys[:1])]
     advice = failure.advice.partition("\n")[0].rstrip(".")
     after = f". Next: {advice or f'orun stages {stage.uses}'}"
-    return textwrap.shorten(": ".join(refusal), max(LONGEST - len(after), len(refusal[0]))) + after
+    width = LONGEST - len(after)
+    if len(refusal[0]) + SHORTEST > width:
+        return refusal[0] + after
+    return textwrap.shorten(": ".join(refusal), width) + after
 
 
 def _plain(text: str) -> str:

@@ -101,6 +101,7 @@ class GraphFacts(Record, frozen=True):
         parameters: number of weights.
         size: bytes of the model and its external data.
         opset: version of the standard operator set.
+        sizes: sizes that dynamic axes can take, where not every size will do.
         is_quantized: whether it computes with quantized weights already.
         unknown: operators that ONNX Runtime does not have, as `domain:operator`.
     """
@@ -113,6 +114,7 @@ class GraphFacts(Record, frozen=True):
     parameters: int = 0
     size: int = 0
     opset: int = 0
+    sizes: Mapping[str, tuple[int, ...]] = {}
     is_quantized: bool = False
     unknown: tuple[str, ...] = ()
 
@@ -131,6 +133,7 @@ class ModelFacts(Record, frozen=True):
         source: the file, folder or `file.py:function`, relative to the pipeline file.
         inputs: what the conversion declares; empty where the converter reads it from the model.
         outputs: names of the outputs that the conversion declares.
+        sizes: sizes that dynamic axes can take, where not every size will do.
         longest: largest number of tokens that it takes; 0 when unknown.
         family: the family of `optimize/transformer`; empty when unknown.
         columns: columns that a scikit-learn estimator takes.
@@ -145,6 +148,7 @@ class ModelFacts(Record, frozen=True):
     source: str
     inputs: tuple[InputFact, ...] = ()
     outputs: tuple[str, ...] = ()
+    sizes: Mapping[str, tuple[int, ...]] = {}
     longest: int = 0
     family: str = ""
     columns: tuple[ColumnFact, ...] = ()
@@ -153,6 +157,11 @@ class ModelFacts(Record, frozen=True):
     needs_trust: bool = False
     warning: str = ""
     graph: GraphFacts | None = None
+
+    def size_of(self, axis: str, usual: int) -> int:
+        """Return a size of a dynamic axis: the usual one, unless the model can take others only."""
+        sizes = self.sizes.get(axis) or (self.graph.sizes.get(axis) if self.graph else ())
+        return min(max(usual, min(sizes)), max(sizes)) if sizes else usual
 
     @property
     def title(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,19 +37,19 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     from orun.stages._graph.domains import standard_opset
     from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.io import external_files, load_graph, tensors
-    from orun.stages._graph.signature import axes_of, inputs_of
+    from orun.stages._graph.signature import axes_of, inputs_of, sizes_of
 
     try:
         model = load_graph(path)
     except UsageError as error:
         hint = f"export it anew, or copy it again with the files beside it: ls -l {quoted(path.parent)}"
         raise UsageError(error.what, why=error.why, hint=error.hint or hint) from error
-    sizes = implied_sizes(model)
+    sizes = {**implied_sizes(model), **sizes_of(model)}
     inputs = tuple(
         InputFact(
             item.name,
             item.dtype,
-            tuple(sizes.get(str(axis), axis) for axis in item.shape),
+            tuple(_fixed(axis, sizes) for axis in item.shape),
             None if item.high is None else int(item.high),
             "right-padded" if item.padded else "mask" if item.mask else "random",
         )
@@ -72,10 +73,17 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         parameters=sum(math.prod(tensor.dims) for tensor in tensors(model)),
         size=sum(file.stat().st_size for file in files),
         opset=standard_opset(model),
+        sizes=sizes,
         is_quantized=_is_quantized(model),
         unknown=_unknown_operators(model),
     )
     return ModelFacts("onnx", name, graph=graph)
+
+
+def _fixed(axis: int | str, sizes: Mapping[str, tuple[int, ...]]) -> int | str:
+    """Return the only size that a dynamic axis can take, or the axis."""
+    only = sizes.get(axis, ()) if isinstance(axis, str) else ()
+    return only[0] if len(only) == 1 else axis
 
 
 def _is_quantized(model: ModelProto) -> bool:

@@ -138,6 +138,8 @@ def _conversion(request: Request) -> StageText:
         return StageText(name, comment, "convert/sklearn", (), parameters)
     if facts.inputs:
         parameters["inputs"] = {item.name: _declared(item) for item in facts.inputs}
+    if facts.sizes:
+        parameters["dims"] = {axis: [*sizes] for axis, sizes in facts.sizes.items()}
     if facts.form == "tensorflow":
         comment = "The model as ONNX. Its outputs are compared with TensorFlow's."
         return StageText(name, comment, "convert/tensorflow", (), parameters)
@@ -237,7 +239,7 @@ def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
     inputs = facts.graph.inputs if facts.graph else facts.inputs
     dynamic = {axis for item in inputs for axis in item.shape[1:] if isinstance(axis, str)}
     size = min(TIMED, facts.longest or TIMED)
-    shape = {axis: size for axis in sorted(dynamic) if axis.isidentifier()}
+    shape = {axis: facts.size_of(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
     comment = "Both models timed side by side. `max_regression` compares with the accepted release, once there is one."
     parameters: dict[str, Any] = {"target": request.target.name} | ({"shape": shape} if shape else {})
     return StageText("latency", comment, "measure/latency", compared, parameters)

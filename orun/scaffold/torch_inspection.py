@@ -11,6 +11,8 @@ from typing import Any
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_mask
+from orun.stages._graph.axes import list_free
+from orun.stages._graph.feeds import SIZES
 
 # What `optimize/transformer` calls the families of transformers' configurations.
 FAMILIES = {
@@ -55,10 +57,21 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         ]
         if family in SEGMENTED:
             inputs.append(InputFact("token_type_ids", "int64", text, int(config.get("type_vocab_size", 2)) - 1))
+        if config.get("is_encoder_decoder"):
+            target = ("batch", "target_sequence")
+            inputs.append(InputFact("decoder_input_ids", "int64", target, int(config["vocab_size"]) - 1))
     longest = int(config.get("max_position_embeddings") or config.get("n_positions") or 0)
-    outputs = _outputs(_pretrained(path), inputs, by_name=True, size=min(TRIED, longest - MARGIN) if longest else TRIED)
+    size = min(TRIED, longest - MARGIN) if longest else TRIED
+    again = "write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
+    outputs, sizes = _called(str(path), _pretrained(path), inputs, again, by_name=True, size=size)
     return ModelFacts(
-        "torch", name, tuple(inputs), outputs, family=FAMILIES.get(family, "bert"), longest=max(longest - MARGIN, 0)
+        "torch",
+        name,
+        tuple(inputs),
+        outputs,
+        sizes,
+        family=FAMILIES.get(family, "bert"),
+        longest=max(longest - MARGIN, 0),
     )
 
 
@@ -125,16 +138,35 @@ def inspect_module(name: str, module: Any, parameters: Sequence[str], inputs: tu
             hint=f"orun init {name} {declared}",
         )
     by_name = {item.name for item in inputs} <= set(parameters)
+    again = "declare the types and axes that it takes: --input 'NAME=float32[batch,...]'"
+    outputs, sizes = _called(name, module.eval(), inputs, again, by_name=by_name)
+    return ModelFacts("torch", name, inputs, outputs, sizes)
+
+
+def _called(
+    name: str, module: Any, inputs: Sequence[InputFact], hint: str, *, by_name: bool, size: int = TRIED
+) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]]]:
+    """Return the names of a module's outputs, and the sizes of its dynamic axes if it does not take small ones.
+
+    Raises:
+        UsageError: when it cannot be called with these inputs.
+    """
     try:
-        outputs = _outputs(module.eval(), inputs, by_name=by_name)
+        outputs = _outputs(module, inputs, by_name=by_name, size=size)
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(
             f"{name} cannot be called with {', '.join(map(str, inputs))}",
             why=f"{type(error).__name__}: {lines[0] if lines else 'without a message'}",
-            hint="declare the types and axes that it takes: --input 'NAME=float32[batch,...]'",
+            hint=hint,
         ) from error
-    return ModelFacts("torch", name, inputs, outputs)
+    batch = {item.shape[0] for item in inputs if item.shape}
+    axes = [axis for axis in list_free(item.shape for item in inputs) if axis not in batch]
+    try:
+        _outputs(module, inputs, by_name=by_name, size=min(SIZES))
+    except Exception:  # noqa: BLE001 - whatever a module raises for sizes that it cannot take
+        return outputs, dict.fromkeys(axes, (size, size + size // 2))
+    return outputs, {}
 
 
 def output_names(count: int) -> tuple[str, ...]:

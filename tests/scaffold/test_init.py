@@ -10,6 +10,7 @@ import pytest
 import orun
 from orun.core.events import Event, StageStarted
 from orun.errors import UsageError
+from orun.scaffold.data_text import data_text
 from orun.scaffold.model_facts import InputFact, ModelFacts, read_model
 from orun.scaffold.recipe import Request, stages_for
 from orun.scaffold.targets import target_named
@@ -167,3 +168,54 @@ def test_sizes_that_weights_fix(model: Path) -> None:
     assert graph
     assert graph.inputs == (InputFact("x", "float32", ("N", 2)),)
     assert "shape:" not in orun.init(model)  # of the timing
+
+
+def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later stages and the made-up data get sizes that it takes."""
+    monkeypatch.chdir(tmp_path)
+    code = "import torch\n\n\ndef load():\n    return torch.nn.Conv1d(2, 3, 10)\n"
+    Path("net.py").write_text(code, encoding="utf-8")
+    facts = read_model("net.py:load", Path(), ["input=float32[batch,2,samples]"])
+    assert facts.sizes == {"samples": (400, 600)}
+    stages = {stage.name: stage for stage in stages_for(Request(facts, target_named("cpu")), {})}
+    assert stages["export"].parameters["dims"] == {"samples": [400, 600]}
+    assert stages["latency"].parameters["shape"] == {"samples": 400}
+    assert "'input': random.normal(size=(n, 2, 400)).astype(np.float32)," in data_text("net.yaml", facts)
+
+
+@pytest.mark.slow
+def test_an_encoder_with_a_decoder(tmp_path: Path) -> None:
+    import transformers
+
+    config = transformers.T5Config(
+        vocab_size=50, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0
+    )
+    transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
+    facts = read_model(str(tmp_path / "t5"), tmp_path)
+    assert [str(item) for item in facts.inputs] == [
+        "input_ids int64[batch, sequence]",
+        "attention_mask int64[batch, sequence]",
+        "decoder_input_ids int64[batch, target_sequence]",
+    ]
+    assert facts.outputs == ("logits", "encoder_last_hidden_state")
+
+
+@pytest.mark.slow
+def test_a_folder_of_transformers_with_other_inputs(tmp_path: Path) -> None:
+    import transformers
+
+    config = transformers.WhisperConfig(
+        vocab_size=60, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, pad_token_id=0, bos_token_id=0,
+        eos_token_id=0, decoder_start_token_id=0, max_source_positions=20, max_target_positions=20,
+    )  # fmt: skip
+    transformers.WhisperForConditionalGeneration(config).save_pretrained(tmp_path / "whisper")
+    with pytest.raises(UsageError) as caught:
+        read_model(str(tmp_path / "whisper"), tmp_path)
+    assert caught.value.what.endswith(
+        "whisper cannot be called with input_ids int64[batch, sequence], attention_mask int64[batch, sequence], "
+        "decoder_input_ids int64[batch, target_sequence]"
+    )
+    assert caught.value.hint == (
+        "write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
+    )

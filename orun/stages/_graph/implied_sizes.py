@@ -1,10 +1,11 @@
-"""Sizes of dynamic axes that weights fix: the channels of a convolution, the features of a matrix product."""
+"""Sizes of dynamic axes that a graph asks for: the channels of its weights, lengths that its kernels fit in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from orun.stages._graph.axes import list_free
 from orun.stages._graph.io import EXTERNAL_FROM, input_names
 from orun.stages._graph.signature import axes_of
 
@@ -32,11 +33,15 @@ WEIGHTS: Mapping[str, tuple[int, int, int]] = {
     "QLinearMatMul": (3, -2, -1),
 }
 GROUPED = frozenset({"Conv", "ConvInteger", "QLinearConv"})  # each group sees a share of the channels
+WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
+TRIED = (1, 8, 32, 200, 2000, 16000)  # sizes of an axis along which kernels slide: the last is a second of speech
 BROADCAST = frozenset({"Add", "Sub", "Mul", "Div"})
 
 
-def implied_sizes(model: ModelProto) -> dict[str, int]:
-    """Return the sizes that weights fix for dynamic axes of inputs, by name; the axis of the batch has none.
+def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Return sizes to try for dynamic axes, by name; none for the batch and for axes that take any size.
+
+    An axis that weights fix has that size alone. An axis that must be long enough for kernels has two sizes.
 
     Args:
         model: its weights are not needed.
@@ -44,42 +49,75 @@ def implied_sizes(model: ModelProto) -> dict[str, int]:
     names = input_names(model)
     shapes = [axes_of(value) for value in model.graph.input if value.name in names]
     batch = {axes[0] for axes in shapes if axes}
-    dynamic = {axis for axes in shapes for axis in axes if isinstance(axis, str)} - batch
+    dynamic = [axis for axis in list_free(shapes) if axis not in batch]
     if not dynamic:
         return {}
+    light = _without_weights(model)
+    values, constants = _infer_shapes(light)
     fixed: dict[str, set[int]] = {}
-    values, constants = _infer_shapes(model)
     for node in model.graph.node:
         for name, place, size in _fixed(node, constants):
             axes = values.get(name, ())
             if -len(axes) <= place < len(axes) and axes[place] in dynamic:
                 fixed.setdefault(str(axes[place]), set()).add(size)
-    return {axis: sizes.pop() for axis, sizes in fixed.items() if len(sizes) == 1}
+    return {axis: (sizes.pop(),) for axis, sizes in fixed.items() if len(sizes) == 1} | {
+        axis: sizes for axis in dynamic if axis not in fixed and (sizes := _long_enough(light, axis))
+    }
 
 
-def _infer_shapes(model: ModelProto) -> tuple[dict[str, tuple[int | str, ...]], dict[str, Shape]]:
-    """Return the shapes of all values as far as ONNX infers them, and those of weights."""
-    from onnx import ModelProto, shape_inference
+def _long_enough(light: ModelProto, axis: str) -> tuple[int, ...]:
+    """Return sizes at which no kernel is longer than what it slides over; none where any size will do."""
+    if not any(node.op_type in WINDOWS for node in light.graph.node):
+        return ()
+    size = next((size for size in TRIED if _fits(light, axis, size)), 0)
+    return (2 * size, 3 * size) if size > 1 else ()  # as ONNX rounds to zero, a size that fits may be one too short
+
+
+def _fits(light: ModelProto, axis: str, size: int) -> bool:
+    """Return whether all values have a size above 0 along each axis when this axis has that size."""
+    from onnx import ModelProto
+
+    model = ModelProto()
+    model.CopyFrom(light)
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == axis:
+                dim.dim_value = size
+    values, _ = _infer_shapes(model)
+    return all(not isinstance(length, int) or length > 0 for axes in values.values() for length in axes)
+
+
+def _without_weights(model: ModelProto) -> ModelProto:
+    """Return the model without large weights, with a name for each dynamic axis of its inputs."""
+    from onnx import ModelProto
 
     light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     light.graph.node.extend(model.graph.node)
-    for value in model.graph.input:
-        copy = light.graph.input.add()
-        copy.CopyFrom(value)
-        for axis, name in zip(copy.type.tensor_type.shape.dim, axes_of(value), strict=True):
+    light.graph.input.extend(model.graph.input)
+    for value in light.graph.input:
+        for dim, name in zip(value.type.tensor_type.shape.dim, axes_of(value), strict=True):
             if isinstance(name, str):
-                axis.dim_param = name
-    constants = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+                dim.dim_param = name
     for tensor in model.graph.initializer:
         small = light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
         if tensor.ByteSize() < EXTERNAL_FROM:  # operators such as Reshape read it
             small.CopyFrom(tensor)
+    return light
+
+
+def _infer_shapes(light: ModelProto) -> tuple[dict[str, tuple[int | str, ...]], dict[str, Shape]]:
+    """Return the shapes of all values as far as ONNX infers them, and those of weights."""
+    from onnx import shape_inference
+
     graph = shape_inference.infer_shapes(light).graph
     values = {
-        value.name: axes_of(value)
+        value.name: tuple(
+            dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in value.type.tensor_type.shape.dim
+        )
         for value in (*graph.value_info, *graph.input)
         if value.type.tensor_type.HasField("shape")
     }
+    constants = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for node in graph.node:  # weights that nodes yield
         if all(name in constants for name in node.input) and node.op_type != "If":
             for name in node.output:

@@ -12,8 +12,8 @@ next to the model's address.
 
 Stages that make up inputs try several sizes of each named dynamic axis. `axes` renames axes and declares formulas, such
 as `past + sequence` for the mask of a decoder. `inputs` declares the values of inputs and `dims` the sizes of axes. The
-model carries them as its input domain; a domain in the file is kept where these declare nothing. Sizes that weights
-fix, such as the channels of the first convolution, need no declaration.
+model carries them as its input domain; a domain in the file is kept where these declare nothing. Sizes that the
+graph asks for need no declaration: the channels of its weights, and lengths that its kernels fit in.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
 
 
 def _declare(model: ModelProto, params: Params) -> None:
-    """Add the declared input domain, and sizes that weights fix, to the one in the file; refuse an impossible one."""
+    """Add the declared domain, and sizes that the graph asks for, to the one in the file; refuse an impossible one."""
     from orun.stages._graph.feeds import assign_sizes
     from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.input_domain import InputDomain, read_domain, to_input_values, write_domain
@@ -141,8 +141,9 @@ def _declare(model: ModelProto, params: Params) -> None:
     carried = read_domain(model)
     require_known("inputs", params.inputs, input_names(model))
     sizes = {axis: tuple(values) for axis, values in params.dims.items()}
-    implied = {axis: (size,) for axis, size in implied_sizes(model).items()}
-    domain = InputDomain({**carried.inputs, **to_input_values(params.inputs)}, {**implied, **carried.sizes, **sizes})
+    domain = InputDomain(
+        {**carried.inputs, **to_input_values(params.inputs)}, {**implied_sizes(model), **carried.sizes, **sizes}
+    )
     write_domain(model, domain)
     if domain != InputDomain():
         assign_sizes(inputs_of(model), {**sizes_of(model), **sizes})

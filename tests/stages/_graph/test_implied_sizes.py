@@ -12,10 +12,10 @@ from onnx import numpy_helper
 from orun.stages._graph.implied_sizes import implied_sizes
 
 CASES: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
-    "y = Conv(x, k)": ("batch, c, h, w", {"k": (8, 3, 3, 3)}, {"c": 3}),
-    "y = Conv <group = 2> (x, k)": ("batch, c, h, w", {"k": (8, 3, 3, 3)}, {"c": 6}),
+    "y = Conv <pads = [1, 1, 1, 1]> (x, k)": ("batch, c, h, w", {"k": (8, 3, 3, 3)}, {"c": 3}),
+    "y = Conv <group = 2, pads = [1, 1, 1, 1]> (x, k)": ("batch, c, h, w", {"k": (8, 3, 3, 3)}, {"c": 6}),
     "y = ConvTranspose(x, k)": ("batch, c, h, w", {"k": (5, 3, 3, 3)}, {"c": 5}),
-    "t = Transpose <perm = [0, 3, 1, 2]> (x)  u = Relu(t)  y = Conv(u, k)": (
+    "t = Transpose <perm = [0, 3, 1, 2]> (x)  u = Relu(t)  y = Conv <pads = [1, 1, 1, 1]> (u, k)": (
         "batch, h, w, c", {"k": (8, 3, 3, 3)}, {"c": 3},
     ),
     "u = Sub(x, k)  y = Abs(u)": ("batch, c, h, w", {"k": (3, 1, 1)}, {"c": 3}),
@@ -26,7 +26,7 @@ CASES: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
     ),
     "a, b, s = DynamicQuantizeLinear(x)  y = MatMulInteger(a, k, b)": ("batch, f", {"k": (64, 32)}, {"f": 64}),
     "u = Transpose <perm = [1, 0]> (k)  y = MatMul(x, u)": ("batch, f", {"k": (32, 64)}, {"f": 64}),
-    "a = Conv(x, k)  y = Neg(x)": ("batch, c, c, w", {"k": (8, 3, 3, 3)}, {"c": 3}),
+    "a = Conv <pads = [1, 1, 1, 1]> (x, k)  y = Neg(x)": ("batch, c, c, w", {"k": (8, 3, 3, 3)}, {"c": 3}),
     "u = MatMul(x, k)  v = Mul(x, l)  y = Neg(x)": ("batch, f", {"k": (64, 32), "l": (9,)}, {}),  # no size fits
     "y = Neg(x)": ("batch, f", {"k": (1,)}, {}),
     "y = MatMul(x, k)  z = Gemm(x, l)": ("f, g", {"k": (9, 32), "l": (9, 32)}, {"g": 9}),  # the first axis is the batch
@@ -36,14 +36,25 @@ CASES: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
 @pytest.mark.parametrize("body", CASES)
 def test_weights_fix_the_sizes_of_axes(body: str) -> None:
     axes, weights, sizes = CASES[body]
-    assert implied_sizes(build(axes, body, weights)) == sizes
+    assert implied_sizes(build(axes, body, weights)) == {axis: (size,) for axis, size in sizes.items()}
 
 
 def test_a_nameless_axis_is_named_by_its_place() -> None:
     model = build("batch, c, h, w", "y = Conv(x, k)", {"k": (8, 3, 3, 3)})
     for axis in model.graph.input[0].type.tensor_type.shape.dim:
         axis.Clear()
-    assert implied_sizes(model) == {"x.1": 3}
+    assert implied_sizes(model) == {"x.1": (3,), "x.2": (16, 24), "x.3": (16, 24)}
+
+
+def test_axes_are_long_enough_for_kernels() -> None:
+    """As in models of speech, whose first kernels are long."""
+    kernels = {"k": (16, 1, 10), "l": (16, 16, 3)}
+    body = "c = Conv <strides = [5]> (x, k)  d = Conv <strides = [2]> (c, l)  y = MaxPool <kernel_shape = [4]> (d)"
+    assert implied_sizes(build("batch, 1, samples", body, kernels)) == {"samples": (400, 600)}
+    assert implied_sizes(build("batch, 1, samples", f"u = Neg(x)  {body}", kernels | {"k": (16, 1, 900)})) == {
+        "samples": (4000, 6000)
+    }
+    assert implied_sizes(build("batch, 1, samples", "y = Conv <pads = [1, 1]> (x, k)", {"k": (4, 1, 3)})) == {}
 
 
 def build(axes: str, body: str, weights: Mapping[str, tuple[int, ...]]) -> onnx.ModelProto:
