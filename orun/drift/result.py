@@ -45,7 +45,7 @@ class WatchResult(Record, frozen=True):
         release: where it is.
         alpha: probability of ever naming a statistic that has not drifted.
         records: number of records that were tested.
-        first, last: times of the first and of the last record, in seconds since the epoch; None without records.
+        first, last: times of the earliest and of the latest record, in seconds since the epoch; None without records.
         left_out: numbers of lines that were left out, by the reason.
         latency: median of the latency at release in seconds; None if it was not measured.
         statistics: every statistic, in the order of the release's inputs and outputs; the latency is the last one.

@@ -55,6 +55,7 @@ class Position:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
+YEAR_10000 = 253_402_300_800  # in seconds since 1970; Python's dates end before it
 READ_BEFORE, OTHER_MODEL, INCOMPLETE = "read before", "of another model", "incomplete, as it is being written"
 
 
@@ -157,9 +158,10 @@ class _Parser:
                 return self._leave_out(READ_BEFORE)
             self._require_arrays(data)
             values = [self._value(data, column) for column in self._release.columns]
-            sample = Sample(_finite(data["time"], "time"), np.array(values))
+            sample = Sample(_time(data["time"]), np.array(values))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise self._error("is damaged", f"{type(error).__name__}: {error}") from error
+            why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise self._error("is damaged", why) from error
         self._position.last[worker] = request
         return sample
 
@@ -191,6 +193,13 @@ class _Parser:
         is_editable = self._place != "<stdin>" and not self._place.endswith(".gz") and self._position.last
         hint = f"to leave it out: sed -i {self._line}d {self._place}" if is_editable else ""
         return UsageError(f"{self._place}:{self._line}: the line {problem}", why=why, hint=hint)
+
+
+def _time(value: object) -> float:
+    seconds = _finite(value, "time")
+    if not 0 <= seconds < YEAR_10000:
+        raise ValueError("time is not in seconds since 1970")
+    return seconds
 
 
 def _finite(value: object, name: str) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from orun.drift.e_process import BLOCK, DriftTest, Evidence
 from orun.drift.release import LATENCY, Release
 from orun.drift.result import Verdict, Watched, WatchResult
-from orun.drift.sample_log import Position, Sample, read_samples
+from orun.drift.sample_log import OTHER_MODEL, Position, Sample, read_samples
 from orun.errors import UnknownName, UsageError
 
 ALPHA = 0.01  # probability of ever naming a statistic that has not drifted
@@ -102,7 +102,7 @@ class Watcher:
             self.groups.append(Group(columns, number, references, seed))
         count = len(release.columns)
         self.records = 0
-        self.times = np.full(2, np.nan)  # of the first and the last record
+        self.times = np.full(2, np.nan)  # earliest and latest of the records
         self.counted = np.zeros(count, np.int64)
         self.peak = np.ones(count)
         self.since, self.detected = np.full(count, np.nan), np.full(count, np.nan)
@@ -148,7 +148,7 @@ class Watcher:
         times = np.array([sample.time for sample in self.waiting])
         self.waiting = []
         self.records += len(times)
-        self.times = np.array([times[0] if np.isnan(self.times[0]) else self.times[0], times[-1]])
+        self.times = np.array([np.fmin(self.times[0], times.min()), np.fmax(self.times[1], times.max())])
         self.counted += (~np.isnan(values)).sum(axis=0)
         self.latest = np.concatenate((self.latest, values))[-LATELY:]
         for group in self.groups:
@@ -233,8 +233,13 @@ def watch_logs(watcher: Watcher, logs: Sequence[str], *, follow: bool = False) -
                 return watcher.result()
     watcher.flush()
     if not watcher.records and not watcher.chosen:
-        why = "; ".join(f"{count} lines are {reason}" for reason, count in watcher.position.left_out.items())
-        hint = "is the server's share of requests to log above 0?"
+        left_out = watcher.position.left_out
+        why = "; ".join(f"{count} lines are {reason}" for reason, count in left_out.items())
+        hint = (
+            "name the bundle that the server runs: --release FOLDER"
+            if OTHER_MODEL in left_out
+            else "is the server's share of requests to log above 0?"
+        )
         raise UsageError(f"there is no record in {', '.join(logs)}", why=why, hint=hint)
     return watcher.result()
 
