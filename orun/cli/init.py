@@ -196,11 +196,11 @@ def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
     """What was written, what it measured, and what to do next."""
     from orun.scaffold.ci import missing_requirements
     from orun.scaffold.paths import data_path
-    from orun.scaffold.summary import goal_lines, measured_line, skipped_notes, slower_note, unjudged_note
+    from orun.scaffold.summary import goal_lines, measured_line, skipped_notes, unjudged_note, worse_note
     from orun.text.suggestions import near
 
     file = created.file
-    lines = [line for line in (measured_line(created), slower_note(created), *skipped_notes(created)) if line]
+    lines = [line for line in (measured_line(created), worse_note(created), *skipped_notes(created)) if line]
     lines += goal_lines(created)
     lines += [f"left out {stage}: {why}" for stage, why in created.request.gaps.items()]
     lines.append(f"wrote {file}: {created.counts}")

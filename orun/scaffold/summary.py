@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
 
+from orun.core.metrics import Metric
 from orun.fs.os_errors import quoted
 from orun.report.summary import why_skipped
 from orun.scaffold.create import Created
@@ -14,11 +17,8 @@ def measured_line(created: Created) -> str:
     """Return the release compared with the original: `90.9 MB -> 22.9 MB, 2.10x as fast, cosine 0.993`."""
     stages = {stage.stage: stage for stage in created.result.stages}
     graph = created.request.facts.graph
-    release = next(
-        (stage for name in ("tune", "int8", "half", "fuse", "simplify") if (stage := stages.get(name))), None
-    )
     parts = []
-    if graph and release and (size := release.metrics.get("size")):
+    if graph and (size := _release_size(created)):
         parts.append(f"{show(graph.size, 'B')} -> {show(size.value, 'B')}")
     latency = stages["latency"].metrics
     if median := latency.get("p50"):
@@ -51,12 +51,37 @@ def skipped_notes(created: Created) -> list[str]:
     return [f"note: {names} {why}" for why in why_skipped(created.result)]
 
 
-def slower_note(created: Created) -> str:
-    """Return advice if the release is slower than the original; else an empty text."""
-    speedup = next(stage for stage in created.result.stages if stage.stage == "latency").metrics.get("speedup")
-    if created.request.goal or not speedup or not speedup.interval or speedup.interval.high >= 1:
+def worse_note(created: Created) -> str:
+    """Return advice if the release is larger or slower than the original; else an empty text."""
+    request, graph = created.request, created.request.facts.graph
+    size, speedup = _release_size(created), created.result["latency"].metrics.get("speedup")
+    is_larger = bool(graph and size and size.value > graph.size)
+    is_slower = bool(speedup and speedup.interval and speedup.interval.high < 1)
+    named = " and ".join([*["larger"] * is_larger, *["slower"] * is_slower])
+    if request.goal or not named:
         return ""
-    return 'note: the release is slower than the original here; a search may find a faster one: --goal "speedup>1"'
+    goal = "speedup>1" if is_slower else f"size<{math.floor(graph.size) if graph else 0}B"
+    command = _search_command(created, goal)
+    return f"note: the release is {named} than the original here; a search may find a better one: {command}"
+
+
+def _search_command(created: Created, goal: str) -> str:
+    """Return the command that searches for a model with a goal, and writes another file."""
+    facts, file = created.request.facts, created.file
+    source = os.path.normpath(file.parent / facts.source)
+    declared = facts.inputs if ".py:" in source or source.endswith(".pt") else ()  # which do not say what they take
+    inputs = [
+        word for item in declared for word in ("--input", f"{item.name}={item.dtype}[{','.join(map(str, item.shape))}]")
+    ]
+    other = str(file.with_stem(f"{file.stem}-goal"))
+    return shlex.join(["orun", "init", source, *inputs, "--goal", goal, "-o", other])
+
+
+def _release_size(created: Created) -> Metric | None:
+    """Return the size of the last model; None if it is not known."""
+    stages = {stage.stage: stage for stage in created.result.stages}
+    release = next((stages[name] for name in ("tune", "int8", "half", "fuse", "simplify") if name in stages), None)
+    return release.metrics.get("size") if release else None
 
 
 def unjudged_note(created: Created) -> str:
