@@ -57,11 +57,12 @@ class Request(Record, frozen=True):
         graph = self.facts.graph
         if graph is None:
             return self.left_out
+        reduction = "half" if self.target.precision == "float16" else "int8"
         if graph.unknown:
             why = f"it cannot run {', '.join(graph.unknown)}, for which only targets name a library"
-            return {**dict.fromkeys(("simplify", "fuse", "int8", "half"), why), **self.left_out}
+            fusion = ("fuse",) if graph.attention else ()
+            return {**dict.fromkeys(("simplify", *fusion, reduction), why), **self.left_out}
         if graph.is_quantized and not self.goal:
-            reduction = "half" if self.target.precision == "float16" else "int8"
             why = "the model is quantized already. Next: to quantize it otherwise, begin with the float32 model"
             return {reduction: why, **self.left_out}
         return self.left_out

@@ -78,11 +78,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_folder()
 
 
-def tune(folder: Path, key: str = "", **params: Any) -> StageRun:
+def tune(folder: Path, key: str = "", model: Path | None = None, **params: Any) -> StageRun:
     (folder / "data.py").write_text(DATA)
     options = {"dataset": "data.py:examples", "metric": "sqnr", "objective": "size", "fuse": False, **params}
     return run_stage(
-        "quantize/tune", folder, options, inputs={"model": artifact(folder, layers())}, root=folder, key=key
+        "quantize/tune", folder, options, inputs={"model": model or artifact(folder, layers())}, root=folder, key=key
     )
 
 
@@ -102,6 +102,12 @@ def test_a_loose_budget_takes_the_smallest_recipe(tmp_path: Path) -> None:
 def test_fewer_examples_than_harm_is_looked_for_on(tmp_path: Path) -> None:
     result = tune(tmp_path, dataset="data.py:few", at_least=0.0, trials=1)
     assert (result.value("tried"), result.value("refused")) == (RECIPES, 0)  # the recipes, as no budget is missed
+
+
+def test_a_model_that_is_quantized_already_stays_as_it_is(tmp_path: Path) -> None:
+    """It has no layer that a candidate could leave in float."""
+    quantized = run_stage("quantize/dynamic", tmp_path, inputs={"model": artifact(tmp_path, layers())})
+    assert property_of(tune(tmp_path, model=quantized.output, at_least=1.0))["chosen"]["method"] == "float"
 
 
 def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) -> None:

@@ -171,6 +171,8 @@ class Search:
         sampler = optuna.samplers.TPESampler(seed=self.judge.seed)
         study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
         most = max(len(self._ranked(fused)) for fused in {recipe.fused for recipe in quantized})
+        if not most:
+            return  # the model has no layers that could be quantized, so that the recipes are all there is
         space = {
             "recipe": optuna.distributions.CategoricalDistribution(range(len(quantized))),
             "kept": optuna.distributions.IntDistribution(0, most - 1),
