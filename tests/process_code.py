@@ -47,6 +47,8 @@ def _plain(node: Any) -> Any:
         return [_plain(item) for item in node if item not in texts]
     if not isinstance(node, ast.AST):
         return node
+    if isinstance(node, ast.JoinedStr):  # to which Python 3.12 adds empty texts
+        node.values = [value for value in node.values if not isinstance(value, ast.Constant) or value.value]
     fields = ((name, _plain(value)) for name, value in ast.iter_fields(node) if name not in ("ctx", "type_comment"))
     return type(node).__name__, [(name, value) for name, value in fields if value not in (None, [])]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orun.core.run_record import RunResult
@@ -36,9 +36,16 @@ def run_of(document: Any) -> RunResult:
     """Return the run of a document; ValueError if the document is no run."""
     if isinstance(document, dict):
         document = {name: value for name, value in document.items() if name not in ("outcome", "blame")}
-        document["stages"] = [record_of_stage(stage) for stage in document.get("stages", ())]
-        document["verdicts"] = [record_of_verdict(verdict) for verdict in document.get("verdicts", ())]
+        document["stages"] = _records(document.get("stages"), record_of_stage)
+        document["verdicts"] = _records(document.get("verdicts", []), record_of_verdict)
     return decode(RunResult, document)
+
+
+def _records(documents: Any, record_of: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Any:
+    """Return the record of each document; what is none stays as it is, for the decoder to refuse."""
+    if not isinstance(documents, list):
+        return documents
+    return [record_of(document) if isinstance(document, dict) else document for document in documents]
 
 
 def error_document(error: OrunError, exit_code: int) -> dict[str, Any]:

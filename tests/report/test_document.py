@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from orun.core.metrics import Metric
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
@@ -25,6 +27,12 @@ def test_a_run_is_its_record_and_its_verdict() -> None:
         }  # fmt: skip
         assert run_of(document) == result
         assert run_of({**document, "blame": [{"culprit": "int8"}]}) == result
+
+
+@pytest.mark.parametrize("damage", [{"stages": 5}, {"stages": [[1]]}, {"verdicts": [[]]}, {"verdicts": None}])
+def test_a_damaged_run(damage: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"^Expected `(array|object)`, got "):
+        run_of({**json.loads(dumps(PASSED)), **damage})
 
 
 def test_facts_stand_beside_the_words_for_them() -> None:
