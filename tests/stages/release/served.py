@@ -69,7 +69,8 @@ def main(http_port: str, grpc_port: str, at_once: int) -> None:
     over_http = web.InferenceServerClient(f"127.0.0.1:{http_port}", concurrency=at_once)
     over_grpc = rpc.InferenceServerClient(f"127.0.0.1:{grpc_port}")
     report = {"http": talk(web, over_http, at_once), "grpc": talk(rpc, over_grpc, 0)}
-    report["metadata"] = over_http.get_model_metadata("scale")
+    report["http"]["metadata"] = over_http.get_model_metadata("scale")
+    report["grpc"]["metadata"] = over_grpc.get_model_metadata("scale", as_json=True)
     sys.stdout.write(json.dumps(report) + "\n")
 
 

@@ -185,8 +185,16 @@ def schema_problems(python: Path, *folders: Path) -> list[str]:
 
 
 def test_metadata(report: dict[str, Any]) -> None:
-    assert report["metadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}]
-    assert report["metadata"]["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}]
+    described = {
+        "name": "scale",
+        "platform": "onnxruntime_onnx",
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}],
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
+    }
+    assert report["http"]["metadata"] == {**described, "versions": []}
+    signed = [{**item, "shape": [str(size) for size in item["shape"]]} for item in described["inputs"]]
+    assert report["grpc"]["metadata"]["platform"] == "onnxruntime_onnx"
+    assert report["grpc"]["metadata"]["inputs"] == signed
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

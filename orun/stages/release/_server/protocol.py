@@ -26,6 +26,7 @@ from pydantic import ValidationError
 Array = NDArray[Any]
 
 FIXED = "this server loads and unloads no models: it has the one that it was released with"
+PLATFORM = "onnxruntime_onnx"  # as Triton names it
 LENGTH_HEADER = "inference-header-content-length"
 DATATYPES: Mapping[str, str] = {  # of ONNX Runtime's types
     "tensor(bool)": "BOOL", "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32",
@@ -37,7 +38,11 @@ KINDS: Mapping[str, str] = {"BOOL": "b", "BYTES": "OUS", "FP": "fiu", "INT": "iu
 
 
 class Protocol(DataPlane):  # type: ignore[misc]  # KServe's classes have no types
-    """Decoder of HTTP requests."""
+    """Decoder of HTTP requests, and the metadata of the model."""
+
+    async def model_metadata(self, model_name: str) -> dict[str, Any]:
+        """Return the metadata, with the platform that KServe leaves empty; no version can be requested."""
+        return {**await super().model_metadata(model_name), "platform": PLATFORM, "versions": []}
 
     def decode_inference_request(
         self, body: bytes | InferenceRequest, headers: Mapping[str, str], model_name: str
