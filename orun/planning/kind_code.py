@@ -16,7 +16,7 @@ from orun.stages.contract import module_name
 
 TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
 
-# Modules that pass values on, remember them, or refuse to begin: they cannot change what a stage makes.
+# Modules that pass values on, remember them, end processes, or refuse to begin: they cannot change what a stage makes.
 HARMLESS = frozenset(
     {
         "orun",
@@ -25,6 +25,7 @@ HARMLESS = frozenset(
         "orun.core.metrics",
         "orun.core.targets",
         "orun.environment.call_cache",
+        "orun.environment.processes",
         "orun.environment.user_cache",
         "orun.stages.contract",
         "orun.stages.library_errors",

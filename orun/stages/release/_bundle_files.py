@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orun.core.metrics import Metric
-from orun.core.reason import Reason
-from orun.core.serialization import decode
 from orun.core.targets import EXTENSIONS
 from orun.errors import StageFailed
 from orun.measure.extension_operators import needs_extensions
@@ -23,8 +21,6 @@ from orun.stages.release._manifest import (
     write_json,
     write_manifest,
 )
-from orun.text.wording.caveats import caveat
-from orun.text.wording.findings import finding
 
 MEASURED = ("metrics", "verdicts", "host")  # fields of a stage's entry that `measurements.json` holds
 CARD = Port(("files",), "What is released with it: the model card of `release/card`.", optional=True)
@@ -86,13 +82,4 @@ def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
-    measured = {name: entry[name] for name in ("stage", "uses", *MEASURED)}
-    return measured | {"verdicts": [verdict | _sentences(verdict) for verdict in entry["verdicts"]]}
-
-
-def _sentences(verdict: Mapping[str, Any]) -> dict[str, str]:
-    """Return the finding and the caveats of a verdict as sentences."""
-    sentences = {"why": finding(decode(Reason, verdict["finding"]))}
-    if caveats := decode(tuple[Reason, ...], verdict.get("caveats", [])):
-        sentences["caveat"] = "; ".join(map(caveat, caveats))
-    return sentences
+    return {name: entry[name] for name in ("stage", "uses", *MEASURED)}

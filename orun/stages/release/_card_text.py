@@ -12,7 +12,6 @@ import yaml
 from onnx import TensorProto
 
 from orun.core.metrics import Estimate, Metric
-from orun.core.reason import Reason
 from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names, nodes, tensors
@@ -20,7 +19,6 @@ from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.stages.release._card_usage import usage
 from orun.text.markdown import escape, table
 from orun.text.units import amount, show, span
-from orun.text.wording.caveats import caveat
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -212,14 +210,9 @@ def _gate_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if rows:
         yield "## Gates"
         yield table(("gate", "threshold", "measured", "verdict"), rows)
-    caveats = {(verdict["stage"], text): None for verdict in verdicts if (text := _caveats(verdict))}
+    caveats = dict.fromkeys((verdict["stage"], verdict["caveat"]) for verdict in verdicts if verdict.get("caveat"))
     if caveats:
         yield "\n".join(f"- {escape(f'{stage}: {text}')}" for stage, text in caveats)
-
-
-def _caveats(verdict: Mapping[str, Any]) -> str:
-    """Return the caveats of a verdict as one text; empty without any."""
-    return "; ".join(map(caveat, decode(tuple[Reason, ...], verdict.get("caveats", []))))
 
 
 def _condition(verdict: Mapping[str, Any]) -> str:

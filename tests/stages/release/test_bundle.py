@@ -21,7 +21,8 @@ from orun.errors import StageFailed
 from orun.stages.release._manifest import verify_bundle, write_manifest
 from tests.stages.support import StageRun, artifact, run_stage
 
-FINDING: Mapping[str, Any] = {"code": "no-machine", "arguments": {"problem": "cosine is .99, at or above the minimum"}}
+WHY = "cosine is .99, at or above the minimum"
+FINDING: Mapping[str, Any] = {"code": "no-machine", "arguments": {"problem": WHY}}
 LINEAGE: Mapping[str, Any] = {
     "pipeline": "bert",
     "stages": [
@@ -44,7 +45,9 @@ LINEAGE: Mapping[str, Any] = {
             "key": "k2",
             "tree": "t2",
             "metrics": {"cosine": encode(Metric(0.99, better="higher"))},
-            "verdicts": [{"stage": "accuracy", "metric": "cosine", "outcome": "passed", "finding": FINDING}],
+            "verdicts": [
+                {"stage": "accuracy", "metric": "cosine", "outcome": "passed", "finding": FINDING, "why": WHY}
+            ],
             "host": {"cpu": "x"},
         },
     ],
@@ -97,8 +100,7 @@ def test_holds_the_model_and_where_it_comes_from(tmp_path: Path, source: Path) -
         "name": "bert",
         "version": "1.10",
         "stages": [
-            {name: LINEAGE["stages"][1][name] for name in ("stage", "uses", "metrics", "host")}
-            | {"verdicts": [LINEAGE["stages"][1]["verdicts"][0] | {"why": FINDING["arguments"]["problem"]}]},
+            {name: LINEAGE["stages"][1][name] for name in ("stage", "uses", "metrics", "verdicts", "host")},
         ],
     }
     files = [path for path in run.output.rglob("*") if path.is_file()]

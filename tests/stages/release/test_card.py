@@ -148,7 +148,7 @@ def test_gates_of_a_group_stand_below_it_and_what_no_verdict_tells_below_all(tmp
                   "depth": 1, "outcome": "failed"},
         common | {"metric": "accuracy", "rule": "max_drop", "threshold": "0.01", "measured": 0.004, "unit": "ratio",
                   "interval": {"value": 0.004, "low": 0.001, "high": 0.008}, "depth": 1,
-                  "caveats": [{"code": "fitted-data", "arguments": {"parameters": [["dataset", "int8"]]}}]},
+                  "caveat": "its data is the `dataset` of int8, so keep some for this"},
     ]  # fmt: skip
     history = lineage()
     history["stages"][1] |= {"stage": "quality", "verdicts": verdicts}
@@ -164,8 +164,7 @@ def test_gates_of_a_group_stand_below_it_and_what_no_verdict_tells_below_all(tmp
 | \u21b3 quality accuracy | min 99% | 98.1 % | failed |
 | \u21b3 quality accuracy | max\\_drop 0.01 | 0.004 (0.001 to 0.008) | passed |
 
-- quality: its data is the \\`dataset\\` of int8, by which the model was made: on other data it \
-may be worse, so keep some for this"""
+- quality: its data is the \\`dataset\\` of int8, so keep some for this"""
     )
 
 
