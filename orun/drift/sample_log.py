@@ -123,7 +123,8 @@ def _is_replaced(path: str, file: gzip.GzipFile | io.BufferedReader) -> bool:
         now, then = Path(path).stat(), os.fstat(file.fileno())
     except FileNotFoundError:
         return False  # between two files
-    return (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or now.st_size < file.tell()
+    position = os.lseek(file.fileno(), 0, os.SEEK_CUR)  # in the file itself, whose content may be compressed
+    return (now.st_dev, now.st_ino) != (then.st_dev, then.st_ino) or now.st_size < position
 
 
 class _Parser:

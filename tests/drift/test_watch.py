@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 
 import orun
 from orun.drift import sample_log
+from orun.drift.release import load_release
 from orun.errors import UsageError
 
 from .conftest import Array, Serve, shift_times
@@ -177,6 +179,18 @@ def test_a_compressed_log(release: Path, serve: Serve, tmp_path: Path) -> None:
         packed.write_bytes(damaged)
         with pytest.raises(UsageError, match=r"^cannot read the log .*requests\.jsonl\.gz\n  "):
             orun.watch(packed, release)
+
+
+def test_a_compressed_log_that_is_followed_is_read_once(
+    release: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sample_log, "PAUSE", 0)
+    packed = tmp_path / "requests.jsonl.gz"
+    packed.write_bytes(gzip.compress(serve(10).read_bytes()))
+    position = sample_log.Position()
+    samples = sample_log.read_samples(str(packed), load_release(release), position, follow=True)
+    assert [item is None for item in itertools.islice(samples, 13)] == [False] * 10 + [True] * 3
+    assert dict(position.left_out) == {}
 
 
 def test_lines_of_another_model_are_left_out(release: Path, serve: Serve) -> None:
