@@ -52,6 +52,7 @@ def complete_override(ctx: click.Context, param: click.Parameter, incomplete: st
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return `last`, `last~1` and the ids of the newest runs that begin so."""
     from orun.api import default_store
+    from orun.core.run_record import is_users
     from orun.store import Store
     from orun.store.layout import VERSION_FILE
 
@@ -60,7 +61,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     if not (root / VERSION_FILE).is_file():
         return []
     with Store.open(root, read_only=True) as store:
-        ids = [folder.name for folder in store.ended_runs()][:NEWEST]
+        ids = [folder.name for folder in store.ended_runs(is_users)][:NEWEST]
     return [name for name in ("last", "last~1", *ids) if name.startswith(incomplete)]
 
 

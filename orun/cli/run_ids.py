@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.core.run_record import INVESTIGATIONS
+from orun.core.run_record import BY_INIT, is_users
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
-from orun.pipeline.model import BY_INIT
 from orun.report.figures import count, quoted
 from orun.store.layout import RECORD_FILE
 from orun.text.suggestions import near
@@ -62,7 +61,7 @@ def _from_end(store: Store, before: int) -> Path:
     from orun.eventlog import read_result
 
     pipeline, file, passed = "", "", 0
-    for folder in store.ended_runs(lambda name: not name.endswith((*INVESTIGATIONS, BY_INIT))):
+    for folder in store.ended_runs(is_users):
         result = read_result(folder / RECORD_FILE)
         pipeline, file = pipeline or result.pipeline, file or result.file
         if result.pipeline == pipeline:

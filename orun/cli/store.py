@@ -89,7 +89,7 @@ def verify(store: Path | None, as_json: bool) -> int:
     with options.open_store(store) as opened:
         check = read_all(opened, ResultsOfRemotes(opened.root))
     if as_json:
-        options.show_json({"whole": not check.problems, **vars(check)})
+        options.show_json({"ok": not check.problems, **vars(check)})
     else:
         read = f"{count(check.objects, 'object')} ({show(check.size, 'B')}) and {count(check.records, 'record')} read"
         outcome = f"{count(len(check.problems), 'problem')}; the next run makes again what it needs of it"

@@ -76,7 +76,7 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
         options.show_json(
             {
                 "bundle": str(bundle),
-                "whole": check.ok,
+                "ok": check.ok,
                 "problems": check.problems,
                 "sha256": dict(check.sha256),
                 "requires": dict(check.requires),

@@ -27,6 +27,12 @@ UNDECIDED = 4  # exit code of a run in which a required gate could not be decide
 
 # Suffixes of the pipelines of an investigation (`orun blame`, `orun bisect`), which are nobody's last run.
 INVESTIGATIONS = (".blame", ".bisect")
+BY_INIT = ".init"  # `Pipeline.run_suffix` of the runs by which `orun init` measures
+
+
+def is_users(run: str) -> bool:
+    """Return whether a run, by its id, is one that a user asked for, and no investigation or measurement of orun."""
+    return not run.endswith((*INVESTIGATIONS, BY_INIT))
 
 
 class Named:

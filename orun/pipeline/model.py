@@ -119,9 +119,6 @@ class Reference(Record, frozen=True):
     function: str = ""
 
 
-BY_INIT = ".init"  # `run_suffix` of the runs by which `orun init` measures, which are nobody's last run
-
-
 class Stage(Record, frozen=True, dict=True):
     """One stage, ready to be planned.
 

@@ -107,5 +107,5 @@ def _in_words(verdict: Verdict) -> dict[str, object]:
     from orun.text.wording.caveats import caveat
     from orun.text.wording.findings import finding
 
-    words = {"why": finding(verdict.finding), "caveat": "; ".join(map(caveat, verdict.caveats))}
-    return _without_place(verdict) | {name: text for name, text in words.items() if text}
+    sentences = {"why": finding(verdict.finding), "caveat": "; ".join(map(caveat, verdict.caveats))}
+    return _without_place(verdict) | {name: text for name, text in sentences.items() if text}

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from orun import api
-from orun.core.run_record import INTERRUPTED, RunResult, StageResult, Verdict
+from orun.core.run_record import BY_INIT, INTERRUPTED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import distributions
 from orun.environment.providers import missing
 from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
-from orun.pipeline.model import BY_INIT
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives

@@ -67,10 +67,12 @@ class Runs:
         matches = [run for run in runs if run.name == prefix] or [run for run in runs if run.name.startswith(prefix)]
         if len(matches) == 1:
             return matches[0]
+        from orun.core.run_record import is_users
+
         problem = f"{len(matches)} runs begin with {prefix!r}" if matches else f"there is no run {prefix!r}"
-        listed = matches or runs
+        listed = matches or [run for run in runs if is_users(run.name)]
         raise UsageError(
             problem,
             why="\n".join(run.name for run in listed[-5:]) or "no run is in this store yet",
-            hint=f"See all of them: ls {quoted(self._folder)}",
+            hint=f"see all of them: ls {quoted(self._folder)}",
         )

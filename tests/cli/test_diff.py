@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from orun import __version__, api
+from orun.core.run_record import BY_INIT
 from orun.core.serialization import replace
 from orun.fs.digests import digest_bytes
 from orun.history.run_diff import compare
-from orun.pipeline.model import BY_INIT
 from orun.store import Store
 from tests.git import commit, git
 from tests.report.support import BLOCKED, PASSED, SPEEDUP

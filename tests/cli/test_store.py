@@ -73,7 +73,7 @@ def test_a_store_that_is_whole_and_one_that_is_not(orun: CommandLine, project: P
     assert second == "the artifact of words/write: its list of files is missing or was damaged"
     assert last.endswith("and 2 records read: 2 problems; the next run makes again what it needs of it")
     document = json.loads(orun("store", "verify", "--json").out)
-    assert (document["whole"], document["problems"]) == (False, [second])
+    assert (document["ok"], document["problems"]) == (False, [second])
     assert run(orun, "a b c") == tree
     assert orun("store", "verify").code == 0
 

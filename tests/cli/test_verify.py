@@ -41,7 +41,7 @@ def test_a_whole_bundle(orun: CommandLine, bundle: Path) -> None:
     )
     assert json.loads(orun("verify", "release", "--json").out) == {
         "bundle": "release",
-        "whole": True,
+        "ok": True,
         "problems": [],
         "sha256": digests,
         "requires": {},

@@ -76,7 +76,7 @@ def test_a_run_is_found_by_a_beginning(store: Store) -> None:
         "2 runs begin with '20261103'\n"
         "  20261103-101500-000001-bert\n"
         "  20261103-101500-000001-bert-large\n"
-        f"  hint: See all of them: ls {store.root / 'runs'}"
+        f"  hint: see all of them: ls {store.root / 'runs'}"
     )
     with pytest.raises(UsageError) as caught:
         store.run("2025")
