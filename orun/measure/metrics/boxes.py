@@ -185,7 +185,10 @@ def _as_corner(boxes: Floats, form: str) -> Floats:
 
 
 def _columns(values: Any, subject: str) -> Floats:
-    boxes = np.asarray(values, np.float64)
+    try:
+        boxes = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{subject} must be boxes `[m, 4]`", why=str(error)) from error
     if boxes.size and (boxes.ndim != 2 or boxes.shape[1] != BOX):  # noqa: PLR2004 - [m, 4]
         raise UsageError(f"{subject} must be boxes `[m, 4]`", why=f"its shape is {list(boxes.shape)}")
     return boxes.reshape(-1, BOX)
@@ -193,7 +196,8 @@ def _columns(values: Any, subject: str) -> Floats:
 
 def _integers(values: Any, subject: str) -> NDArray[np.int64]:
     numbers = np.asarray(values)
-    if numbers.dtype.kind not in "iubf" or (numbers != np.round(numbers)).any():
+    is_number = numbers.dtype.kind in "iubf"
+    if numbers.size and not (is_number and np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()):
         raise UsageError(
             f"{subject} must be whole numbers", why=f"they are {numbers.dtype}, such as {numbers.ravel()[0]}"
         )

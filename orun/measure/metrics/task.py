@@ -69,6 +69,13 @@ def _need_classes(metric: str, classes: int, labels: NDArray[Any]) -> None:
             why=f"they go from {labels.min():g} to {labels.max():g}",
             hint="if labels begin at 1: orun.Dataset(inputs, labels - 1); leave out examples without a class",
         )
+    broken = labels[labels != np.round(labels)]
+    if broken.size:
+        raise UsageError(
+            f"{metric} needs whole numbers as labels, from 0 to {classes - 1}",
+            why=f"one of them is {broken[0]:g}",
+            hint="for probabilities of class 1: orun.Dataset(inputs, labels.round())",
+        )
 
 
 def _need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], labels: NDArray[Any]) -> None:
@@ -139,13 +146,20 @@ def ndcg(k: int | None, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
         labels: relevance of each item, from 0, `[n, items]`.
 
     Raises:
-        UsageError: if the shapes do not fit, or a relevance is negative.
+        UsageError: if the shapes do not fit, or a relevance is negative or not finite.
     """
-    if output.shape != labels.shape or output.ndim != 2 or labels.dtype.kind not in "iubf" or (labels < 0).any():  # noqa: PLR2004 - [n, items]
+    if output.shape != labels.shape or output.ndim != 2 or labels.dtype.kind not in "iubf":  # noqa: PLR2004 - [n, items]
         raise UsageError(
             "ndcg needs a score for each item of an example, and the relevance of each as a label, from 0",
             why=f"the output is {output.dtype} {list(output.shape)}, the labels {labels.dtype} {list(labels.shape)}",
             hint="name the output that holds the scores in `outputs`",
+        )
+    broken = labels[~np.isfinite(labels) | (labels < 0)]
+    if broken.size:
+        raise UsageError(
+            "ndcg needs the relevance of each item as a label, a finite number from 0",
+            why=f"one of them is {broken[0]:g}",
+            hint="give items that are not judged the relevance 0",
         )
     discounts = 1 / np.log2(np.arange(output.shape[1]) + 2)
     if k is not None:

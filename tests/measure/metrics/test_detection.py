@@ -213,7 +213,11 @@ WELL = {"boxes": [BOX], "scores": [np.array([0.5])], "classes": [np.array([1])]}
         ({"xyxy": BOX, "classes": [1.5]}, "they are float64, such as 1.5"),
         ({"xyxy": BOX, "classes": ["cat"]}, "they are <U3, such as cat"),
         ({"xyxy": [[30, 1, 1, 30]], "classes": [1]}, "xyxy: [30.0, 1.0, 1.0, 30.0]"),
+        ({"xyxy": BOX, "classes": [np.inf]}, "they are float64, such as inf"),
+        ({"xyxy": [[1, 1, 30], [1]], "classes": [1, 1]}, "must be boxes `[m, 4]`\n  setting an array element with a"),
+        ({"xyxy": [["a"] * 4], "classes": [1]}, "must be boxes `[m, 4]`\n  could not convert string to float: 'a'"),
         ({"xyxy": [], "classes": []}, "map: no image has a box as its label"),
+        ({"xyxy": [], "classes": np.array([], dtype=object)}, "map: no image has a box as its label"),
     ],
 )
 def test_labels_that_are_refused(label: Any, message: str) -> None:

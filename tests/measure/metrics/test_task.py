@@ -40,6 +40,17 @@ def test_ndcg_is_that_of_scikit_learn_with_ties_too(k: int | None) -> None:
     )
 
 
+@pytest.mark.parametrize("relevance", [-1.0, np.nan, np.inf])
+def test_a_relevance_that_is_no_gain_is_refused(relevance: float) -> None:
+    with pytest.raises(UsageError) as error:
+        ndcg(None, np.zeros((2, 3)), np.array([[0, 1, 2], [0, relevance, 1]]))
+    assert str(error.value) == (
+        "ndcg needs the relevance of each item as a label, a finite number from 0\n"
+        f"  one of them is {relevance:g}\n"
+        "  hint: give items that are not judged the relevance 0"
+    )
+
+
 def test_accuracy_needs_fitting_labels() -> None:
     with pytest.raises(UsageError) as error:
         accuracy(np.zeros((2, 5, 3)), np.zeros(2, int))
@@ -68,6 +79,17 @@ def test_a_label_that_is_no_class_is_refused(labels: list[int], span: str) -> No
         f"  they go from {span}\n"
         "  hint: if labels begin at 1: orun.Dataset(inputs, labels - 1); leave out examples without a class"
     )
+
+
+def test_a_label_between_two_classes_is_refused() -> None:
+    with pytest.raises(UsageError) as error:
+        accuracy(np.eye(3), np.array([0.0, 0.5, 2.0]))
+    assert str(error.value) == (
+        "accuracy needs whole numbers as labels, from 0 to 2\n"
+        "  one of them is 0.5\n"
+        "  hint: for probabilities of class 1: orun.Dataset(inputs, labels.round())"
+    )
+    assert accuracy(np.eye(3), np.array([0.0, 1.0, 1.0])).tolist() == [1, 1, 0]
 
 
 def test_texts_are_not_compared_with_numbers() -> None:
