@@ -185,16 +185,15 @@ def schema_problems(python: Path, *folders: Path) -> list[str]:
 
 
 def test_metadata(report: dict[str, Any]) -> None:
-    described = {
+    assert report["http"]["metadata"] == {
         "name": "scale",
+        "versions": [],
         "platform": "onnxruntime_onnx",
         "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}],
         "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
     }
-    assert report["http"]["metadata"] == {**described, "versions": []}
-    signed = [{**item, "shape": [str(size) for size in item["shape"]]} for item in described["inputs"]]
     assert report["grpc"]["metadata"]["platform"] == "onnxruntime_onnx"
-    assert report["grpc"]["metadata"]["inputs"] == signed
+    assert report["grpc"]["metadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "4"]}]
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
