@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,23 @@ def test_a_file_that_is_full_is_warned_of_once(tmp_path: Path, caplog: pytest.Lo
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_line_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
+    log = SampleLog(tmp_path / "log.jsonl", 1.0, 0)
+    log.record(*request(), 0.1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "log.jsonl").stat().st_size + 30, hard))  # the disk is full
+    try:
+        log.record(*request(), 0.2)
+        log.record(*request(), 0.3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    log.record(*request(), 0.4)
+    log.record(*request(), 0.5)
+    first, cut, *rest = (tmp_path / "log.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["seconds"] for line in (first, *rest)] == [0.1, 0.4, 0.5]
+    assert len(cut) == 30
+
+
 def test_processes_share_a_file(tmp_path: Path) -> None:
     """In a process of its own, without orun on its path: the file is all that a server has."""
     program = f"""

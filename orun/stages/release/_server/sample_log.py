@@ -72,6 +72,7 @@ class SampleLog:
         self._requests = 0
         self._file = -1
         self._is_failing = False
+        self._is_cut = False
         self._begin()
 
     def record(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], seconds: float) -> None:
@@ -124,11 +125,13 @@ class SampleLog:
         if self._file < 0 or self._is_rotated():
             self._close()
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o640)
+            self._is_cut = False
         if os.fstat(self._file).st_size + len(line) > self.largest:
             raise OSError(0, f"it has reached {self.largest} bytes, and must be rotated")
-        written = os.write(self._file, line)
-        if written < len(line):
-            os.write(self._file, b"\n")  # so that the next line is whole
+        if self._is_cut:
+            line = b"\n" + line  # there was no room for the end of the last one
+        self._is_cut = os.write(self._file, line) < len(line)
+        if self._is_cut:
             raise OSError(0, "a line was cut, as the disk is full")
 
     def _is_rotated(self) -> bool:
