@@ -43,11 +43,7 @@ class Provenance(Record, frozen=True):
 
     def text(self) -> bytes:
         """Return every stage as JSON: its parameters, tools, artifact and measurements; verdicts also in words."""
-        entries = [
-            self._entry(stage)
-            | {"verdicts": [_without_place(verdict) | _in_words(verdict) for verdict in stage.verdicts]}
-            for stage in self.before
-        ]
+        entries = [self._entry(stage) | {"verdicts": list(map(_in_words, stage.verdicts))} for stage in self.before]
         return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
 
     def components(self) -> Iterator[KeyComponent]:

@@ -116,6 +116,9 @@ def stated(project: Project) -> list[tuple[str, str, str]]:
     assert [line for line in lines if "passed" in line] == [
         f"| size size | max {verdict['threshold']} | {verdict['measured']:.0f} B | passed |" for verdict in verdicts
     ]
+    assert [verdict["why"] for verdict in verdicts] == [
+        f"size is {verdict['measured']:.0f} B, within the maximum of {verdict['threshold']}" for verdict in verdicts
+    ]
     return [(verdict["stage"], verdict["threshold"], verdict["outcome"]) for verdict in verdicts]
 
 

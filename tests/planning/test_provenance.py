@@ -1,0 +1,47 @@
+"""Provenance of a stage: what a release hears of the gates before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
+from orun.core.run_record import Verdict
+from orun.core.source_location import Position
+from orun.pipeline import load
+from orun.planning.plan import Done, Step
+from orun.planning.provenance import Provenance
+from tests.store.support import action
+
+PIPELINE = """
+name: bert
+stages:
+  take: {uses: convert/onnx, with: {path: net.onnx}}
+  release: {uses: release/bundle, needs: take}
+"""
+
+
+def test_verdicts_have_sentences_and_no_place(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"")
+    (tmp_path / "bert.yaml").write_text(PIPELINE)
+    pipeline = load(tmp_path / "bert.yaml")
+    take, release = pipeline.stages
+    finding = reason(ReasonCode.NO_MACHINE, problem="no machine has a GPU")
+    caveat = reason(ReasonCode.FITTED_DATA, parameters=[("dataset", "int8")])
+    place = Position("bert.yaml", 4, 3)
+    verdicts = [
+        Verdict("take", "size", "max", "1kB", "passed", False, 1.0, "B", None, finding, place, caveats=limits)
+        for limits in ((), (caveat, caveat))
+    ]  # fmt: skip
+    done = Done(Step(take, "cached", ()), action(), tuple(verdicts))
+    provenance = Provenance.of(pipeline, release, {"take": done})
+    assert provenance is not None
+    plain, limited = json.loads(provenance.text())["stages"][0]["verdicts"]
+    sentence = (
+        "its data is the `dataset` of int8, by which the model was made: on other data it may be worse, so keep some"
+        " for this"
+    )
+    assert plain["why"] == limited["why"] == "no machine has a GPU"
+    assert limited["caveat"] == f"{sentence}; {sentence}"
+    assert {"position", "caveat"}.isdisjoint(plain)
