@@ -19,7 +19,7 @@ from orun.text.wording.components import NAMES, component_name
 PACKAGE = Path(orun.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "reference" / "reasons.md"
 ROOMS = ("planning", "gates", "noop", "history", "blame", "report", "runner", "cli")
-SPEAKING = {"cli", "scaffold", "report", "blame"}  # rooms that make sentences; a card and a bundle are reports, too
+SPEAKING = {"cli", "scaffold", "report", "blame"}  # rooms that make sentences
 RENDERERS = (reasons.RENDERERS, findings.RENDERERS, baseline_comparisons.METHODS, advice.RENDERERS, caveats.RENDERERS)
 CUTS = {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "split", "replace"}
 
@@ -57,14 +57,14 @@ def trees(*rooms: str) -> Iterator[tuple[str, ast.Module]]:
 
 
 def test_only_reports_make_sentences() -> None:
-    """What a stage of `release/` writes, a card or a bundle, is a report; the runner reports an agent's refusal."""
+    """A card and a bundle show the sentences that their provenance holds; the runner reports an agent's refusal."""
     speaking = {
-        name.split("/")[0] if not name.startswith("stages/release/") else "stages/release"
+        name if name.startswith("planning/") else name.split("/")[0]
         for name, tree in trees(*(path.name for path in PACKAGE.iterdir() if path.is_dir()))
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("orun.text.wording")
     }
-    assert speaking - SPEAKING == {"text", "runner", "stages/release"}
+    assert speaking - SPEAKING == {"text", "runner", "planning/provenance.py"}
 
 
 def test_reasons_have_codes_of_the_enumeration() -> None:
