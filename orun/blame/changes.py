@@ -19,6 +19,7 @@ from orun.text.wording.components import component_name
 Identity = tuple[str, str, str]
 KIND: Identity = (ComponentKind.KIND, "", "")
 
+LONGEST_VALUE = 60  # characters that a message shows of it
 VARIABLES = frozenset({ComponentKind.VARIABLE, ComponentKind.LOOKED_UP})
 FIXED = VARIABLES | {
     ComponentKind.TOOL,
@@ -221,5 +222,5 @@ def _past_tense(old: str, new: str) -> str:
     return "changed" if new else "removed"
 
 
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 T = TypeVar("T")
 Outcome = Literal["good", "bad", "unresolved"]
 Test = Callable[[Sequence[T]], Outcome]
+MOST_CAUSES = 3
 
 
 def minimize(changes: Sequence[T], test: Test[T]) -> list[T]:
@@ -42,17 +43,16 @@ def minimize(changes: Sequence[T], test: Test[T]) -> list[T]:
     return kept
 
 
-def find_causes(changes: Sequence[T], test: Test[T], most: int = 3) -> list[list[T]]:
-    """Return disjoint minimal sets of changes, each of which is bad by itself.
+def find_causes(changes: Sequence[T], test: Test[T]) -> list[list[T]]:
+    """Return at most `MOST_CAUSES` disjoint minimal sets of changes, each of which is bad by itself.
 
     Args:
         changes: changes that are bad together.
         test: as for `minimize`.
-        most: sets to look for.
     """
     causes: list[list[T]] = []
     left = list(changes)
-    while left and len(causes) < most and (not causes or test(left) == "bad"):
+    while left and len(causes) < MOST_CAUSES and (not causes or test(left) == "bad"):
         causes.append(minimize(left, test))
         left = [change for change in left if change not in causes[-1]]
     return causes

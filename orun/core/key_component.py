@@ -34,9 +34,9 @@ class KeyComponent(Record, frozen=True, order=True):
 Components = tuple[KeyComponent, ...]
 
 
-def value_of(components: Iterable[KeyComponent], kind: str, subject: str = "", owner: str = "") -> str | None:
-    """Return the value of a component; None if there is none of that kind, subject and owner."""
-    return next((item.value for item in components if item.identity == (kind, subject, owner)), None)
+def value_of(components: Iterable[KeyComponent], kind: str, subject: str = "") -> str | None:
+    """Return the value of the stage's own component of a kind and subject; None if there is none."""
+    return next((item.value for item in components if item.identity == (kind, subject, "")), None)
 
 
 def subjects(components: Iterable[KeyComponent], kind: str) -> dict[str, str]:

@@ -54,9 +54,7 @@ def fingerprint(
     return parts
 
 
-def made_on(
-    stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def made_on(stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None) -> dict[str, str]:
     """Return the origin of a result: the fingerprint, and the host for every class.
 
     Arguments and errors are those of `fingerprint`.
@@ -82,7 +80,7 @@ def clocks() -> dict[str, str]:
     return parts
 
 
-def libraries(target: Target | None, packages: Mapping[str, str] | None = None) -> dict[str, str]:
+def libraries(target: Target | None, packages: Mapping[str, str] | None) -> dict[str, str]:
     """Return the versions of ONNX Runtime and of the packages behind the target's providers."""
     packages = exact() if packages is None else packages
     runtime = find("onnxruntime", packages)

@@ -96,7 +96,7 @@ def _name(verdict: Verdict) -> str:
     return " ".join(part for part in (verdict.metric, verdict.condition) if part)
 
 
-def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str] = ()) -> Finding:
+def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str]) -> Finding:
     """Judge a gate on every slice: all must pass.
 
     Args:

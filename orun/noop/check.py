@@ -174,7 +174,7 @@ def signature(path: str) -> Signature | None:
 
 
 def replay(
-    request: Request, record: NoopRecord, listener: Listener, started_at: float, notices: Sequence[Notice] = ()
+    request: Request, record: NoopRecord, listener: Listener, started_at: float, notices: Sequence[Notice]
 ) -> RunResult:
     """Give a recorded result a run of its own: folder, events with the notices, and run record."""
     result, runs = record.result, Runs(request.store / "runs")

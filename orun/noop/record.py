@@ -38,7 +38,7 @@ SECOND = 1_000_000_000  # nanoseconds
 
 
 def write_record(
-    request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult, fleet: FleetState | None = None
+    request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult, fleet: FleetState | None
 ) -> None:
     """Write the no-op record of a run in which every stage is up to date.
 

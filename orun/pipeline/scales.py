@@ -64,7 +64,7 @@ def no_proportion(gate: Gate, metric: Metric) -> str:
     )
 
 
-def lets_worse(gate: Gate, better: Better, unit: Unit | None = None) -> str:
+def lets_worse(gate: Gate, better: Better, unit: Unit | None) -> str:
     """Return a sentence about a rule that limits an improvement; empty for other rules.
 
     Args:

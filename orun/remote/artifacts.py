@@ -75,9 +75,7 @@ class Artifacts:
         self._store(name, pieces, fetched, file_list)
         return not store.check(digest)
 
-    def fetch_result(
-        self, name: str, key: str, tree: str, secrets: Secrets, *, noun: str = "its result", artifact: bool = True
-    ) -> Steps:
+    def fetch_result(self, name: str, key: str, tree: str, secrets: Secrets, *, noun: str, artifact: bool) -> Steps:
         """Fetch the result of a key, wherever it was made, unless the store has it. Its log stays there.
 
         Args:

@@ -74,20 +74,20 @@ def resolve(options: Remote, project: Path, environment: Mapping[str, str] = os.
     return settings
 
 
-def key_files(project: Path, environment: Mapping[str, str] = os.environ) -> list[Path]:
+def key_files(project: Path) -> list[Path]:
     """Return every key file that a run of a project may read; UsageError if the project's settings are invalid."""
-    private = environment.get(SIGNING_KEY)
+    private = os.environ.get(SIGNING_KEY)
     named = _table(config_file(project)).get("trusted-keys", ())
     return [*(project / name for name in named), *([Path(private)] if private else [])]
 
 
-def fleet_url(option: str | None, project: Path, environment: Mapping[str, str] = os.environ) -> str:
+def fleet_url(option: str | None, project: Path) -> str:
     """Return the URL of the fleet that a run of a project uses; empty if it uses none.
 
     Raises:
         UsageError: if the project's settings are invalid.
     """
-    url = option if option is not None else environment.get(FLEET) or _own_table(config_file(project)).get("on", "")
+    url = option if option is not None else os.environ.get(FLEET) or _own_table(config_file(project)).get("on", "")
     if not isinstance(url, str):
         raise UsageError(f"on of [tool.orun] in {config_file(project)} must be a text, not {_shown(url)}")
     return "" if url == OFF else url

@@ -36,7 +36,7 @@ def optimize(model: Path, level: str, disabled: Collection[str] = (), target: Ta
     return result
 
 
-def write_optimized(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> Path:
+def write_optimized(model: Path, level: str, disabled: Collection[str], target: Target | None = None) -> Path:
     """Optimize a model with ONNX Runtime and write the result to the working folder.
 
     Args:

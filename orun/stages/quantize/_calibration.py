@@ -25,7 +25,7 @@ def load_calibration_data(
     names: Sequence[str],
     samples: int,
     dims: Mapping[str, Sequence[int]],
-    inputs: Examples | Declarations | None = None,
+    inputs: Examples | Declarations | None,
 ) -> Dataset:
     """Return the examples that a parameter names; without one, made-up examples, with a warning.
 

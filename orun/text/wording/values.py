@@ -32,9 +32,9 @@ def compared(name: str, old: str | None, new: str | None) -> str:
     return first_few(differences) if differences else f"{name} is in another order"
 
 
-def first_few(texts: Sequence[str], most: int = SHOWN) -> str:
+def first_few(texts: Sequence[str]) -> str:
     """Return a list of texts; of many only the first, and how many more there are."""
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+    return ", ".join(texts[:SHOWN]) + (f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
 
 
 def shown(text: str | None) -> str:
