@@ -46,9 +46,9 @@ class ServedModel:
     """
 
     def __init__(self, url: str, name: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_address(url):
             raise UsageError(f"{url!r} is not an address", hint="write it as `http://host:8080`")
+        parts = urlsplit(url)
         self.url, self.name = url, name
         self._secure, self._place = parts.scheme == "https", parts.netloc.rpartition("@")[2]
         self._path = f"{parts.path.rstrip('/')}/v2/models/{quote(name, safe='')}"
@@ -74,7 +74,7 @@ class ServedModel:
             content, length = request()
         try:
             return _decode(content, length)
-        except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
             why = f"{type(error).__name__}: {error}"
             raise UsageError(f"the server at {self.url} does not answer as the protocol says", why=why) from error
 
@@ -124,6 +124,15 @@ class BoundRequest:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        is_port = parts.port is None or parts.port > 0
+    except ValueError:  # of the port or an IPv6 address
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and is_port and not any(map(str.isspace, url))
 
 
 def _decode(content: bytes, length: str | None) -> dict[str, Array]:

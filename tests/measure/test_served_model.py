@@ -21,6 +21,7 @@ ANSWERS = {
     "refused": (400, b'{"error": "no such input"}'),
     "page": (502, b"<html>Bad Gateway</html>"),
     "else": (200, b'{"outputs": [{"name": "y"}]}'),
+    "deep": (200, b"[" * 100_000),
     "plain": (200, b'{"outputs": [{"name": "y", "datatype": "INT64", "shape": [2, 1], "data": [3, 4]}]}'),
     "texts": (200, json.dumps(HEAD).encode() + TEXTS),
 }
@@ -90,6 +91,13 @@ def test_an_answer_that_is_none(url: str, name: str, told: str) -> None:
     assert str(caught.value) == told.format(url=url)
 
 
+def test_an_answer_that_is_too_deep(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ServedModel(url, "deep").infer(FEED)
+    assert caught.value.what == f"the server at {url} does not answer as the protocol says"
+    assert caught.value.why.startswith("RecursionError: ")  # Python's own words differ by its version
+
+
 def test_no_server() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     model = ServedModel(url, "any")
@@ -99,7 +107,10 @@ def test_no_server() -> None:
     assert str(caught.value) == f"no server answers at {url}\n  [Errno 111] Connection refused"
 
 
-@pytest.mark.parametrize("url", ["localhost:8080", "ftp://host", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8080", "ftp://host", "http://", "http://host:80a", "http://host:99999", "http://[::1", "http://a b"],
+)
 def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         ServedModel(url, "any")
