@@ -73,6 +73,19 @@ def test_features_through_a_learned_map(tmp_path: Path, teacher: Path) -> None:
     assert set(torch.load(made.output / "weights.pt")) == set(learning.student().state_dict())
 
 
+def test_the_loss_of_features_counts_by_its_weight(tmp_path: Path, teacher: Path) -> None:
+    """At a rate that teaches nothing, the loss is a line over the weight, which begins at the loss without features."""
+    still: dict[str, Any] = {"epochs": 1, "learning_rate": 1e-12}
+    plain = distill(tmp_path, teacher, **still).value("loss")
+    none, single, double = (
+        distill(tmp_path, teacher, features={"1": "3"}, feature_weight=weight, **still).value("loss")
+        for weight in (0.0, 1.0, 2.0)
+    )
+    assert none == pytest.approx(plain, rel=1e-5)
+    assert single - none > 0.01
+    assert double - none == pytest.approx(2 * (single - none), rel=1e-5)
+
+
 def test_values_instead_of_classes(tmp_path: Path, teacher: Path) -> None:
     made = distill(tmp_path, teacher, epochs=60, hard=0.0, answers="values", learning_rate=3e-3)
     assert accuracy(learning.student(), made.output) > 0.85
