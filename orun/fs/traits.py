@@ -30,14 +30,10 @@ class FilesystemTraits(Record, frozen=True):
     Attributes:
         reflink: copies share blocks until one of them is written to.
         hardlink: a file can have two names that are seen to be one file.
-        stable_inode: a file keeps its inode number.
-        local_locks: no other host writes to it, so that locks and shared memory reach every writer.
     """
 
     reflink: bool
     hardlink: bool
-    stable_inode: bool
-    local_locks: bool
 
 
 def probe(folder: str) -> FilesystemTraits:
@@ -55,7 +51,7 @@ def probe(folder: str) -> FilesystemTraits:
             os.unlink(target)
     finally:
         os.unlink(source)
-    return FilesystemTraits(shares, links, has_stable_inodes(folder), is_local(folder))
+    return FilesystemTraits(shares, links)
 
 
 def has_stable_inodes(path: str | Path) -> bool:

@@ -23,9 +23,9 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from orun.core.metrics import Metric, Unit
+from orun.core.metrics import Unit
 from orun.core.serialization import Record, field
 from orun.core.source_model import SourceModel
 from orun.core.targets import StageClass, Target
@@ -202,16 +202,6 @@ class Context:
         from orun.stages.code import load_function
 
         return load_function(self.root, reference, takes)
-
-
-class KindModule(Protocol):
-    """Module of a built-in or plug-in kind."""
-
-    Params: type
-    SPEC: Spec
-
-    def run(self, context: Context, params: Any) -> Mapping[str, Metric]:
-        """Fill `context.output` and return the metrics."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])

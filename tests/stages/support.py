@@ -11,13 +11,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from orun.core.metrics import Metric
 from orun.core.source_model import SourceModel
 from orun.core.targets import Target
 from orun.stages._graph.input_domain import carry_domain
-from orun.stages.contract import MODEL, Context, KindModule
+from orun.stages.contract import MODEL, Context
 from orun.stages.ensure import check_output
 from orun.stages.params import build
 from orun.stages.registry import find, module_of
@@ -75,7 +75,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         lineage: path of `lineage.json`.
         key: of the result; one of its own when left out.
     """
-    module = cast("KindModule", module_of(uses))
+    module = module_of(uses)
     work = Path(tempfile.mkdtemp(prefix="stage-", dir=folder))
     output, scratch = work / "output", work / "scratch"
     output.mkdir()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from orun.errors import StageFailed
 from orun.stages import memory_headroom
-from orun.stages.contract import Context, KindModule
+from orun.stages.contract import Context
 from orun.stages.params import build
 from orun.stages.registry import module_of
 
@@ -57,7 +56,7 @@ def test_a_kind_refuses_what_does_not_fit(
     times: str,
 ) -> None:
     monkeypatch.setattr(memory_headroom, "free_memory", lambda: 8 * 10**9)
-    module = cast("KindModule", module_of(kind))
+    module = module_of(kind)
     with pytest.raises(StageFailed) as caught:
         module.run(context(tmp_path, kind, 10**12, *ports), build(module.Params, {}))
     assert str(caught.value) == (

@@ -42,7 +42,7 @@ MOST_NOTES, LONGEST_NOTE = 10, 1000  # notes of a stage, and characters of a not
 FileState = tuple[int, int, int]
 
 
-def perform(job: Job, scope: Scope, channel: Channel, observer: Observer, untraced: str = "") -> dict[str, Any]:
+def perform(job: Job, scope: Scope, channel: Channel, observer: Observer, untraced: str) -> dict[str, Any]:
     """Do a job in this process and record what it reads.
 
     Args:
