@@ -49,9 +49,9 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
     """Show how the run NEW differs from the run OLD: the last run from the one before it when neither is named.
 
     A run is the beginning of its id, `last`, `last~1` for the one before, or a file: a run's `record.json` or
-    `events.jsonl`, or what `orun FILE --json` printed. What differs is told of the commit, of files that were not as in
-    it, of orun's version, of the configuration, of what each stage rests on (parameters, inputs, code, tools, what it
-    read), of artifacts, sizes, metrics and gates.
+    `events.jsonl`, or what `orun FILE --json` printed. The command compares commits, files that differed
+    from them, versions of orun, configurations, what each stage depends on (parameters, inputs, code, tools, what it
+    read), artifacts, sizes, metrics and gates.
     """
     from orun.history.run_diff import compare
 

@@ -28,13 +28,13 @@ class RunStarted(Record, frozen=True):
         file: the pipeline file.
         stages: ids of its stages, in the order of the plan.
         jobs: cores that it may keep busy; 0 when it repeats another run.
-        started_at: when it was asked for, seconds since the epoch.
+        started_at: time of the request, seconds since the epoch.
         host: name of the machine and what its measurements are bound to.
         folder: the run's folder.
         overrides: the `--set` values.
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looks at each stage.
-        commit: that git has checked out around the pipeline file; empty where there is none, and when it repeats a run.
+        commit: the commit that git has checked out around the pipeline file; empty without git and in a repeated run.
         orun: its version; empty when it repeats a run.
         expected: seconds that each stage which may run took last time, or null where that is not known; empty when it
             repeats a run.
@@ -151,7 +151,7 @@ class RunFinished(Record, frozen=True):
         exit_code: that of the command: 0 no gate failed, 1 a gate failed, 3 a stage failed, 4 a gate could not be
             decided and must be, 130 interrupted.
         seconds: wall time.
-        edited: files that the run rests on and that were not as in its commit; left out where that is not known.
+        edited: files that the run depends on and that differed from its commit; left out if that is not known.
     """
 
     exit_code: int
