@@ -51,7 +51,7 @@ Array = NDArray[Any]
 logger = logging.getLogger("server")
 
 HERE = Path(__file__).parent
-GRACE_SECONDS = 20  # for requests that are under way when the server ends
+GRACE_SECONDS = 12  # for requests under way over HTTP, then over gRPC: Kubernetes gives 30 s in all
 LARGEST_MESSAGE = 1 << 30  # bytes of a gRPC message
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 REQUESTS = Counter("inference_requests", "Requests by outcome: ok, invalid, failed", ["model_name", "outcome"])
