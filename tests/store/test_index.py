@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,7 @@ def test_a_deleted_index_is_made_again(folder: Path) -> None:
 
 def test_a_flipped_bit_in_a_row_makes_it_unknown(folder: Path) -> None:
     write(folder, FILE)
-    with closing(sqlite3.connect(folder / "signatures.sqlite")) as database, database:
+    with sqlite3.connect(folder / "signatures.sqlite") as database:
         database.execute("UPDATE seen SET record = replace(record, 'dddd', 'dddf')")
     database.close()
     index, notices = opened(folder)
@@ -124,7 +123,7 @@ def test_a_file_that_is_no_database_is_deleted(folder: Path) -> None:
 
 def test_a_database_of_another_shape_is_deleted(folder: Path) -> None:
     folder.mkdir()
-    with closing(sqlite3.connect(folder / "signatures.sqlite")) as database, database:
+    with sqlite3.connect(folder / "signatures.sqlite") as database:
         database.execute("CREATE TABLE seen (other TEXT)")
     database.close()
     index, notices = opened(folder)
