@@ -42,8 +42,8 @@ class Provenance(Record, frozen=True):
         return cls(pipeline, tuple(done[stage.id] for stage in pipeline.stages if stage.id in names))
 
     def text(self) -> bytes:
-        """Return every stage as JSON: its parameters, tools, artifact and measurements; verdicts also in words."""
-        entries = [self._entry(stage) | {"verdicts": list(map(_in_words, stage.verdicts))} for stage in self.before]
+        """Return every stage as JSON: its parameters, tools, artifact and measurements."""
+        entries = [self._entry(stage) for stage in self.before]
         return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
 
     def components(self) -> Iterator[KeyComponent]:
@@ -72,7 +72,7 @@ class Provenance(Record, frozen=True):
             "key": action.key,
             "tree": action.tree,
             "metrics": encode(action.metrics),
-            "verdicts": [_without_place(verdict) for verdict in done.verdicts],
+            "verdicts": [_in_words(verdict) for verdict in done.verdicts],
             "host": dict(action.host),
         }
 
@@ -92,16 +92,15 @@ def _digest(data: object) -> str:
     return blake3(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def _without_place(verdict: Verdict) -> dict[str, object]:
-    """Return a verdict without its place in the file: a comment above it changes nothing in the release."""
-    fields: dict[str, object] = encode(verdict)
-    return {name: value for name, value in fields.items() if name != "position"}
-
-
 def _in_words(verdict: Verdict) -> dict[str, object]:
-    """Return a verdict with its finding, `why`, and what it does not tell, `caveat`: for people, so not in the key."""
+    """Return a verdict with its finding, `why`, and what it does not tell, `caveat`, as sentences.
+
+    Its place in the file is left out: a comment above it changes nothing in the release.
+    """
     from orun.text.wording.caveats import caveat
     from orun.text.wording.findings import finding
 
+    fields: dict[str, object] = encode(verdict)
     sentences = {"why": finding(verdict.finding), "caveat": "; ".join(map(caveat, verdict.caveats))}
-    return _without_place(verdict) | {name: text for name, text in sentences.items() if text}
+    fields |= {name: text for name, text in sentences.items() if text}
+    return {name: value for name, value in fields.items() if name != "position"}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from orun.core.component_kinds import ComponentKind
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
@@ -22,7 +25,7 @@ stages:
 """
 
 
-def test_verdicts_have_sentences_and_no_place(tmp_path: Path) -> None:
+def test_verdicts_have_sentences_and_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.onnx").write_bytes(b"")
     (tmp_path / "bert.yaml").write_text(PIPELINE)
     pipeline = load(tmp_path / "bert.yaml")
@@ -45,3 +48,7 @@ def test_verdicts_have_sentences_and_no_place(tmp_path: Path) -> None:
     assert plain["why"] == limited["why"] == "no machine has a GPU"
     assert limited["caveat"] == f"{sentence}; {sentence}"
     assert {"position", "caveat"}.isdisjoint(plain)
+    before = list(provenance.components())
+    monkeypatch.setattr("orun.text.wording.findings.finding", lambda _: "in other words")
+    differ = [old.kind for old, new in zip(before, provenance.components(), strict=True) if old != new]
+    assert differ == [ComponentKind.VERDICTS]  # as in a clean build, the new words reach the release
