@@ -9,6 +9,7 @@ from pathlib import Path
 from orun.blame.changes import Change
 from orun.blame.run_snapshot import RunSnapshot
 from orun.history.git_revision import git
+from orun.text.wording.values import first_few
 
 SHOWN = 10
 UNSHALLOW = ", a shallow clone: `git fetch --unshallow` gets the rest"
@@ -63,5 +64,4 @@ def _files(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]) -> s
 def _note_uncommitted(run: RunSnapshot) -> str:
     """Name the files of a run that were not committed; empty if there are none."""
     names = run.record.edited or ()
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{run.run} had uncommitted changes: {', '.join(names[:SHOWN])}{more}" if names else ""
+    return f"{run.run} had uncommitted changes: {first_few(names, SHOWN)}" if names else ""

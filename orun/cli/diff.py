@@ -24,6 +24,7 @@ from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
 from orun.text.units import changed, show
 from orun.text.wording.components import component_name
+from orun.text.wording.values import first_few
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
@@ -188,8 +189,7 @@ def _origins(difference: RunDifference, terminal: Terminal) -> list[str]:
 def _edited(names: Sequence[str] | None) -> str:
     if names is None:
         return ABSENT
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}" if names else "nothing"
+    return first_few(names, SHOWN) if names else "nothing"
 
 
 def _results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str, ...]]:

@@ -23,6 +23,7 @@ from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.suggestions import near
 from orun.text.units import show
+from orun.text.wording.values import first_few
 
 if TYPE_CHECKING:
     from orun.core.source_location import Problem
@@ -235,19 +236,14 @@ def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     if tool.get("made") is False:
         version = Cell("not made yet")
     name = f"{tool['tool']} in {tool['environment']}" if "environment" in tool else tool["tool"]
-    return Cell(name, "strong"), version, Cell(_listed(tool["needed_by"])), Cell(tool["install"])
+    return Cell(name, "strong"), version, Cell(first_few(tool["needed_by"], MOST)), Cell(tool["install"])
 
 
 def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
     damage = environment["damage"]
     state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("OK", "good")
     packages = [line.partition(" --hash")[0] for line in environment["holds"]]
-    return Cell(near(environment["folder"]), "strong"), Cell(_listed(packages)), state
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return f"{', '.join(names[:MOST])}{more}"
+    return Cell(near(environment["folder"]), "strong"), Cell(first_few(packages, MOST)), state
 
 
 def _provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:

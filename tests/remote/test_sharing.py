@@ -319,16 +319,7 @@ def test_accepted_models_are_given_to_the_remote(
     """The run that is accepted knew of no remote; the other machine then has what its gate compares with."""
     one, other = machine(tmp_path, "one", ACCEPTABLE), machine(tmp_path, "other", ACCEPTABLE)
     accepted = one.run()["make"].tree
-    words = [
-        "baseline",
-        "accept",
-        "--force",
-        str(one.folder / "pipeline.yaml"),
-        "--store",
-        str(one.store),
-        "--remote",
-        folder,
-    ]
+    words = [*ACCEPT, str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", folder]
     said = []
     for mode in ("read", "read-write", "read-write"):
         assert main([*words, "--remote-mode", mode, "--json"]) == 0
@@ -346,16 +337,7 @@ def test_a_model_is_accepted_whatever_becomes_of_the_remote(tmp_path: Path, caps
     one.run()
     (tmp_path / "file").touch()
     url = f"file://{tmp_path}/file/remote"
-    words = [
-        "baseline",
-        "accept",
-        "--force",
-        str(one.folder / "pipeline.yaml"),
-        "--store",
-        str(one.store),
-        "--remote",
-        url,
-    ]
+    words = [*ACCEPT, str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", url]
     assert main(words) == 0
     first, notice, failing, last = capsys.readouterr().out.splitlines()
     assert first.startswith("accepted make, words of run ")

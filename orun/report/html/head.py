@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orun.core.run_record import RunResult
@@ -11,6 +11,7 @@ from orun.report.gates import unjudged
 from orun.report.html.source import Source
 from orun.report.summary import style_of_run, summary_line
 from orun.report.terminal import Terminal
+from orun.text.wording.values import first_few
 
 PLAIN = Terminal()
 SHOWN = 5  # edited files that are named
@@ -24,13 +25,8 @@ def head(source: Source) -> Mapping[str, Any]:
         "summary": summary_line(result, PLAIN).partition(": ")[2],
         "failing": list(_failing(source)),
         "machine": ", ".join(_machine(result)),
-        "edited": _listed(source.first.edited or ()),
+        "edited": first_few([*map(quoted, source.first.edited or ())], SHOWN),
     }
-
-
-def _listed(files: Sequence[str]) -> str:
-    more = f" and {len(files) - SHOWN} more" if len(files) > SHOWN else ""
-    return ", ".join(map(quoted, files[:SHOWN])) + more
 
 
 def _failing(source: Source) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from orun.core.serialization import foreign_json
 
 LONGEST = 60  # characters of a value that fit on a line beside another
 CONTEXT = 12  # characters that are shown before the first difference of two long values
-SHOWN = 3  # differences between two values
+SHOWN = 3  # texts of a list, such as differences between two values
 ABSENT = object()  # stands for a value that only the other side has
 
 
@@ -32,9 +32,9 @@ def compared(name: str, old: str | None, new: str | None) -> str:
     return first_few(differences) if differences else f"{name} is in another order"
 
 
-def first_few(texts: Sequence[str]) -> str:
+def first_few(texts: Sequence[str], most: int = SHOWN) -> str:
     """Return a list of texts; of many only the first, and how many more there are."""
-    return ", ".join(texts[:SHOWN]) + (f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def shown(text: str | None) -> str:
