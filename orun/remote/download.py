@@ -78,11 +78,11 @@ class Downloads:
         name, planner = step.stage.id, self.planner
         if self.connection.state == "down" or name in planner.force:
             return False
-        if self._is_measurement(step) and (
-            planner.fresh or not any(action in self.known for action in planner.store.actions(step.key))
-        ):
+        if step.action != "run" or not step.key or (name, step.key) in self._ended:
             return False
-        return step.action == "run" and bool(step.key) and (name, step.key) not in self._ended
+        return not self._is_measurement(step) or (
+            not planner.fresh and any(action in self.known for action in planner.store.actions(step.key))
+        )
 
     def _is_measurement(self, step: Step) -> bool:
         return self.planner.pipeline.kinds[step.stage.uses].spec.stage_class == "measurement"

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -119,7 +120,14 @@ def cut_link(site: Site, chance: Random, run: Run) -> Incident:
         _later(run, seconds)
     finally:
         site.network.mend(machine)
-    return Incident(f"link of {machine} cut for {seconds:.0f} s")
+    text = f"link of {machine} cut for {seconds:.0f} s"
+    return Incident(text, after=partial(_end_agents, site)) if site.is_ray and machine == "head" else Incident(text)
+
+
+def _end_agents(site: Site) -> None:
+    """End all agents, which may be about to end because they have lost the head."""
+    for machine in list(site.agents):
+        site.end_agent(machine)
 
 
 def kill_driver(site: Site, chance: Random, run: Run) -> Incident:
@@ -289,12 +297,7 @@ def kill_head(site: Site, chance: Random, run: Run) -> Incident:
     assert site.head
     site.head.kill()
     site.head.wait()
-
-    def after() -> None:
-        for machine in list(site.agents):
-            site.end_agent(machine)
-
-    return Incident("head killed", after=after)
+    return Incident("head killed", after=partial(_end_agents, site))
 
 
 OF_RAY: Mapping[str, Fault] = {

@@ -72,6 +72,20 @@ from orun import stage
 def pack(context):
     (context.output / "text").write_text("packed " + (context.inputs["text"] / "text").read_text())
 """
+MEASURED = """
+name: text
+stages:
+  make: {uses: ./stages.py:make}
+  count: {uses: ./measure.py:count, needs: make, runs_on: {accelerator: T4}}
+"""
+MEASURE = """
+from orun import stage
+
+
+@stage(inputs={"text": "files"}, output="files", stage_class="measurement")
+def count(context):
+    (context.output / "text").write_text(str(len((context.inputs["text"] / "text").read_text())))
+"""
 MACHINES = {"builder": {"role": "builder"}, "bench": {"accelerator": "T4"}, "bench-b": {"accelerator": "T4"}}
 
 
@@ -241,6 +255,15 @@ def test_the_last_machine_with_a_label_is_lost(on: Fixture) -> None:
     failure = result["upper"].failure
     assert failure is not None
     assert failure.what.startswith("machine bench-b was lost after ")
+    assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
+
+
+def test_the_last_machine_for_a_measurement_is_lost(tmp_path: Path) -> None:
+    on = Fixture(tmp_path, MEASURED)
+    on.project.write("measure.py", MEASURE)
+    on.fleet.answers["count"] = [lose, lose]
+    failure = on.run()["count"].failure
+    assert failure is not None
     assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
 
 
