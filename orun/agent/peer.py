@@ -101,7 +101,7 @@ class Beater:
         seconds: between two signs of life.
     """
 
-    def __init__(self, peers: Callable[[], Iterable[Peer]], seconds: float = BEAT_SECONDS) -> None:
+    def __init__(self, peers: Callable[[], Iterable[Peer]], seconds: float) -> None:
         self._peers = peers
         self._seconds = seconds
         self._stopped = threading.Event()

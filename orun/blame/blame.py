@@ -63,7 +63,7 @@ def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = Fa
             yield BlameRequest(pipeline, stage, gate, metric, result)
 
 
-def stages_to_run(pipeline: Pipeline, stage: str | None = None) -> list[str]:
+def stages_to_run(pipeline: Pipeline, stage: str | None) -> list[str]:
     """Return the stages to bring up to date before an investigation: `stage`, or all that publish no release.
 
     Raises:

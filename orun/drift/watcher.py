@@ -212,7 +212,7 @@ def learnt_records(release: Release, learn: Mapping[str, int]) -> list[int]:
     return learnt
 
 
-def watch_logs(watcher: Watcher, logs: Sequence[str], *, follow: bool = False) -> WatchResult:
+def watch_logs(watcher: Watcher, logs: Sequence[str], *, follow: bool) -> WatchResult:
     """Test the records of logs, the oldest log first.
 
     Args:

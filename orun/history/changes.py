@@ -65,18 +65,17 @@ def _differ(before: float, after: float) -> bool:
     return before != after and not (math.isnan(before) and math.isnan(after))
 
 
-def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]:
+def divide(values: Sequence[float]) -> list[tuple[int, float]]:
     """Return the indices at which a new level begins, in order, each with its p-value.
 
     Args:
         values: the series; one with values that are not finite is not divided.
-        seed: of the permutations.
     """
     if not all(map(math.isfinite, values)):
         return []
     middle = median(values) if values else 0.0
     centred = [value - middle for value in values]  # sums of differences lose no digits to the level
-    random = Random(seed)  # noqa: S311 -- no secret
+    random = Random(0)  # noqa: S311 -- no secret
     divisions: list[tuple[int, float]] = []
     segments = [(0, len(values))]
     while segments:
@@ -91,11 +90,6 @@ def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]
             divisions.append((begin + split, p))
             segments += [(begin, begin + split), (begin + split, end)]
     return sorted(divisions)
-
-
-def best_division(values: Sequence[float]) -> tuple[int, float]:
-    """Return the length of the left side where the energy distance is largest, and that distance."""
-    return _best(values, _totals(values))
 
 
 def _totals(values: Sequence[float]) -> dict[float, float]:

@@ -8,7 +8,7 @@ from orun.history.points import Point
 from orun.text.suggestions import closest, one_of
 
 
-def find_points(history: History, metric: str = "", pipeline: str = "") -> tuple[Point, ...]:
+def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ...]:
     """Return the measurements of a metric, the oldest first.
 
     Args:

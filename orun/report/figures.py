@@ -11,6 +11,7 @@ from orun.text.units import show
 ABSENT = "-"  # where there is nothing to show
 NOT_THERE = "not there"  # a file that was looked for
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+SHOWN = 3  # metrics of a stage in a headline
 _AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
@@ -23,14 +24,14 @@ def ago(seconds: float) -> str:
     return "just now"
 
 
-def headline(metrics: Mapping[str, Metric], gated: Sequence[str], limit: int = 3) -> str:
+def headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
     """Return the most telling metrics: gated ones in the order of the gates, then the others by name.
 
     The size has a column of its own, so it is repeated only if a gate judges it.
     """
     names = [name for name in dict.fromkeys(gated) if name in metrics]
     names += sorted(name for name in metrics if name not in gated and name != "size")
-    return ", ".join(f"{name} {show(metrics[name].value, metrics[name].unit)}" for name in names[:limit])
+    return ", ".join(f"{name} {show(metrics[name].value, metrics[name].unit)}" for name in names[:SHOWN])
 
 
 def count(number: int, noun: str) -> str:

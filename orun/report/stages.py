@@ -53,7 +53,7 @@ def stage_row(result: RunResult, stage: StageResult, *, every: bool = False) -> 
     )
 
 
-def what_happened(stage: StageResult, *, now: float, every: bool = False) -> str:
+def what_happened(stage: StageResult, *, now: float, every: bool) -> str:
     """`built: opset changed from 17 to 20`, `cached, measured 3 hours ago`, ..."""
     if stage.failure:
         return f"failed: {stage.failure.what}"

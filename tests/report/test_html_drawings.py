@@ -165,7 +165,7 @@ def test_what_cannot_be_seen_is_written_out() -> None:
 
 def test_ids_are_words_and_no_two_alike() -> None:
     names = ["int8", "int8[a=1]", "int8[a=1", "<b>", "模型", "int8-a-1"]
-    assert anchors("stage", names) == {
+    assert anchors(names) == {
         "int8": "stage-int8", "int8[a=1]": "stage-int8-a-1", "int8[a=1": "stage-int8-a-1-2", "<b>": "stage-b",
         "模型": "stage-x", "int8-a-1": "stage-int8-a-1-3",
     }  # fmt: skip

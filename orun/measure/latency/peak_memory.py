@@ -16,19 +16,18 @@ GROWTH = re.compile(
 )
 
 
-def parse_arena_bytes(log: str, device: str = "Cpu") -> int:
-    """Return the bytes that ONNX Runtime's arena of a device took from the system in all.
+def parse_arena_bytes(log: str) -> int:
+    """Return the bytes that ONNX Runtime's arena of the CPU took from the system in all.
 
     Args:
         log: ONNX Runtime's log at severity `INFORMATION`, from before the session was made.
-        device: ONNX Runtime's name for the device's memory.
     """
     total, extending = 0, ""
     for match in GROWTH.finditer(log):
-        if match["reserving"] == device:
+        if match["reserving"] == "Cpu":
             total += int(match["reserved"])
         extending = match["extending"] or extending
-        if match["extended"] and extending == device:
+        if match["extended"] and extending == "Cpu":
             total += int(match["extended"])
     return total
 

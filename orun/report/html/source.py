@@ -109,7 +109,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
         blame=_blame(result.folder / "blame.json"),
         spans=spans,
         notices=notices,
-        stages=anchors("stage", (stage.stage for stage in result.stages)),
+        stages=anchors(stage.stage for stage in result.stages),
         after=after,
         by_name=by_name,
         inputs={stage.stage: stage.inputs for run in (first, result) for stage in run.stages if stage.inputs},

@@ -80,12 +80,12 @@ def moment(seconds: float) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(*texts)
 
 
-def anchors(prefix: str, names: Iterable[str]) -> dict[str, str]:
-    """Return a unique id for each name that can be typed in a link: `stage-int8`, `stage-int8-2`."""
+def anchors(names: Iterable[str]) -> dict[str, str]:
+    """Return a unique id for each stage that can be typed in a link: `stage-int8`, `stage-int8-2`."""
     ids: dict[str, str] = {}
     used: set[str] = set()
     for name in names:
-        stem = f"{prefix}-{re.sub('[^A-Za-z0-9_.]+', '-', name).strip('-') or 'x'}"
+        stem = f"stage-{re.sub('[^A-Za-z0-9_.]+', '-', name).strip('-') or 'x'}"
         chosen, number = stem, 1
         while chosen in used:
             number += 1

@@ -32,7 +32,7 @@ class Function:
         keep: object that must live as long as the function, such as the variables of a SavedModel.
     """
 
-    def __init__(self, call: Callable[..., Any], inputs: Sequence[Input], keep: Any = None) -> None:
+    def __init__(self, call: Callable[..., Any], inputs: Sequence[Input], keep: Any) -> None:
         self.title = f"TensorFlow {tf.__version__}, traced by tf.function"
         self.inputs = tuple(inputs)
         self._keep = keep

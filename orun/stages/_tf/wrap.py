@@ -104,7 +104,8 @@ def _wrap_callable(
     name: str,
     declared: Declared,
     signature: Callable[..., Any] | None = None,
-    keep: Any = None,
+    *,
+    keep: Any,
 ) -> Function:
     """Wrap a callable whose inputs the pipeline declares: each by name, all as a dictionary, or the only one alone."""
     missing = [label for label, item in declared.items() if item.shape is None]
