@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from orun.core.metrics import Metric
 from orun.environment.env_vars import variable
 from orun.errors import StageFailed
 from orun.measure.dataset import Batch, Dataset, batches, group, make_batch
@@ -20,7 +20,7 @@ from orun.stages._torch.quantized import fakes, stop_training
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
-from orun.stages.train._settings import Schedule
+from orun.stages.train._settings import WEIGHTS, Schedule
 
 Loss = Callable[[list[torch.Tensor], Batch], torch.Tensor]
 """A function of the module's outputs and the batch."""
@@ -56,8 +56,8 @@ def train(
     loss: Loss,
     schedule: Schedule,
     further: Iterable[torch.nn.Parameter] = (),
-) -> float:
-    """Train a module in place, and return the mean loss of the last epoch.
+) -> Mapping[str, Metric]:
+    """Train a module in place, write its weights for `convert/torch`, and return the metrics.
 
     Args:
         context: of the stage.
@@ -99,7 +99,11 @@ def train(
                 hint="lower `learning_rate`, and see that inputs are scaled as the module expects",
             )
     stop_training(bound.module)
-    return mean
+    weights = bound.module.state_dict().items()
+    torch.save(
+        {name: value.cpu() if torch.is_tensor(value) else value for name, value in weights}, context.output / WEIGHTS
+    )
+    return {"loss": Metric(mean, better="lower"), "parameters": Metric(count(bound.module), better="lower")}
 
 
 def _shuffle(dataset: Dataset, size: int, numbers: np.random.Generator) -> list[NDArray[np.intp]]:
@@ -140,13 +144,6 @@ def training(context: Context, schedule: Schedule) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(mode=strict)
-
-
-def save(module: torch.nn.Module, path: Path) -> None:
-    """Write the weights of a module for `convert/torch`."""
-    torch.save(
-        {name: value.cpu() if torch.is_tensor(value) else value for name, value in module.state_dict().items()}, path
-    )
 
 
 def count(module: torch.nn.Module) -> int:

@@ -1,4 +1,4 @@
-"""Parameters that the kinds of this family share."""
+"""Parameters and declaration that the kinds of this family share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from orun.stages._data.source import Examples
+from orun.stages.contract import Port, Spec
 from orun.stages.params import Doc, Range
 
 Data = Annotated[
@@ -29,8 +30,26 @@ Threads = Annotated[
     int, Doc("Threads of the CPU. Results are equal for equal numbers of threads on equal processors."), Range(1)
 ]
 
-METRICS = ("loss", "parameters")
 WEIGHTS = "weights.pt"  # name of the file in the artifact
+
+
+def make_spec(module: str, *further: str) -> Spec:
+    """Return the declaration of a kind that trains.
+
+    Args:
+        module: whose weights a stage before it may give.
+        further: metrics besides those of every training.
+    """
+    weights = f"Weights of the {module}, from a stage that trains: a .pt, .pth or .safetensors file."
+    return Spec(
+        inputs={"weights": Port(("files",), weights, optional=True)},
+        output="files",
+        tools=("torch", "numpy"),
+        extra="torch",
+        preload=("torch",),
+        calibration_params=("dataset",),
+        metrics=("loss", "parameters", *further),
+    )
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages.contract import Context, Port, Spec
+from orun.stages.contract import Context
 from orun.stages.params import Code, Doc, Range, Ratio
 from orun.stages.train._settings import (
-    METRICS,
-    WEIGHTS,
     Answers,
     BatchSize,
     Data,
@@ -38,6 +36,7 @@ from orun.stages.train._settings import (
     LearningRate,
     Schedule,
     Threads,
+    make_spec,
 )
 
 if TYPE_CHECKING:
@@ -75,28 +74,14 @@ class Params:
     threads: Threads = 1
 
 
-SPEC = Spec(
-    inputs={
-        "weights": Port(
-            ("files",),
-            "Weights of the teacher, from a stage that trains: a .pt, .pth or .safetensors file.",
-            optional=True,
-        )
-    },
-    output="files",
-    tools=("torch", "numpy"),
-    extra="torch",
-    preload=("torch",),
-    calibration_params=("dataset",),
-    metrics=(*METRICS, "teacher_parameters"),
-)
+SPEC = make_spec("teacher", "teacher_parameters")
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the student's weights."""
     from orun.stages._torch.source import load_module, trained_weights
     from orun.stages.datasets import load_dataset
-    from orun.stages.train._loop import attach, count, save, train, training
+    from orun.stages.train._loop import attach, count, train, training
 
     dataset = load_dataset(context, params.dataset, params.inputs)
     schedule = Schedule(params.epochs, params.batch, params.learning_rate, params.device, params.threads)
@@ -107,13 +92,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         projections = _compare(context, params, dataset, student, teacher)
         loss = _make_loss(context, params, dataset, teacher, projections)
         further = projections.parameters() if projections else ()
-        last = train(context, student, dataset, loss, schedule, further)
-        save(student.module, context.output / WEIGHTS)
-    return {
-        "loss": Metric(last, better="lower"),
-        "parameters": Metric(count(student.module), better="lower"),
-        "teacher_parameters": Metric(count(teacher.module)),
-    }
+        metrics = train(context, student, dataset, loss, schedule, further)
+    return {**metrics, "teacher_parameters": Metric(count(teacher.module))}
 
 
 def _compare(context: Context, params: Params, dataset: Dataset, student: Bound, teacher: Bound) -> Projections | None:

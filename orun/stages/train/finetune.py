@@ -21,11 +21,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages.contract import Context, Port, Spec
+from orun.stages.contract import Context
 from orun.stages.params import Code, Doc
 from orun.stages.train._settings import (
-    METRICS,
-    WEIGHTS,
     Answers,
     BatchSize,
     Data,
@@ -35,6 +33,7 @@ from orun.stages.train._settings import (
     LearningRate,
     Schedule,
     Threads,
+    make_spec,
 )
 
 if TYPE_CHECKING:
@@ -61,28 +60,14 @@ class Params:
     threads: Threads = 1
 
 
-SPEC = Spec(
-    inputs={
-        "weights": Port(
-            ("files",),
-            "Weights of the module, from a stage that trains: a .pt, .pth or .safetensors file.",
-            optional=True,
-        )
-    },
-    output="files",
-    tools=("torch", "numpy"),
-    extra="torch",
-    preload=("torch",),
-    calibration_params=("dataset",),
-    metrics=METRICS,
-)
+SPEC = make_spec("module")
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the weights of the trained module."""
     from orun.stages._torch.source import load_module, trained_weights
     from orun.stages.datasets import load_dataset, title
-    from orun.stages.train._loop import attach, count, save, train, training
+    from orun.stages.train._loop import attach, train, training
     from orun.stages.train._losses import hard_loss, labels_of
 
     dataset = load_dataset(context, params.dataset, params.inputs)
@@ -97,9 +82,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         weights = trained_weights(context) if "weights" in context.inputs else None
         module = _prepare(context, params, load_module(context, params.model, weights))
         bound = attach(module, dataset, params.inputs, params.device)
-        last = train(context, bound, dataset, loss, schedule)
-        save(bound.module, context.output / WEIGHTS)
-    return {"loss": Metric(last, better="lower"), "parameters": Metric(count(bound.module), better="lower")}
+        return train(context, bound, dataset, loss, schedule)
 
 
 def _prepare(context: Context, params: Params, module: torch.nn.Module) -> torch.nn.Module:
