@@ -14,6 +14,7 @@ from orun.errors import NotPortable, OrunError
 from orun.executors import JobResult
 from orun.fs.observed_state import was_absent
 from orun.pipeline.model import Stage
+from orun.text.lists import first_few
 from orun.text.suggestions import near
 
 MOST_NAMED = 3  # files in an error
@@ -54,9 +55,7 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
 
 
 def _error(stage: Stage, verb: str, paths: list[str], place: str, why: str, hint: str) -> NotPortable:
-    rest = len(paths) - MOST_NAMED
-    named = ", ".join(paths[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-    return NotPortable(stage.id, f"{stage.id} {verb} {named}, {place}", why=why, hint=hint)
+    return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {place}", why=why, hint=hint)
 
 
 def _ignored(names: list[str]) -> str:

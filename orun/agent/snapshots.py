@@ -29,6 +29,7 @@ from orun.remote.settings import Settings
 from orun.remote.transfers import Piece, Transfers
 from orun.store import Entry, Store
 from orun.store.trees import encode
+from orun.text.lists import first_few
 
 LEFT_OUT = ".git/orun-left-out"  # one path a line; folders end in a slash
 BYTECODE = "__pycache__"
@@ -238,12 +239,10 @@ def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
                 missing[name] = None
     if missing:
         names = sorted(os.path.relpath(project / name, pipeline.root) for name in missing)
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        shown = ", ".join(names[:MOST_NAMED])
         raise UsageError(
-            f"the pipeline needs {shown}{more}, which other machines would not get",
+            f"the pipeline needs {first_few(names, MOST_NAMED)}, which other machines would not get",
             why="git ignores it, and it is not listed in `ship:`",
-            hint=f"list it in the pipeline file: ship: [{shown}]",
+            hint=f"list it in the pipeline file: ship: [{', '.join(names[:MOST_NAMED])}]",
         )
 
 

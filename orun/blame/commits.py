@@ -9,7 +9,7 @@ from pathlib import Path
 from orun.blame.changes import Change
 from orun.blame.run_snapshot import RunSnapshot
 from orun.history.git_revision import git
-from orun.text.wording.values import first_few
+from orun.text.lists import first_few
 
 SHOWN = 10
 UNSHALLOW = ", a shallow clone: `git fetch --unshallow` gets the rest"

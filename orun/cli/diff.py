@@ -22,9 +22,9 @@ from orun.report.figures import ABSENT, NOT_THERE, count, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
+from orun.text.lists import first_few
 from orun.text.units import changed, show
 from orun.text.wording.components import component_name
-from orun.text.wording.values import first_few
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult

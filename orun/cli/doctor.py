@@ -21,9 +21,9 @@ from orun.environment.platforms import missing_here
 from orun.errors import UsageError
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
+from orun.text.lists import first_few
 from orun.text.suggestions import near
 from orun.text.units import show
-from orun.text.wording.values import first_few
 
 if TYPE_CHECKING:
     from orun.core.source_location import Problem

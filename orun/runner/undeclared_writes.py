@@ -19,8 +19,8 @@ from orun.planning.implicit_deps import digest_now
 from orun.planning.plan import Done
 from orun.store import Action, ImplicitDependencies, Store, UndeclaredWrite
 from orun.store.layout import safe_name
+from orun.text.lists import first_few
 
-MOST_NAMED = 3  # files in a note
 Writes = Mapping[str, UndeclaredWrite]
 
 
@@ -105,11 +105,9 @@ def reused_writes(dependencies: ImplicitDependencies, last: Action | None) -> di
 
 def reused_writes_note(names: Sequence[str]) -> str:
     """Return the note that a result may contain stale content of such files."""
-    rest = len(names) - MOST_NAMED
-    files = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
     return (
-        f"it read {files}, written beside its output by an earlier run: the content may come from code or data that "
-        f"has changed since; to build it anew, remove {'it' if len(names) == 1 else 'them'} and run again"
+        f"it read {first_few(names)}, written beside its output by an earlier run: the content may come from code or "
+        f"data that has changed since; to build it anew, remove {'it' if len(names) == 1 else 'them'} and run again"
     )
 
 

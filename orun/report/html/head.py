@@ -11,7 +11,7 @@ from orun.report.gates import unjudged
 from orun.report.html.source import Source
 from orun.report.summary import style_of_run, summary_line
 from orun.report.terminal import Terminal
-from orun.text.wording.values import first_few
+from orun.text.lists import first_few
 
 PLAIN = Terminal()
 SHOWN = 5  # edited files that are named

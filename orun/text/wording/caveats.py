@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
+from orun.text.lists import first_few
 from orun.text.wording.reasons import sentence, sentences
-
-SHOWN = 3  # changes that a sentence tells
 
 
 def caveat(reason: Reason) -> str:
@@ -35,9 +34,8 @@ def _unchecked_target(reason: Reason) -> str:
 
 def _changed_since_baseline(reason: Reason) -> str:
     changes = sentences(reason.because)
-    more = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
     return (
-        f"since the baseline was accepted on {reason.arguments['day']}: {'; '.join(changes[:SHOWN])}{more}; both "
+        f"since the baseline was accepted on {reason.arguments['day']}: {first_few(changes, separator='; ')}; both "
         "models were measured as it is now, so what that does to them is not in the comparison"
     )
 

@@ -8,8 +8,9 @@ from orun.core.component_kinds import SEEN
 from orun.core.reason import Reason
 from orun.core.reason_codes import CHANGED, ReasonCode
 from orun.core.run_record import Outcome
+from orun.text.lists import first_few
 from orun.text.wording.components import component_name
-from orun.text.wording.values import compared, first_few, shown
+from orun.text.wording.values import compared, shown
 
 UNSET = "unset"  # value of a variable that counts and is not set
 SECRET = "secret"  # noqa: S105 -- value of a variable whose value does not count

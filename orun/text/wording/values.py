@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
 from orun.core.serialization import foreign_json
+from orun.text.lists import first_few
 
 LONGEST = 60  # characters of a value that fit on a line beside another
 CONTEXT = 12  # characters that are shown before the first difference of two long values
-SHOWN = 3  # texts of a list, such as differences between two values
 ABSENT = object()  # stands for a value that only the other side has
 
 
@@ -30,11 +30,6 @@ def compared(name: str, old: str | None, new: str | None) -> str:
         for path, before, after in _leaves(name, _parsed(old), _parsed(new))
     ]
     return first_few(differences) if differences else f"{name} is in another order"
-
-
-def first_few(texts: Sequence[str], most: int = SHOWN) -> str:
-    """Return a list of texts; of many only the first, and how many more there are."""
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def shown(text: str | None) -> str:
