@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
@@ -44,6 +44,19 @@ Inputs = Annotated[
 ]
 Atol = Annotated[float, Doc("Largest allowed absolute error, in addition to `rtol` times the value."), Range(0)]
 Rtol = Annotated[float, Doc("Largest allowed relative error, in addition to `atol`."), Range(0)]
+
+
+class Compared(Protocol):
+    """Parameters of a kind whose result must compute what its input model does."""
+
+    @property
+    def dims(self) -> Mapping[str, Sequence[int]]: ...
+    @property
+    def inputs(self) -> Examples | Declarations | None: ...
+    @property
+    def atol(self) -> float: ...
+    @property
+    def rtol(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -205,6 +218,26 @@ def check_against_input(
         raise StageFailed(context.stage, message, why=error.why, hint=hint or error.hint) from error
     limits = limits_of(context, context.model(), outputs, context.target)
     return check(context, agreement, tries, expected, adapt(result) if adapt else result, limits)
+
+
+def check_and_weigh(
+    context: Context,
+    candidate: str,
+    params: Compared,
+    *,
+    adapt: Callable[[Model], Model] | None = None,
+    hint: str = "",
+) -> dict[str, Metric]:
+    """Compare `context.result` with the input model; return its size, its nodes and theirs before, and the error.
+
+    Arguments and errors are as for `check_against_input`.
+    """
+    from orun.stages._graph.io import weigh
+
+    trial, tolerance = Trial(params.dims, params.inputs), Tolerance(params.atol, params.rtol)
+    error = check_against_input(context, candidate, trial, tolerance, adapt=adapt, hint=hint)
+    before = weigh(context.model())["nodes"]
+    return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}
 
 
 def run_alone(context: Context, candidate: str, trial: Trial, hint: str = UNFIT) -> int:

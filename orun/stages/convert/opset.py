@@ -41,9 +41,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     import onnx
     import onnx.inliner
 
-    from orun.stages._graph.agreement import Trial, check_against_input
-    from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.io import external_files, load_graph, save, store_freely, weigh
+    from orun.stages._graph.agreement import check_and_weigh
+    from orun.stages._graph.io import external_files, load_graph, save, store_freely
 
     before = load_graph(context.model())  # without external data, as the converter has a size limit
     hint = "export the model at that version: `opset` of `convert/torch`"
@@ -53,12 +52,4 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     store_freely(model)
     onnx.load_external_data_for_model(model, str(context.model().parent))
     save(model, context.result, external=bool(external_files(before)))
-    error = check_against_input(
-        context,
-        "the converted model",
-        Trial(params.dims, params.inputs),
-        Tolerance(params.atol, params.rtol),
-        hint=hint,
-    )
-    nodes_before = weigh(context.model())["nodes"]
-    return {**weigh(context.result), "nodes_before": nodes_before, "max_abs_error": error}
+    return check_and_weigh(context, "the converted model", params, hint=hint)

@@ -48,19 +48,11 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the optimized model to `context.result`."""
-    from orun.stages._graph.agreement import Trial, check_against_input
-    from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.io import save, weigh
+    from orun.stages._graph.agreement import check_and_weigh
+    from orun.stages._graph.io import save
     from orun.stages._graph.ort_graph import optimize, require_optimizers
 
     require_optimizers(params.skip)
     save(optimize(context.model(), params.level, params.skip, context.target), context.result)
-    error = check_against_input(
-        context,
-        "the optimized model",
-        Trial(params.dims, params.inputs),
-        Tolerance(params.atol, params.rtol),
-        hint="try a lower `level`, or leave out the optimizer that does it: `skip: [...]`",
-    )
-    before = weigh(context.model())["nodes"]
-    return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}
+    hint = "try a lower `level`, or leave out the optimizer that does it: `skip: [...]`"
+    return check_and_weigh(context, "the optimized model", params, hint=hint)

@@ -82,9 +82,8 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the simplified model to `context.result`."""
-    from orun.stages._graph.agreement import Trial, check_against_input
-    from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.io import load, load_graph, save, weigh
+    from orun.stages._graph.agreement import check_and_weigh
+    from orun.stages._graph.io import load, load_graph, save
     from orun.stages._graph.ties import find_tied, tie
 
     _require_own(context, params)
@@ -95,15 +94,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if again := tie(model, find_tied(load_graph(context.model()))):
         context.log.info("stored once: %s", ", ".join(again))
     save(model, context.result)
-    error = check_against_input(
-        context,
-        "the simplified model",
-        Trial(params.dims, params.inputs),
-        Tolerance(params.atol, params.rtol),
-        hint="leave out the pass that does it: `skip: [...]`",
-    )
-    before = weigh(context.model())["nodes"]
-    return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}
+    hint = "leave out the pass that does it: `skip: [...]`"
+    return check_and_weigh(context, "the simplified model", params, hint=hint)
 
 
 def _require_own(context: Context, params: Params) -> None:
