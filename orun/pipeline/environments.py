@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
 from orun.core.targets import Environment, Target
-from orun.pipeline.files import beside_target
+from orun.pipeline.files import add_missing
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements, reason
 from orun.pipeline.values import localise
-from orun.text.suggestions import closest, one_of, similar_path
+from orun.text.suggestions import closest, one_of
 
 KEY = "environment"
 
@@ -63,14 +63,8 @@ class Environments:
         try:
             requirements.read(path)
         except (OSError, ValueError) as error:
-            relocation = beside_target(node, node.text)
-            self.problems.add(
-                node.span,
-                f"cannot read {node.text!r}: {reason(error)}",
-                expected="a requirements file, its path relative to the pipeline file",
-                suggestion="" if relocation else similar_path(path, node.text),
-                hint=relocation,
-            )
+            expected = "a requirements file, its path relative to the pipeline file"
+            add_missing(self.problems, node, path, f"cannot read {node.text!r}: {reason(error)}", expected)
         self.problems.extend(requirements.problems)
 
     def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:

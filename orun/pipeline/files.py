@@ -124,18 +124,9 @@ class Files:
         try:
             return self._tree(base, above)
         except OSError as error:
-            self._missing(item, base, error)
+            message = f"cannot read {item.text!r}: {error.strerror}"
+            add_missing(self.problems, item, base, message, "the path of a pipeline file, relative to this one")
             return None
-
-    def _missing(self, item: Scalar, base: Path, error: OSError) -> None:
-        relocation = beside_target(item, item.text)
-        self.problems.add(
-            item.span,
-            f"cannot read {item.text!r}: {error.strerror}",
-            expected="the path of a pipeline file, relative to this one",
-            suggestion="" if relocation else similar_path(base, item.text),
-            hint=relocation,
-        )
 
 
 def merge(base: Node, top: Node) -> Node:
@@ -147,6 +138,21 @@ def merge(base: Node, top: Node) -> Node:
         below = base.get(key)
         merged[key] = Entry(entry.key, merge(below, entry.value)) if below else entry
     return Map(merged, top.span)
+
+
+def add_missing(problems: Problems, node: Scalar, path: Path, message: str, expected: str) -> None:
+    """Add a path that cannot be read to the problems, with the path that was probably meant.
+
+    Args:
+        problems: where to add it.
+        node: the path in the pipeline file.
+        path: where it leads.
+        message: what is wrong.
+        expected: what the path should be of.
+    """
+    relocation = beside_target(node, node.text)
+    suggestion = "" if relocation else similar_path(path, node.text)
+    problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=relocation)
 
 
 def beside_target(node: Scalar, written: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from orun.core.serialization import replace
 from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.pipeline.environments import KEY, Environments
-from orun.pipeline.files import beside_target
+from orun.pipeline.files import add_missing, beside_target
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
@@ -17,7 +17,7 @@ from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
 from orun.providers.registry import OptionType, provider_options, session_entries
 from orun.stages.params import params_of
-from orun.text.suggestions import closest, misspelt, similar_path
+from orun.text.suggestions import closest, misspelt
 from orun.text.units import SIZE_FORMS, parse_size
 
 PROFILED = "session.enable_profiling"
@@ -109,13 +109,8 @@ def _library(node: Scalar, root: FilePath, problems: Problems) -> str:
     written = localise(node, root)
     path = root / written
     if not path.is_file():
-        problems.add(
-            node.span,
-            f"there is no library {node.text!r}",
-            expected="the file of a plug-in of ONNX Runtime, relative to the pipeline file",
-            suggestion=similar_path(path, node.text),
-            hint=beside_target(node, node.text),
-        )
+        expected = "the file of a plug-in of ONNX Runtime, relative to the pipeline file"
+        add_missing(problems, node, path, f"there is no library {node.text!r}", expected)
     elif problem := _why_no_library(path):
         problems.add(
             node.span,
