@@ -69,7 +69,7 @@ class ProjectFolders:
             PipelineError: if the pipeline file has mistakes on this machine.
             StoreError: if the folder cannot be made.
         """
-        identity = _identity(snapshot)
+        identity = snapshot.tree, snapshot.file, tuple(sorted(snapshot.overrides.items()))
         if identity not in self._projects:
             self._use(snapshot.tree)
             place = self.place(snapshot)
@@ -154,7 +154,3 @@ class ProjectFolders:
         for lock in self._used.values():
             lock.release()
         self._used.clear()
-
-
-def _identity(snapshot: Snapshot) -> Identity:
-    return snapshot.tree, snapshot.file, tuple(sorted(snapshot.overrides.items()))

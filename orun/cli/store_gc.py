@@ -133,12 +133,9 @@ def gc(
         options.show_json({"dry_run": dry_run, **vars(collected), "kept": kept, "notices": notices})
     else:
         terminal = detect(sys.stdout, os.environ)
-        options.show([*_warnings(notices, terminal), *lines_of(collected, roots, pinned, terminal, dry_run=dry_run)])
+        warnings = [f"{terminal.paint('warning', 'doubt')}: {notice}" for notice in notices]
+        options.show([*warnings, *lines_of(collected, roots, pinned, terminal, dry_run=dry_run)])
     return 0
-
-
-def _warnings(notices: Sequence[str], terminal: Terminal) -> list[str]:
-    return [f"{terminal.paint('warning', 'doubt')}: {notice}" for notice in notices]
 
 
 def lines_of(

@@ -12,7 +12,7 @@ The null hypothesis of each statistic: its values at release and those in the lo
    bet on values that are larger, smaller, farther out or closer together than before, all of them or a share.
    `FACTORS` bet on parts of the distribution that lose or gain weight, such as a class that vanishes: parts between two
    edges of bins, whose weight is known as that of a bin is. No bet may look at the values themselves, only at the bins.
-3. A mixture. A capital of 1 is laid on all bets alike, at each record as the first one after a change; `_reserve` is
+3. A mixture. A capital of 1 is laid on all bets alike, at each record as the first one after a change; `reserve` is
    what is left for later records. A sum of martingales with a start of 1 in all is a martingale with a start of 1. So
    a change costs the logarithm of its time, and nothing that was lost before it (Shin, Ramdas and Rinaldo,
    "E-detectors: a nonparametric framework for sequential change detection", NEJSDS 2023).
@@ -141,7 +141,7 @@ class DriftTest:
         counts = ~np.isnan(values)
         gains = np.where(counts[..., None], self._bet(values, counts), 1.0)
         records = np.concatenate((self.records[None], self.records + np.cumsum(counts, axis=0)))
-        reserve = _reserve(records)
+        reserve = 1 / (1 + np.log1p(records))
         after = np.cumprod(gains, axis=0)
         stakes = (reserve[:-1] - reserve[1:])[..., None] / BETS * gains / after  # as if they were laid at once
         capital = np.cumsum(np.concatenate((self.capital[None], stakes)), axis=0)[1:] * after
@@ -198,10 +198,6 @@ def _ranks(count: int) -> Array:
 def _rank(level: Array, count: int) -> Array:
     """Return the rank of a quantile among `count` values: 0 below all, and `count` + 1 above all."""
     return np.round(level * (count + 1)).astype(np.int64)
-
-
-def _reserve(records: Array) -> Array:
-    return 1 / (1 + np.log1p(records))
 
 
 def _density_bets(p: Array) -> Array:

@@ -21,12 +21,9 @@ LARGEST_ODDS = 1e6 * (1 - 1e-9)
 def finding(reason: Reason) -> str:
     """Return the sentence of a finding, with who accepted the baseline that it is held against."""
     render = RENDERERS.get(reason.code, sentence)
-    signed = "".join(_accepted_by(item) for item in reason.because if item.code == ReasonCode.ACCEPTED_BY)
+    signatures = (item.arguments for item in reason.because if item.code == ReasonCode.ACCEPTED_BY)
+    signed = "".join(f"; {item['who']} accepted that baseline on {item['day']}" for item in signatures)
     return render(reason) + signed
-
-
-def _accepted_by(reason: Reason) -> str:
-    return f"; {reason.arguments['who']} accepted that baseline on {reason.arguments['day']}"
 
 
 def _figure(value: float, unit: Unit, limit: float) -> str:
