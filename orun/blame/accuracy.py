@@ -14,6 +14,7 @@ from orun.blame.chain import model_port
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Place, Proof
 from orun.blame.experiment import Experiment, OutOfTime
 from orun.blame.origin import BEFORE, EarlierModel, rebuild_chain
+from orun.blame.restoration import ENOUGH, INPUT_PARAMETERS, MOST, SHOWN, TIMING, count_enough, time_difference
 from orun.blame.search import FEW, PATIENCE, SearchResult, measure
 from orun.core.metrics import Estimate
 from orun.environment.processor import saturates
@@ -25,14 +26,10 @@ EXCLUDING: Mapping[str, str] = {  # parameter of a kind that leaves nodes unchan
     "quantize/weights": "exclude",
     "optimize/float16": "block_nodes",
 }
-ENOUGH = 0.8  # share of the error that the restored places should explain
-MOST = 5  # places restored together
 TRACE = 0.005  # share of the error from which a place counts: less is shown as 0 %
-SHOWN = 20
 FEWER = f"measured with the first {FEW} examples, to save time"
 ROUNDS = 4  # measurements with all examples that must fit into the time; else few examples serve to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
-TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}  # measures the cost of the variant
 QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: only two values, so that a stored result is found again
 WITHOUT_OUTPUTS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
 OTHER_UNITS = frozenset({"B", "s", "J", "1/s", "x"})  # units of size, speed and energy, not of accuracy
@@ -202,17 +199,16 @@ class Investigation:
         needs = {"model": variant.id, "reference": culprit}
         stages = self.experiment.pipeline.stages
         like = next((stage for stage in stages if stage.uses == "measure/latency"), self.stage)
-        names = ("inputs", "batch", "shape", "target") if like.uses == "measure/latency" else ("target",)
+        names = INPUT_PARAMETERS if like.uses == "measure/latency" else ("target",)
         params = {key: like.params[key] for key in names if key in like.params}
         return self.experiment.make(f"time of {variant.id}", "measure/latency", like, needs, {**params, **TIMING})
 
     def _time_difference(self, timing: str) -> Estimate | None:
         """Return how much longer an inference of the variant takes; None if no time is left to measure it."""
         try:
-            metric = self.experiment.run([timing])[timing].metrics.get("cpu")
+            return time_difference(self.experiment.run([timing])[timing])
         except OutOfTime:
             return None
-        return metric.reference.difference if metric and metric.reference else None
 
 
 def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
@@ -263,10 +259,6 @@ def _join(*texts: str) -> str:
 
 def count_chosen(places: Sequence[Place]) -> int:
     """Return how many of the first places explain enough of the error; 0 if they explain next to nothing."""
-    total = 0.0
     telling = [place for place in places[:MOST] if place.share >= TRACE]  # a negative share compensates for others
-    for count, place in enumerate(telling, start=1):
-        total += place.share
-        if total >= ENOUGH:
-            return count
-    return len(telling) if total > 1 - ENOUGH else 0
+    some = sum(place.share for place in telling) > 1 - ENOUGH
+    return count_enough(telling) or (len(telling) if some else 0)

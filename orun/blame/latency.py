@@ -13,15 +13,10 @@ from orun.blame import messages, upstream_metrics
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Level, Place, Proof
 from orun.blame.experiment import Experiment, OutOfTime
 from orun.blame.origin import EarlierModel, rebuild_chain
+from orun.blame.restoration import INPUT_PARAMETERS, MOST, SHOWN, TIMING, count_enough, time_difference
 from orun.core.metrics import Comparison
 from orun.core.run_record import StageResult
 from orun.pipeline.model import Gate, Stage
-
-ENOUGH = 0.8  # share of the slow-down that the restored places should explain
-MOST = 5  # places restored together
-SHOWN = 20  # places of a diagnosis
-TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}
-INPUT_PARAMETERS = ("inputs", "batch", "shape", "target")
 
 
 @dataclass
@@ -136,8 +131,7 @@ class Investigation:
         models = {"model": diagnosis.culprit, "reference": restored.id}
         timing = self.experiment.make(f"time of {restored.id}", "measure/latency", self.stage, models, params)
         result = self.experiment.run([timing.id])
-        metric = result[timing.id].metrics.get("cpu")
-        seconds = metric.reference.difference if metric and metric.reference else None
+        seconds = time_difference(result[timing.id])
         failed = restored.id if not result[restored.id].out else timing.id
         why = "" if seconds else upstream_metrics.explain_missing(result, failed)
         return replace(diagnosis, proof=Proof("restored", restored.id, seconds=seconds, why=why))
@@ -178,9 +172,4 @@ def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
 
 def count_chosen(places: Sequence[Place]) -> int:
     """Return how many of the first places explain enough of the slow-down."""
-    total = 0.0
-    for count, place in enumerate(places[:MOST], start=1):
-        total += place.share
-        if total >= ENOUGH:
-            return count
-    return min(len(places), MOST)
+    return count_enough(places) or min(len(places), MOST)
