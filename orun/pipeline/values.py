@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,11 @@ from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.problems import Problems
 from orun.pipeline.type_matching import are_same, element_of, member_of
 from orun.stages.codefile import CodeFiles
+from orun.stages.custom import UNITS
 from orun.stages.params import Param, ParamType
 from orun.text.suggestions import Unknown, closest, one_of, similar_path
-from orun.text.units import is_too_large, parse_duration, parse_ratio, parse_size
+from orun.text.units import is_too_large
 
-UNITS: Mapping[str, Callable[[str], float]] = {
-    "duration": parse_duration,
-    "size": parse_size,
-    "ratio": parse_ratio,
-}
 FUNCTION = re.compile(
     r"(?P<file>.+?)(\.py)?(?:::?|\.)(?P<name>[A-Za-z_]\w*)(\(\))?"
 )  # data.py::test, data.test, data:test()

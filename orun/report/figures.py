@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from orun.core.metrics import Metric
+from orun.core.run_record import RunResult, StageResult
+from orun.core.source_location import Position
 from orun.text.units import show
 
 ABSENT = "-"  # where there is nothing to show
@@ -32,6 +34,11 @@ def headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
     names = [name for name in dict.fromkeys(gated) if name in metrics]
     names += sorted(name for name in metrics if name not in gated and name != "size")
     return ", ".join(f"{name} {show(metrics[name].value, metrics[name].unit)}" for name in names[:SHOWN])
+
+
+def position_of(stage: StageResult, result: RunResult) -> Position:
+    """Return where a stage stands in its file; the beginning of the file if that is not known."""
+    return stage.position or Position(result.file, 1, 1)
 
 
 def count(number: int, noun: str) -> str:

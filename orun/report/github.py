@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from orun.core.run_record import RunResult, StageResult
+from orun.core.run_record import RunResult
 from orun.core.source_location import Position
 from orun.errors import PipelineError
 from orun.pipeline.problems import advice
 from orun.report.failures import failure_note
+from orun.report.figures import position_of
 from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
 from orun.report.terminal import Terminal
 from orun.report.undeclared_writes import stray_note
@@ -41,11 +42,9 @@ def mistakes(error: PipelineError) -> list[str]:
 def _stages(result: RunResult) -> Iterator[str]:
     for stage in result.stages:
         if stage.failure:
-            yield _line("error", _place(stage, result), f"stage {stage.stage} failed", failure_note(stage, Terminal()))
-
-
-def _place(stage: StageResult, result: RunResult) -> Position:
-    return stage.position or Position(result.file, 1, 1)
+            yield _line(
+                "error", position_of(stage, result), f"stage {stage.stage} failed", failure_note(stage, Terminal())
+            )
 
 
 def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
@@ -61,13 +60,13 @@ def _undeclared_writes(result: RunResult) -> Iterator[str]:
     for stage in result.stages:
         if stage.wrote:
             title = f"{stage.stage} wrote beside its output"
-            yield _line("warning", _place(stage, result), title, [stray_note(result, stage)])
+            yield _line("warning", position_of(stage, result), title, [stray_note(result, stage)])
 
 
 def _notes(result: RunResult) -> Iterator[str]:
     for stage in result.stages:
         if stage.notes:
-            yield _line("notice", _place(stage, result), f"{stage.stage} says", list(stage.notes))
+            yield _line("notice", position_of(stage, result), f"{stage.stage} says", list(stage.notes))
 
 
 def _caveats(result: RunResult) -> Iterator[str]:
@@ -81,7 +80,7 @@ def _unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:
     for stage in result.stages:
         if left := [gate.title for gate in stage.unjudged if gate.fails == fails]:
             title = f"{NOT_JUDGED}: {', '.join(left)}"
-            yield _line("error" if fails else "notice", _place(stage, result), title, [why_unjudged(stage)])
+            yield _line("error" if fails else "notice", position_of(stage, result), title, [why_unjudged(stage)])
 
 
 def _line(level: Level, place: Position, title: str, message: Sequence[str]) -> str:

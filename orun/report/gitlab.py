@@ -12,8 +12,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from orun.core.run_record import RunResult, StageResult
+from orun.core.run_record import RunResult
 from orun.core.source_location import Position
+from orun.report.figures import position_of
 from orun.report.gates import (
     NOT_JUDGED,
     OVERRIDE,
@@ -64,11 +65,7 @@ def _stages(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.failure:
             text = f"stage {stage.stage} failed: {stage.failure.what}"
-            yield _issue(text, "stage", stage.stage, "blocker", _place(stage, result))
-
-
-def _place(stage: StageResult, result: RunResult) -> Position:
-    return stage.position or Position(result.file, 1, 1)
+            yield _issue(text, "stage", stage.stage, "blocker", position_of(stage, result))
 
 
 def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
@@ -82,13 +79,13 @@ def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
 def _undeclared_writes(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.wrote:
-            yield _issue(stray_note(result, stage), "stray", stage.stage, "minor", _place(stage, result))
+            yield _issue(stray_note(result, stage), "stray", stage.stage, "minor", position_of(stage, result))
 
 
 def _notes(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         for note in stage.notes:
-            yield _issue(f"{stage.stage}: {note}", "note", stage.stage, "info", _place(stage, result))
+            yield _issue(f"{stage.stage}: {note}", "note", stage.stage, "info", position_of(stage, result))
 
 
 def _caveats(result: RunResult) -> Iterator[dict[str, Any]]:
