@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.drift.e_process import DriftTest
-from orun.drift.watcher import ALPHA
 
 Array = NDArray[Any]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -25,6 +24,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 DAYS = 100  # of a life
 REQUESTS = 24  # sampled a day, one an hour
 CLASSES = np.arange(10.0)
+ALPHA = 0.01  # the default of orun watch: probability of ever naming a statistic that has not drifted
 STATISTICS = 30  # among which the delays are measured: each must reach STATISTICS / ALPHA
 EXAMPLES = 1000  # of a reference, for the delays
 LONGEST = 5000  # requests after a drift

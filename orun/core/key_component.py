@@ -42,8 +42,3 @@ def value_of(components: Iterable[KeyComponent], kind: str, subject: str = "") -
 def subjects(components: Iterable[KeyComponent], kind: str) -> dict[str, str]:
     """Return subject and value of each component of a kind that belongs to the stage itself."""
     return {item.subject: item.value for item in components if item.kind == kind and not item.owner}
-
-
-def merged(*groups: Iterable[KeyComponent]) -> Components:
-    """Return components of which each identity occurs once: the last one counts."""
-    return tuple({item.identity: item for group in groups for item in group}.values())

@@ -15,7 +15,6 @@ from orun.drift.result import Verdict, Watched, WatchResult
 from orun.drift.sample_log import OTHER_MODEL, Position, Sample, read_samples
 from orun.errors import UnknownName, UsageError
 
-ALPHA = 0.01  # probability of ever naming a statistic that has not drifted
 LEARNT = 500  # records from which the latency is learnt: the machine of a release and its load are others
 LATELY = 50  # records of which the median is shown
 

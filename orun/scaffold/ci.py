@@ -11,7 +11,6 @@ from orun.fs.observed_state import project_of
 from orun.fs.os_errors import quoted
 
 System = Literal["github", "gitlab"]
-SYSTEMS: tuple[System, ...] = ("github", "gitlab")
 FILE = "PIPELINE_FILE"  # placeholder of the pipeline file's path in a template
 NAME = "PIPELINE_NAME"
 GITLAB_MAIN = ".gitlab-ci.yml"

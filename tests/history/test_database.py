@@ -16,7 +16,8 @@ import pytest
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.history import History, Point, history_path, past, points_of
+from orun.history import History, Point, history_path, points_of
+from orun.history.past import past
 from orun.history.points import machine_of, series_of
 from tests.facts import components
 from tests.history.support import point
