@@ -26,7 +26,7 @@ from orun.measure.latency.cuda_streams import Stream, StreamTimes, make_stream, 
 from orun.measure.latency.nodes import Profile
 from orun.measure.latency.warmup import Warmth, warm_up
 from orun.measure.plugins import on_processor
-from orun.measure.session import open_model, open_session
+from orun.measure.session import check_placement, open_model, open_session
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -66,9 +66,13 @@ class _CaseServer:
         self._excluded = set[int]()  # numbers of the inferences that do not count
 
     def open(self, warmup: float, longest: float) -> SessionInfo:
+        case = self._case
         start = time.perf_counter()
-        self._hold(open_model(self._case.model, self._case.target, self._case.source))
+        session = open_model(case.model, case.target, case.source, checked=False)
+        self._hold(session)
         self._load = time.perf_counter() - start
+        if not isinstance(session, FrameworkSession):
+            check_placement(session, case.target, case.model)  # it may read the model again, which is no load
         first = float(time_inferences(self._run, 1).wall[0])
         warmth = self._warm(warmup, longest)
         return SessionInfo(

@@ -25,7 +25,7 @@ from orun.measure.session_settings import add_settings
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-__all__ = ["open_model", "open_session", "session_options"]
+__all__ = ["check_placement", "open_model", "open_session", "session_options"]
 
 # ONNX Runtime up to 1.31 replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
 DOCTOR = "see what this machine can run: orun doctor"
@@ -40,7 +40,9 @@ HINTS = {  # by what ONNX Runtime says
 }
 
 
-def open_session(model: Path, target: Target, profile: str = "", *, watched: bool = False) -> InferenceSession:
+def open_session(
+    model: Path, target: Target, profile: str = "", *, watched: bool = False, checked: bool = True
+) -> InferenceSession:
     """Open a session of `model` that runs as `target` and the files beside the model say.
 
     The session takes the settings of `optimize/session`, finds the files of an engine, and loads the library of the
@@ -52,6 +54,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
             node lands on the CPU although another provider comes first.
         profile: prefix of the profile that ONNX Runtime writes; none if empty.
         watched: whether the session records where each node landed, for `placement.read_placement`.
+        checked: whether the placement is checked against the target's `fallback`; if not, call `check_placement`.
 
     Raises:
         UsageError: if a provider is not in this build or did not load, an option is unknown, the model cannot be
@@ -68,8 +71,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
     options = session_options(target)
     if profile:
         options.enable_profiling, options.profile_file_prefix = True, profile
-    judged = target.fallback != "allow" and target.providers[0].name != CPU
-    if judged or watched:
+    if watched or _may_fall_back(target):
         placement.watch(options)
     try:
         session = make_session(model, options, target.providers, disabled_optimizers=disabled_optimizers(target))
@@ -82,14 +84,31 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
             hint=next((hint for text, hint in HINTS.items() if text in str(error)), DOCTOR),
         ) from error
     _require_loaded(target, session.get_providers())
-    if judged:
-        placement.check_fallback(target, placement.read_placement(session), model)
+    if checked:
+        check_placement(session, target, model)
     return session
 
 
-def open_model(model: Path, target: Target, source: Opener | None) -> InferenceSession | FrameworkSession:
+def open_model(
+    model: Path, target: Target, source: Opener | None, *, checked: bool = True
+) -> InferenceSession | FrameworkSession:
     """Open an ONNX model as `open_session` does, or in its place the model of another framework that it comes from."""
-    return FrameworkSession(model, source()) if source else open_session(model, target)
+    return FrameworkSession(model, source()) if source else open_session(model, target, checked=checked)
+
+
+def check_placement(session: InferenceSession, target: Target, model: Path) -> None:
+    """Check where the nodes of a session of `model` landed against the target's `fallback`; may log a warning.
+
+    Raises:
+        UsageError: if the target forbids the CPU and nodes fell back to it.
+    """
+    if _may_fall_back(target):
+        placement.check_fallback(target, placement.read_placement(session), model)
+
+
+def _may_fall_back(target: Target) -> bool:
+    """Return whether nodes can land on the CPU against the target's wish."""
+    return target.fallback != "allow" and target.providers[0].name != CPU
 
 
 def _explain_path(model: Path) -> str:
