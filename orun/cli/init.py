@@ -171,8 +171,9 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
     from orun.core.events import Planning, RunFinished
     from orun.report.console import Console
     from orun.report.terminal import detect
-    from orun.scaffold.create import create
+    from orun.scaffold.create import create, require_known_operators
 
+    require_known_operators(file, request)
     if request.goal:
         click.echo(f"{model}: searching for a model that reaches the goal; this takes some minutes", err=True)
     else:

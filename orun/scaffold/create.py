@@ -94,7 +94,6 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         StageFailed: when the model cannot be converted or measured; the file is left to be edited.
         UsageError: when the request cannot be met; then no file is left.
     """
-    _require_known_operators(file, request)
     if request.goal and not distributions.find(SEARCHER):
         purpose = "the search for a model that reaches a goal"
         raise MissingPackages(f"{purpose} needs {SEARCHER}, which is not installed", [SEARCHER])
@@ -228,17 +227,27 @@ def _require(file: Path, stage: StageResult) -> None:
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
 
 
-def _require_known_operators(file: Path, request: Request) -> None:
-    """Refuse a model with operators that ONNX Runtime does not have: none of its stages could run here."""
+def require_known_operators(file: Path, request: Request) -> None:
+    """Refuse a model with operators that ONNX Runtime does not have: none of its stages could run here.
+
+    Raises:
+        UsageError: when the model has such operators.
+    """
     facts = request.facts
     if facts.graph is None or not facts.graph.unknown:
         return
-    source = quoted(os.path.normpath(file.parent / facts.source))
+    source = os.path.normpath(file.parent / facts.source)
+    if undefined := [name for name in facts.graph.unknown if ":" not in name]:
+        raise UsageError(
+            f"{source} has operators that ONNX does not define: {', '.join(undefined)}",
+            why="they have no domain, as ONNX's own operators",
+            hint=f"export the model with the domain of the library that defines them, then: orun init {quoted(source)}",
+        )
     raise UsageError(
-        f"{facts.source} has operators that ONNX Runtime does not have: {', '.join(facts.graph.unknown)}",
+        f"{source} has operators that ONNX Runtime does not have: {', '.join(facts.graph.unknown)}",
         why="it runs only with the library that defines them",
-        hint=f"orun init {source} --dry-run > {quoted(file)}; name the library there, in the `session` of the target: "
-        f"custom_op_libraries: [FILE]; then: orun {quoted(file)}",
+        hint=f"orun init {quoted(source)} --dry-run > {quoted(file)}; name the library there, in the `session` of the "
+        f"target: custom_op_libraries: [FILE]; then: orun {quoted(file)}",
     )
 
 

@@ -10,7 +10,7 @@ from orun.api import PathLike, default_listener
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.fs.output_file import OutputFile
-from orun.scaffold.create import create, text_of, with_examples
+from orun.scaffold.create import create, require_known_operators, text_of, with_examples
 from orun.scaffold.goal import check_goal, gates_of
 from orun.scaffold.model_facts import read_model
 from orun.scaffold.paths import dataset_from, file_for, require_free
@@ -60,6 +60,7 @@ def init(  # noqa: PLR0913 - the options of the command line
     request = Request(facts, target_named(target), dataset_from(data, file), conditions)
     if output is None:
         return text_of(file, with_examples(file, request), gates_of(conditions))
+    require_known_operators(file, request)
     file.parent.mkdir(parents=True, exist_ok=True)
     create(file, request, Path(store) if store else None, _write, on_event or default_listener())
     return file.read_text(encoding="utf-8")

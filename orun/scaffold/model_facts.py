@@ -103,7 +103,7 @@ class GraphFacts(Record, frozen=True):
         opset: version of the standard operator set.
         sizes: sizes that dynamic axes can take, where not every size will do.
         is_quantized: whether it computes with quantized weights already.
-        unknown: operators that ONNX Runtime does not have, as `domain:operator`.
+        unknown: operators that ONNX Runtime does not have, as `domain:operator`; those of no domain by name alone.
     """
 
     inputs: tuple[InputFact, ...] = ()

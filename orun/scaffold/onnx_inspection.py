@@ -96,15 +96,20 @@ def _is_quantized(model: ModelProto) -> bool:
 
 
 def _unknown_operators(model: ModelProto) -> tuple[str, ...]:
-    """Return the operators of other domains than the standard one that neither ONNX Runtime nor the model defines."""
+    """Return the operators that neither ONNX, nor ONNX Runtime, nor the model defines."""
+    from onnx import defs
+
     from orun.measure.extension_operators import DOMAINS
     from orun.stages._graph.domains import STANDARD
 
     functions = {(function.domain, function.name) for function in model.functions}
-    used = {(node.domain, node.op_type) for node in nodes(model) if node.domain not in (*STANDARD, *DOMAINS)}
-    if used <= functions:
-        return ()
+    used = {(node.domain, node.op_type) for node in nodes(model)} - functions
+    standard = {operator for domain, operator in used if domain in STANDARD}
+    undefined = tuple(operator for operator in sorted(standard) if not defs.has(operator))
+    used = {(domain, operator) for domain, operator in used if domain not in (*STANDARD, *DOMAINS)}
+    if not used:
+        return undefined
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     known = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
-    return tuple(f"{domain}:{operator}" for domain, operator in sorted(used - functions - known))
+    return (*undefined, *(f"{domain}:{operator}" for domain, operator in sorted(used - known)))

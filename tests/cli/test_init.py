@@ -247,7 +247,7 @@ def test_a_stage_that_fails_leaves_the_file_to_be_edited(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("NoSuchOperator", ["x"], ["y"])], "graph", ends[:1], ends[1:])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], unheard_of=1)], "graph", ends[:1], ends[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "odd.onnx")
     refused = orun("init", "odd.onnx", "-o", "sub/odd.yaml")
     assert refused.code == 3

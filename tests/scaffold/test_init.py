@@ -152,6 +152,19 @@ def test_operators_that_onnx_runtime_does_not_have(model: Path) -> None:
     assert kinds == ["convert/onnx", "measure/latency", "release/card", "release/bundle"]
 
 
+def test_operators_that_onnx_does_not_define(model: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) { z = Fancy (x) y = Relu (z) }'
+    onnx.save(onnx.parser.parse_model(text), model)
+    with pytest.raises(UsageError) as caught:
+        orun.init(model, "mlp.yaml")
+    assert str(caught.value) == (
+        "mlp.onnx has operators that ONNX does not define: Fancy\n"
+        "  they have no domain, as ONNX's own operators\n"
+        "  hint: export the model with the domain of the library that defines them, then: orun init mlp.onnx"
+    )
+    assert [path.name for path in Path.cwd().iterdir()] == ["mlp.onnx"]
+
+
 def test_operators_of_functions_of_the_model_and_of_onnx_runtime(model: Path) -> None:
     text = """<ir_version: 8, opset_import: ["" : 17, "mine" : 1, "com.microsoft" : 1]>
     g (float[N,2] x) => (float[N,2] y) { z = mine.Twice (x) y = com.microsoft.Gelu (z) }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orun.stages._graph.axes import list_free
@@ -34,6 +35,8 @@ WEIGHTS: Mapping[str, tuple[int, int, int]] = {
 }
 GROUPED = frozenset({"Conv", "ConvInteger", "QLinearConv"})  # each group sees a share of the channels
 WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
+LONGEST_SIDE = 4096  # of an image
+ROUND_SIDE = 32  # sides are multiples of it where several fit
 TRIED = (1, 8, 32, 200, 2000, 16000)  # sizes of an axis along which kernels slide: the last is a second of speech
 BROADCAST = frozenset({"Add", "Sub", "Mul", "Div"})
 
@@ -41,7 +44,8 @@ BROADCAST = frozenset({"Add", "Sub", "Mul", "Div"})
 def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return sizes to try for dynamic axes, by name; none for the batch and for axes that take any size.
 
-    An axis that weights fix has that size alone. An axis that must be long enough for kernels has two sizes.
+    An axis that weights fix has that size alone. The sides of an image have the size at which the layers behind fit, if
+    not every size fits. An axis that must be long enough for kernels has two sizes.
 
     Args:
         model: its weights are not needed.
@@ -60,31 +64,59 @@ def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
             axes = values.get(name, ())
             if -len(axes) <= place < len(axes) and axes[place] in dynamic:
                 fixed.setdefault(str(axes[place]), set()).add(size)
-    return {axis: (sizes.pop(),) for axis, sizes in fixed.items() if len(sizes) == 1} | {
-        axis: sizes for axis in dynamic if axis not in fixed and (sizes := _long_enough(light, axis))
-    }
+    required: dict[str, tuple[int, ...]] = {axis: (sizes.pop(),) for axis, sizes in fixed.items() if len(sizes) == 1}
+    free = [axis for axis in dynamic if axis not in fixed]
+    if not free or not any(node.op_type in WINDOWS for node in light.graph.node):
+        return required
+    if side := _side(light, free):
+        return required | dict.fromkeys(free, (side,))
+    return required | {axis: sizes for axis in free if (sizes := _long_enough(light, axis))}
+
+
+def _side(light: ModelProto, axes: Sequence[str]) -> int:
+    """Return the size that all these axes can share so that weights fit; 0 if every size will do, or none."""
+    if _excess(light, axes, LONGEST_SIDE) == _excess(light, axes, LONGEST_SIDE - 1) == 0:
+        return 0
+    least = bisect_left(range(1, LONGEST_SIDE), 0, key=lambda size: _excess(light, axes, size)) + 1
+    rounded = -(-least // ROUND_SIDE) * ROUND_SIDE
+    return next((size for size in (rounded, least) if _excess(light, axes, size) == 0), 0)
+
+
+def _excess(light: ModelProto, axes: Sequence[str], size: int) -> int:
+    """Return by how much the first value that does not fit its weights is too long if these axes have this size."""
+    values, constants = _infer_shapes(_with_sizes(light, axes, size))
+    for node in light.graph.node:
+        for name, place, wanted in _fixed(node, constants):
+            shape = values.get(name, ())
+            length = shape[place] if -len(shape) <= place < len(shape) else wanted
+            if isinstance(length, int) and length not in (wanted, 1 if node.op_type in BROADCAST else wanted):
+                return length - wanted
+    return 0
 
 
 def _long_enough(light: ModelProto, axis: str) -> tuple[int, ...]:
     """Return sizes at which no kernel is longer than what it slides over; none where any size will do."""
-    if not any(node.op_type in WINDOWS for node in light.graph.node):
-        return ()
     size = next((size for size in TRIED if _fits(light, axis, size)), 0)
     return (2 * size, 3 * size) if size > 1 else ()  # as ONNX rounds to zero, a size that fits may be one too short
 
 
 def _fits(light: ModelProto, axis: str, size: int) -> bool:
     """Return whether all values have a size above 0 along each axis when this axis has that size."""
+    values, _ = _infer_shapes(_with_sizes(light, [axis], size))
+    return all(not isinstance(length, int) or length > 0 for axes in values.values() for length in axes)
+
+
+def _with_sizes(light: ModelProto, axes: Sequence[str], size: int) -> ModelProto:
+    """Return a copy of the model in which these axes of its inputs have this size."""
     from onnx import ModelProto
 
     model = ModelProto()
     model.CopyFrom(light)
     for value in model.graph.input:
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param == axis:
+            if dim.dim_param in axes:
                 dim.dim_value = size
-    values, _ = _infer_shapes(model)
-    return all(not isinstance(length, int) or length > 0 for axes in values.values() for length in axes)
+    return model
 
 
 def _without_weights(model: ModelProto) -> ModelProto:

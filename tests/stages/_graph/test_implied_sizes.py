@@ -57,6 +57,24 @@ def test_axes_are_long_enough_for_kernels() -> None:
     assert implied_sizes(build("batch, 1, samples", "y = Conv <pads = [1, 1]> (x, k)", {"k": (4, 1, 3)})) == {}
 
 
+CONV = "c = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, k)  "
+SIDES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]] = {
+    CONV + "f = Flatten(c)  y = Gemm <transB = 1> (f, l)": ({"l": (10, 4 * 32 * 32)}, {"h": (64,), "w": (64,)}),
+    CONV + "f = Reshape <allowzero = 0> (c, r)  y = MatMul(f, l)": ({"l": (4 * 14 * 14, 9)}, {"h": (27,), "w": (27,)}),
+    CONV + "y = Add(c, l)": ({"l": (1, 4, 112, 112)}, {"h": (224,), "w": (224,)}),  # an embedding of positions
+    CONV + "f = Flatten(c)  y = Gemm <transB = 1> (f, l)  ": ({"l": (10, 4 * 32 * 32 + 1)}, {}),  # no side fits
+    CONV + "p = GlobalAveragePool(c)  f = Flatten(p)  y = Gemm <transB = 1> (f, l)": ({"l": (10, 4)}, {}),
+}
+
+
+@pytest.mark.parametrize("body", SIDES)
+def test_an_image_is_as_large_as_the_layers_behind_ask_for(body: str) -> None:
+    weights, sizes = SIDES[body]
+    model = build("batch, 3, h, w", body, {"k": (4, 3, 3, 3), **weights})
+    model.graph.initializer.append(numpy_helper.from_array(np.array([0, -1]), "r"))
+    assert implied_sizes(model) == sizes
+
+
 def build(axes: str, body: str, weights: Mapping[str, tuple[int, ...]]) -> onnx.ModelProto:
     model = onnx.parser.parse_model(
         f'<ir_version: 9, opset_import: ["" : 17]> g (float[{axes}] x) => (float y) {{ {body} }}'
