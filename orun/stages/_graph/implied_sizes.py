@@ -68,7 +68,8 @@ def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     free = [axis for axis in dynamic if axis not in fixed]
     if not free or not any(node.op_type in WINDOWS for node in light.graph.node):
         return required
-    if side := _side(light, free):
+    single = _with_sizes(light, [str(axis) for axis in batch], 1)  # shapes can be computed without a name in them
+    if side := _side(single, free):
         return required | dict.fromkeys(free, (side,))
     return required | {axis: sizes for axis in free if (sizes := _long_enough(light, axis))}
 
@@ -84,7 +85,7 @@ def _side(light: ModelProto, axes: Sequence[str]) -> int:
 
 def _excess(light: ModelProto, axes: Sequence[str], size: int) -> int:
     """Return by how much the first value that does not fit its weights is too long if these axes have this size."""
-    values, constants = _infer_shapes(_with_sizes(light, axes, size))
+    values, constants = _infer_shapes(_with_sizes(light, axes, size), reshaped=True)
     for node in light.graph.node:
         for name, place, wanted in _fixed(node, constants):
             shape = values.get(name, ())
@@ -137,11 +138,18 @@ def _without_weights(model: ModelProto) -> ModelProto:
     return light
 
 
-def _infer_shapes(light: ModelProto) -> tuple[dict[str, tuple[int | str, ...]], dict[str, Shape]]:
-    """Return the shapes of all values as far as ONNX infers them, and those of weights."""
+def _infer_shapes(
+    light: ModelProto, *, reshaped: bool = False
+) -> tuple[dict[str, tuple[int | str, ...]], dict[str, Shape]]:
+    """Return the shapes of all values as far as ONNX infers them, and those of weights.
+
+    Args:
+        light: the model.
+        reshaped: also follow shapes that the graph computes from others.
+    """
     from onnx import shape_inference
 
-    graph = shape_inference.infer_shapes(light).graph
+    graph = shape_inference.infer_shapes(light, data_prop=reshaped).graph
     values = {
         value.name: tuple(
             dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in value.type.tensor_type.shape.dim

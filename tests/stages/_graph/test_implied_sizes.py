@@ -62,6 +62,11 @@ SIDES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]] 
     CONV + "f = Flatten(c)  y = Gemm <transB = 1> (f, l)": ({"l": (10, 4 * 32 * 32)}, {"h": (64,), "w": (64,)}),
     CONV + "f = Reshape <allowzero = 0> (c, r)  y = MatMul(f, l)": ({"l": (4 * 14 * 14, 9)}, {"h": (27,), "w": (27,)}),
     CONV + "y = Add(c, l)": ({"l": (1, 4, 112, 112)}, {"h": (224,), "w": (224,)}),  # an embedding of positions
+    CONV
+    + "s = Shape(c)  b = Gather(s, i)  t = Concat <axis = 0> (b, n)  f = Reshape(c, t)  y = Gemm <transB = 1> (f, l)": (
+        {"l": (10, 4 * 32 * 32)},
+        {"h": (64,), "w": (64,)},  # as `x.view(x.shape[0], -1)`
+    ),
     CONV + "f = Flatten(c)  y = Gemm <transB = 1> (f, l)  ": ({"l": (10, 4 * 32 * 32 + 1)}, {}),  # no side fits
     CONV + "p = GlobalAveragePool(c)  f = Flatten(p)  y = Gemm <transB = 1> (f, l)": ({"l": (10, 4)}, {}),
 }
@@ -71,7 +76,8 @@ SIDES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]] 
 def test_an_image_is_as_large_as_the_layers_behind_ask_for(body: str) -> None:
     weights, sizes = SIDES[body]
     model = build("batch, 3, h, w", body, {"k": (4, 3, 3, 3), **weights})
-    model.graph.initializer.append(numpy_helper.from_array(np.array([0, -1]), "r"))
+    indices = {"r": [0, -1], "i": [0], "n": [-1]}
+    model.graph.initializer.extend(numpy_helper.from_array(np.array(value), name) for name, value in indices.items())
     assert implied_sizes(model) == sizes
 
 
