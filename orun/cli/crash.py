@@ -1,4 +1,4 @@
-"""A bug in orun: the traceback goes to a file, the screen says where."""
+"""Errors that no code expected: a package of an extra that is not installed, or a bug, with a file that tells it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from importlib.util import find_spec
 
-from orun.errors import OrunError
+from orun.errors import MissingPackages, OrunError
+
+
+def missing_package(error: ModuleNotFoundError) -> MissingPackages | None:
+    """The message for a package of one of orun's extras that is not installed; None if the module is not of such."""
+    from orun.environment.install_commands import EXTRAS
+
+    module = (error.name or "").partition(".")[0]
+    name = module.replace("_", "-")
+    if name not in EXTRAS or find_spec(module):
+        return None
+    return MissingPackages(f"this command needs {name}, which is not installed", [name])
 
 
 def bug(error: Exception, command_line: Sequence[str]) -> OrunError:

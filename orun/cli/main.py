@@ -128,16 +128,24 @@ def _run_command_line(command_line: list[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
-        if isinstance(error, OSError) and (lost := lost_folder()):
-            return _fail(lost, lost.exit_code, command_line)
-        if isinstance(error, OSError) and error.errno in FAILING:  # the machine, and no bug of ours
-            from orun.fs.os_errors import to_store_error
+        return _fail_unexpectedly(error, command_line)
 
-            refused = to_store_error(error, "go on", Path.cwd())
-            return _fail(refused, refused.exit_code, command_line)
-        from orun.cli.crash import bug
 
-        return _fail(bug(error, command_line), BUG, command_line)
+def _fail_unexpectedly(error: Exception, command_line: Sequence[str]) -> int:
+    """Tell of an error that no code expected: of the machine, of a package that is not installed, or a bug of ours."""
+    from orun.cli.crash import bug, missing_package
+    from orun.fs.os_errors import to_store_error
+
+    refused: OrunError | None = None
+    if isinstance(error, OSError):
+        refused = lost_folder() or (to_store_error(error, "go on", Path.cwd()) if error.errno in FAILING else None)
+    if isinstance(error, ModuleNotFoundError):
+        refused = missing_package(error)
+    return (
+        _fail(refused, refused.exit_code, command_line)
+        if refused
+        else _fail(bug(error, command_line), BUG, command_line)
+    )
 
 
 def _without_memory(command_line: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ import pytest
 from orun import api
 from orun.cli.crash import bug
 from orun.cli.main import VERBS, group, main
+from orun.environment.install_commands import install_command
 from orun.errors import StoreError
 
 from .conftest import CommandLine
@@ -163,6 +164,24 @@ def test_an_interruption_is_130(orun: CommandLine, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(api, "load", interrupted)
     shown = orun("bert.yaml")
     assert (shown.code, shown.out, shown.err) == (130, "", "error: interrupted\n")
+
+
+def test_a_package_of_an_extra_that_is_not_installed_is_no_bug(
+    orun: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object, **__: object) -> None:
+        import obstore
+
+        assert obstore
+
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setattr(api, "load", load)
+    shown = orun("bert.yaml")
+    assert (shown.code, shown.out, shown.err) == (
+        2,
+        "",
+        f"error: this command needs obstore, which is not installed\n  hint: {install_command(['obstore'])}\n",
+    )
 
 
 def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
