@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from time import monotonic, sleep
 
+from orun.agent.local_machine import identify_store
 from orun.agent.snapshots import share, take_snapshot
 from orun.core.activity import report
-from orun.core.machines import Snapshot
+from orun.core.machines import Machine, Snapshot
 from orun.errors import NoMachine, UsageError
 from orun.fs.os_errors import quoted
 from orun.planning.assignment import Assignment
@@ -36,7 +38,7 @@ def join_fleet(
         wait: seconds that a stage waits for a machine that can run it.
 
     Raises:
-        UsageError: if there is no remote that can be written, or the fleet is not known.
+        UsageError: if there is no remote that can be written, the fleet is not known, or an agent uses the run's store.
         StoreError: if the fleet cannot be reached.
     """
     if remote is None or remote.mode == "read":
@@ -53,6 +55,7 @@ def join_fleet(
         run = FleetRun(fleet, share_project(planner, remote), wait)
         planner.assignment = Assignment(planner.pipeline)
         machines = fleet.machines()
+        _require_other_stores(machines, planner.store.root)
         report(f"asking {len(machines)} machines for their facts")
         facts = fleet.facts(run.snapshot, remote.url)
         if any(item.lacks_project for item in facts):
@@ -61,6 +64,17 @@ def join_fleet(
         planner.assignment.update(machines, facts)
         planner.results.in_remote = KnownResults(planner.store.root, remote.url)
         yield run
+
+
+def _require_other_stores(machines: Sequence[Machine], store: Path) -> None:
+    """Refuse an agent that uses the run's own store: it would wait for the run's lock on each stage, for ever."""
+    for machine in machines:
+        if machine.store == identify_store(store):
+            raise UsageError(
+                f"the agent of machine {machine.id} uses the store of this run",
+                why=f"each would wait for the other's stages: {store}",
+                hint="start it with a store of its own: orun agent --store DIR ...",
+            )
 
 
 def share_project(planner: Planner, remote: Settings, *, repair: bool = False) -> Snapshot:

@@ -50,8 +50,20 @@ def this_machine(name: str = "", labels: Mapping[str, str] | None = None, cores:
 
 
 def machine_now(machine: Machine, store: Path) -> Machine:
-    """Return the description of this machine with its present load, free disk and time."""
-    return replace(machine, load=os.getloadavg()[0], free=shutil.disk_usage(store).free, clock=time())
+    """Return the description of this machine with its store, present load, free disk and time."""
+    return replace(
+        machine,
+        load=os.getloadavg()[0],
+        free=shutil.disk_usage(store).free,
+        clock=time(),
+        store=identify_store(store),
+    )
+
+
+def identify_store(store: Path) -> str:
+    """Return host and file number of a store's folder."""
+    status = store.stat()
+    return f"{platform.node()}:{status.st_dev}:{status.st_ino}"
 
 
 def code_signature() -> int:

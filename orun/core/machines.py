@@ -27,6 +27,7 @@ class Machine(Record, frozen=True):
         versions: version of each library of models that is installed there, such as `onnxruntime`.
         load: load average of its last minute, when it said so.
         free: bytes that are free on the disk of its store.
+        store: host and file number of its store's folder: what two processes with one store have in common.
         clock: its time when it said so, in seconds since 1970.
     """
 
@@ -41,6 +42,7 @@ class Machine(Record, frozen=True):
     load: float = 0.0
     free: int | None = None
     clock: float = 0.0
+    store: str = ""
 
 
 class Snapshot(Record, frozen=True):

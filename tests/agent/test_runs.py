@@ -9,6 +9,7 @@ import pytest
 
 import orun
 from orun.core.events import Event, Notice, Planning, StageStarted
+from orun.errors import UsageError
 from tests.agent.support import AgentProcess, make_project
 from tests.project import outcomes
 
@@ -122,3 +123,14 @@ def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
         path.write_bytes(b"?" + path.read_bytes()[1:])
     again = run(agents[1])
     assert (again.exit_code, again["make"].machine) == (0, "two")
+
+
+def test_an_agent_with_the_store_of_the_run_is_refused(tmp_path: Path) -> None:
+    file, store = make_project(tmp_path / "project"), tmp_path / "c" / "store"
+    with AgentProcess.start("c", tmp_path / "c") as agent, pytest.raises(UsageError) as caught:
+        orun.run(file, store=store, remote=f"file://{tmp_path}/remote", executor=agent.url)
+    assert str(caught.value) == (
+        "the agent of machine c uses the store of this run\n"
+        f"  each would wait for the other's stages: {store}\n"
+        "  hint: start it with a store of its own: orun agent --store DIR ..."
+    )
