@@ -36,9 +36,12 @@ def goal_lines(created: Created) -> list[str]:
     outcomes = {(verdict.stage, verdict.metric, verdict.rule): verdict.outcome for verdict in created.verdicts}
     lines = []
     for condition in created.request.goal:
-        outcome = outcomes.get((condition.stage, condition.metric, condition.rule), "not judged")
         metric = metrics.get(condition.stage, {}).get(condition.metric)
-        figures = [show(metric.value, metric.unit), condition.miss(metric.value)] if metric else ["not measured"]
+        miss = condition.miss(metric.value) if metric else ""
+        outcome = outcomes.get((condition.stage, condition.metric, condition.rule), "not judged")
+        if metric and outcome == "not judged":  # a gate before it has failed
+            outcome = f"{'missed' if miss else 'met'}, not judged"
+        figures = [show(metric.value, metric.unit), miss] if metric else ["not measured"]
         lines.append(f"goal {condition.title}: {outcome} ({', '.join(filter(None, figures))})")
     if not created.is_reached:
         lines.append("goal not reached: this is the nearest model that the search found")

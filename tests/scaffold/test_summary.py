@@ -9,9 +9,10 @@ import pytest
 from orun.core.run_record import StageResult
 from orun.core.serialization import replace
 from orun.scaffold.create import Created
+from orun.scaffold.goal import check_goal
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request
-from orun.scaffold.summary import worse_note
+from orun.scaffold.summary import goal_lines, worse_note
 from orun.scaffold.targets import target_named
 from tests.gates.support import metric
 from tests.report.support import PASSED
@@ -57,3 +58,22 @@ def test_a_release_that_is_worse_than_the_original_gets_the_command_of_a_search(
     )
     request = Request(facts, target_named("cpu"))
     assert worse_note(Created(Path("made/load.yaml"), request, {}, replace(PASSED, stages=stages))) == note
+
+
+def test_a_condition_that_was_measured_and_not_judged_is_met_or_missed() -> None:
+    """Its gate is not judged when one before it has failed."""
+    goal = check_goal("size<2kB, p50<10ms, speedup>1, cosine>0.9", "data.py:examples")
+    stages = (
+        StageResult("tune", "quantize/tune", "built", metrics={"size": metric(3000, "B")}),
+        StageResult(
+            "latency", "measure/latency", "built", metrics={"p50": metric(0.005, "s"), "speedup": metric(0.5, "x")}
+        ),
+    )
+    request = Request(NET, target_named("cpu"), goal=goal)
+    assert goal_lines(Created(Path("load.yaml"), request, {}, replace(PASSED, stages=stages))) == [
+        "goal size max 2kB: missed, not judged (3 kB, 50 % above)",
+        "goal p50 max 10ms: met, not judged (5 ms)",
+        "goal speedup min 1: missed, not judged (0.50x, 50 % below)",
+        "goal cosine.mean min 0.9: not judged (not measured)",
+        "goal not reached: this is the nearest model that the search found",
+    ]
