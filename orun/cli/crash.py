@@ -15,10 +15,11 @@ from orun.errors import MissingPackages, OrunError
 
 def missing_package(error: ModuleNotFoundError) -> MissingPackages | None:
     """The message for a package of one of orun's extras that is not installed; None if the module is not of such."""
+    from orun.environment.distributions import OF_MODULES, normalise
     from orun.environment.install_commands import EXTRAS
 
     module = (error.name or "").partition(".")[0]
-    name = module.replace("_", "-")
+    name = normalise(OF_MODULES.get(module, module))
     if name not in EXTRAS or find_spec(module):
         return None
     return MissingPackages(f"this command needs {name}, which is not installed", [name])

@@ -139,13 +139,11 @@ def _fail_unexpectedly(error: Exception, command_line: Sequence[str]) -> int:
     refused: OrunError | None = None
     if isinstance(error, OSError):
         refused = lost_folder() or (to_store_error(error, "go on", Path.cwd()) if error.errno in FAILING else None)
-    if isinstance(error, ModuleNotFoundError):
+    elif isinstance(error, ModuleNotFoundError):
         refused = missing_package(error)
-    return (
-        _fail(refused, refused.exit_code, command_line)
-        if refused
-        else _fail(bug(error, command_line), BUG, command_line)
-    )
+    if refused is None:
+        return _fail(bug(error, command_line), BUG, command_line)
+    return _fail(refused, refused.exit_code, command_line)
 
 
 def _without_memory(command_line: Sequence[str]) -> int:

@@ -12,6 +12,9 @@ from orun.environment.call_cache import once
 ABSENT = "not installed"  # version of a missing distribution
 PRESENT = "installed"  # version of a module without a distribution of its name
 PACKAGES = ("/site-packages", "/dist-packages")  # suffixes of the folders that installers fill
+OF_MODULES = {  # distributions by their module, where the names differ
+    "cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml",
+}  # fmt: skip
 MODULES = (".py", ".so", ".pyc", ".pyd")  # suffixes of a module's file
 METADATA = (".dist-info", ".egg-info")  # the latter from Linux distributions and old tools
 REQUIREMENT = re.compile(rb"^(?:Requires-Dist: *)([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
 import subprocess
@@ -166,21 +167,20 @@ def test_an_interruption_is_130(orun: CommandLine, monkeypatch: pytest.MonkeyPat
     assert (shown.code, shown.out, shown.err) == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.parametrize(("module", "package"), [("obstore", "obstore"), ("sklearn", "scikit-learn")])
 def test_a_package_of_an_extra_that_is_not_installed_is_no_bug(
-    orun: CommandLine, monkeypatch: pytest.MonkeyPatch
+    orun: CommandLine, monkeypatch: pytest.MonkeyPatch, module: str, package: str
 ) -> None:
     def load(*_: object, **__: object) -> None:
-        import obstore
+        importlib.import_module(module)
 
-        assert obstore
-
-    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr(api, "load", load)
     shown = orun("bert.yaml")
     assert (shown.code, shown.out, shown.err) == (
         2,
         "",
-        f"error: this command needs obstore, which is not installed\n  hint: {install_command(['obstore'])}\n",
+        f"error: this command needs {package}, which is not installed\n  hint: {install_command([package])}\n",
     )
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from orun.core.serialization import replace
+from orun.environment.distributions import OF_MODULES
 from orun.errors import MissingPackages, OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
 from orun.executors.local.messages import Trouble
 from orun.executors.tracing.scope import Scope
 
-PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it
 LINE_LENGTH = 300
 
@@ -42,7 +42,7 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
     hint = _hint(job, error)
     report = Trouble("StageFailed", message, "\n".join(rest), hint, file, line, function)
     module = error.name if isinstance(error, ModuleNotFoundError) else None
-    return replace(report, packages=(PACKAGES.get(module, module),)) if module and not hint else report
+    return replace(report, packages=(OF_MODULES.get(module, module),)) if module and not hint else report
 
 
 def _hint(job: Job, error: BaseException) -> str:
