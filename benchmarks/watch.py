@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import orun
 from orun.drift.e_process import DriftTest
 
 Array = NDArray[Any]
@@ -24,7 +26,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 DAYS = 100  # of a life
 REQUESTS = 24  # sampled a day, one an hour
 CLASSES = np.arange(10.0)
-ALPHA = 0.01  # the default of orun watch: probability of ever naming a statistic that has not drifted
+ALPHA: float = signature(orun.watch).parameters["alpha"].default  # chance of ever naming what has not drifted
 STATISTICS = 30  # among which the delays are measured: each must reach STATISTICS / ALPHA
 EXAMPLES = 1000  # of a reference, for the delays
 LONGEST = 5000  # requests after a drift

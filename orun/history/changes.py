@@ -83,8 +83,8 @@ def divide(values: Sequence[float]) -> list[tuple[int, float]]:
         if end - begin < 2 * LEAST:
             continue
         segment = centred[begin:end]
-        totals = _totals(segment)
-        split, gain = _best(segment, totals)
+        totals = total_distances(segment)
+        split, gain = best_division(segment, totals)
         p = _chance(segment, totals, gain, random)
         if p <= LEVEL:
             divisions.append((begin + split, p))
@@ -92,7 +92,7 @@ def divide(values: Sequence[float]) -> list[tuple[int, float]]:
     return sorted(divisions)
 
 
-def _totals(values: Sequence[float]) -> dict[float, float]:
+def total_distances(values: Sequence[float]) -> dict[float, float]:
     """Return the sum of the distances of each value from all values."""
     ordered = sorted(values)
     return {value: _distance(ordered, value) for value in ordered}
@@ -105,7 +105,7 @@ def _distance(ordered: Sequence[float], value: float) -> float:
     return value * (len(below) - len(above)) - sum(below) + sum(above)
 
 
-def _best(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, float]:
+def best_division(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, float]:
     """Return the division with the largest energy distance between its sides, and that distance.
 
     Args:
@@ -140,7 +140,7 @@ def _chance(values: Sequence[float], totals: Mapping[float, float], gain: float,
     as_good = 1  # the series itself is one of its permutations
     for _ in range(permutations):
         random.shuffle(order)
-        as_good += _best(order, totals)[1] >= least
+        as_good += best_division(order, totals)[1] >= least
         if as_good > LEVEL * (permutations + 1):
             return 1.0
     return as_good / (permutations + 1)

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from orun.history.changes import LEAST, Change, changes, divide
+from orun.history.changes import LEAST, Change, best_division, changes, divide, total_distances
 from tests.history.support import nightly
 
 
@@ -37,6 +37,9 @@ def test_the_energy_of_every_division_as_it_is_defined() -> None:
 
     gains = {split: gain(split) for split in range(LEAST, len(values) - LEAST + 1)}
     best = max(gains, key=lambda split: gains[split])
+    split, found = best_division(values, total_distances(values))
+    assert split == best
+    assert found == pytest.approx(gains[best], rel=1e-9)
     assert [index for index, _ in divide(values)] == [best]
 
 
