@@ -51,11 +51,11 @@ def join_fleet(
     if isinstance(executor, str):
         report(f"connecting to the machines at {executor}")
     with closing(open_fleet(executor) if isinstance(executor, str) else executor) as fleet:
+        _require_other_stores(fleet.machines(), planner.store.root)
         report("sending the project to the remote")
         run = FleetRun(fleet, share_project(planner, remote), wait)
         planner.assignment = Assignment(planner.pipeline)
         machines = fleet.machines()
-        _require_other_stores(machines, planner.store.root)
         report(f"asking {len(machines)} machines for their facts")
         facts = fleet.facts(run.snapshot, remote.url)
         if any(item.lacks_project for item in facts):
@@ -68,8 +68,9 @@ def join_fleet(
 
 def _require_other_stores(machines: Sequence[Machine], store: Path) -> None:
     """Refuse an agent that uses the run's own store: it would wait for the run's lock on each stage, for ever."""
+    own = identify_store(store)
     for machine in machines:
-        if machine.store == identify_store(store):
+        if machine.store == own:
             raise UsageError(
                 f"the agent of machine {machine.id} uses the store of this run",
                 why=f"each would wait for the other's stages: {store}",

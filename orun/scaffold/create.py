@@ -85,7 +85,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
 
     Args:
         file: the pipeline file, which does not exist yet.
-        request: the model and its goal.
+        request: the model and its goal; `require_known_operators` has let it pass.
         store: the store's folder; the project's when None.
         write: writes a file.
         listener: receives the events of the runs.

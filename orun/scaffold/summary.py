@@ -38,9 +38,8 @@ def goal_lines(created: Created) -> list[str]:
     for condition in created.request.goal:
         metric = metrics.get(condition.stage, {}).get(condition.metric)
         miss = condition.miss(metric.value) if metric else ""
-        outcome = outcomes.get((condition.stage, condition.metric, condition.rule), "not judged")
-        if metric and outcome == "not judged":  # a gate before it has failed
-            outcome = f"{'missed' if miss else 'met'}, not judged"
+        unjudged = f"{'missed' if miss else 'met'}, not judged" if metric else "not judged"  # a gate before it failed
+        outcome = outcomes.get((condition.stage, condition.metric, condition.rule), unjudged)
         figures = [show(metric.value, metric.unit), miss] if metric else ["not measured"]
         lines.append(f"goal {condition.title}: {outcome} ({', '.join(filter(None, figures))})")
     if not created.is_reached:

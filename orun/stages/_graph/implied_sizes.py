@@ -90,7 +90,8 @@ def _excess(light: ModelProto, axes: Sequence[str], size: int) -> int:
         for name, place, wanted in _fixed(node, constants):
             shape = values.get(name, ())
             length = shape[place] if -len(shape) <= place < len(shape) else wanted
-            if isinstance(length, int) and length not in (wanted, 1 if node.op_type in BROADCAST else wanted):
+            stretches = length == 1 and node.op_type in BROADCAST
+            if isinstance(length, int) and length != wanted and not stretches:
                 return length - wanted
     return 0
 

@@ -58,24 +58,23 @@ def test_axes_are_long_enough_for_kernels() -> None:
 
 
 CONV = "c = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, k)  "
-SIDES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]] = {
-    CONV + "f = Flatten(c)  y = Gemm <transB = 1> (f, l)": ({"l": (10, 4 * 32 * 32)}, {"h": (64,), "w": (64,)}),
-    CONV + "f = Reshape <allowzero = 0> (c, r)  y = MatMul(f, l)": ({"l": (4 * 14 * 14, 9)}, {"h": (27,), "w": (27,)}),
-    CONV + "y = Add(c, l)": ({"l": (1, 4, 112, 112)}, {"h": (224,), "w": (224,)}),  # an embedding of positions
-    CONV
-    + "s = Shape(c)  b = Gather(s, i)  t = Concat <axis = 0> (b, n)  f = Reshape(c, t)  y = Gemm <transB = 1> (f, l)": (
-        {"l": (10, 4 * 32 * 32)},
-        {"h": (64,), "w": (64,)},  # as `x.view(x.shape[0], -1)`
-    ),
-    CONV + "f = Flatten(c)  y = Gemm <transB = 1> (f, l)  ": ({"l": (10, 4 * 32 * 32 + 1)}, {}),  # no side fits
-    CONV + "p = GlobalAveragePool(c)  f = Flatten(p)  y = Gemm <transB = 1> (f, l)": ({"l": (10, 4)}, {}),
-}
+FLAT = "f = Flatten(c)  y = Gemm <transB = 1> (f, l)"
+VIEW = "s = Shape(c)  b = Gather(s, i)  t = Concat <axis = 0> (b, n)  f = Reshape(c, t)  y = Gemm <transB = 1> (f, l)"
+SIDES: list[tuple[str, tuple[int, ...], dict[str, tuple[int, ...]]]] = [
+    (CONV + FLAT, (10, 4 * 32 * 32), {"h": (64,), "w": (64,)}),
+    (CONV + FLAT, (10, 4 * 32 * 32 + 1), {}),  # no side fits
+    (CONV + VIEW, (10, 4 * 32 * 32), {"h": (64,), "w": (64,)}),  # `x.view(x.shape[0], -1)`
+    (CONV + "f = Reshape(c, r)  y = MatMul(f, l)", (4 * 14 * 14, 9), {"h": (27,), "w": (27,)}),
+    (CONV + "y = Add(c, l)", (1, 4, 112, 112), {"h": (224,), "w": (224,)}),  # an embedding of positions
+    (CONV + "p = GlobalAveragePool(c)  f = Flatten(p)  y = Gemm <transB = 1> (f, l)", (10, 4), {}),
+]
 
 
-@pytest.mark.parametrize("body", SIDES)
-def test_an_image_is_as_large_as_the_layers_behind_ask_for(body: str) -> None:
-    weights, sizes = SIDES[body]
-    model = build("batch, 3, h, w", body, {"k": (4, 3, 3, 3), **weights})
+@pytest.mark.parametrize(("body", "weight", "sizes"), SIDES)
+def test_an_image_is_as_large_as_the_layers_behind_ask_for(
+    body: str, weight: tuple[int, ...], sizes: dict[str, tuple[int, ...]]
+) -> None:
+    model = build("batch, 3, h, w", body, {"k": (4, 3, 3, 3), "l": weight})
     indices = {"r": [0, -1], "i": [0], "n": [-1]}
     model.graph.initializer.extend(numpy_helper.from_array(np.array(value), name) for name, value in indices.items())
     assert implied_sizes(model) == sizes
