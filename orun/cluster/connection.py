@@ -34,11 +34,11 @@ def run_connected(address: str, work: Callable[[Output], None]) -> NoReturn:
         work: gets the output for its messages.
     """
     output = Output()
-    processes.die_with(os.getppid(), signal.SIGTERM)
+    processes.die_with(os.getppid(), signal.SIGKILL)  # Ray catches SIGTERM, and does not look while it connects
+    Thread(target=_watch_head, args=(address, output), daemon=True).start()  # Ray itself would wait for minutes
     try:
         _used = connect(address)  # until this process ends, whatever ends it
         output.send(Message(host=ray.util.get_node_ip_address()))
-        Thread(target=_watch_head, args=(address, output), daemon=True).start()
         work(output)
     except HeadError as error:
         output.send(Message(failed=error.what, why=error.why, hint=error.hint))
