@@ -141,7 +141,8 @@ def explain(
 
 def _explained(planner: Planner, stage: str) -> Step:
     chosen = _selected(planner.pipeline, [stage], (), ())
-    steps = [step for step in planner.plan().steps if step.stage.id in chosen]
+    plan = planner.plan()
+    steps = [step for step in plan.steps if step.stage.id in chosen]
     if len(steps) > 1:
         ids = [step.stage.id for step in steps]
         raise UsageError(
@@ -152,6 +153,7 @@ def _explained(planner: Planner, stage: str) -> Step:
     (step,) = steps
     if step.machine:
         step = replace(step, facts=planner.facts(step))
+    step = replace(step, left_out=plan.left_out)
     latest = planner.store.latest(planner.pipeline.name, step.stage.id)
     if latest is None:
         return step

@@ -29,6 +29,7 @@ from orun.core.machines import (
     Refused,
     Snapshot,
 )
+from orun.core.run_record import Failure
 from orun.environment.env_vars import AGENT_TOKEN
 from orun.errors import UsageError
 from orun.executors import Progress
@@ -148,7 +149,7 @@ class SocketFleet:
 
     def _warn(self, error: UsageError) -> None:
         """Say once why an agent cannot be used."""
-        text = ": ".join(filter(None, (error.what, error.why)))
+        text = _line(error)
         if text not in self._refused:
             self._refused.add(text)
             self._messages.append(Notice("warning", text))
@@ -269,9 +270,7 @@ class SocketFleet:
             if link := self._links.get(machine):
                 self._messages.append(Joined(link.machine, message))
         elif isinstance(message, FactsFailed):
-            failure = message.failure
-            why = f": {failure.why}" if failure.why else ""
-            self._messages.append(Notice("warning", f"machine {machine} takes no part: {failure.what}{why}"))
+            self._messages.append(Notice("warning", f"machine {machine} takes no part: {_line(message.failure)}"))
 
     def _lose(self, name: str, why: str) -> list[tuple[str, Message]]:
         """Let go of a machine; return the last message of each of its stages."""
@@ -280,6 +279,11 @@ class SocketFleet:
         link.peer.close()
         stages = sorted(stage for machine, stage in self._running if machine == name)
         return [(name, Lost(stage, name, why)) for stage in stages]
+
+
+def _line(error: UsageError | Failure) -> str:
+    """Return an error as one line: `problem: reason (hint: what to do)`."""
+    return ": ".join(filter(None, (error.what, error.why))) + (f" (hint: {error.hint})" if error.hint else "")
 
 
 def connect(url: str, environment: Mapping[str, str] = os.environ) -> SocketFleet:

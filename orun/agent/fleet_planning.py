@@ -10,7 +10,8 @@ from time import monotonic, sleep
 from orun.agent.local_machine import identify_store
 from orun.agent.snapshots import share, take_snapshot
 from orun.core.activity import report
-from orun.core.machines import Machine, Snapshot
+from orun.core.events import Notice
+from orun.core.machines import Joined, Leaving, Machine, Snapshot
 from orun.errors import NoMachine, UsageError
 from orun.fs.os_errors import quoted
 from orun.planning.assignment import Assignment
@@ -62,8 +63,20 @@ def join_fleet(
             run = FleetRun(fleet, share_project(planner, remote, repair=True), wait)
             facts = fleet.facts(run.snapshot, remote.url)
         planner.assignment.update(machines, facts)
+        _take_news(fleet, planner.assignment)
         planner.results.in_remote = KnownResults(planner.store.root, remote.url)
         yield run
+
+
+def _take_news(fleet: Fleet, assignment: Assignment) -> None:
+    """Take note of what a fleet has said before the first order: who takes no part, who has joined or leaves."""
+    for message in fleet.wait(0.0):
+        if isinstance(message, Notice):
+            assignment.leave_out(message.text)
+        elif isinstance(message, Joined):
+            assignment.add(message.machine, message.facts)
+        elif isinstance(message, Leaving):
+            assignment.remove(message.machine)
 
 
 def _require_other_stores(machines: Sequence[Machine], store: Path) -> None:
@@ -119,6 +132,7 @@ def plan_on_fleet(
             notify(f"waiting for a machine: {'; '.join(_sentences(problems))}")
         sleep(min(POLL_SECONDS, max(until - monotonic(), 0.0)))
         planner.assignment.update(run.fleet.machines(), run.fleet.facts(run.snapshot, remote.url))
+        _take_news(run.fleet, planner.assignment)
 
 
 def no_machine(plan: Plan, problems: Mapping[str, str]) -> NoMachine:
@@ -133,8 +147,9 @@ def no_machine(plan: Plan, problems: Mapping[str, str]) -> NoMachine:
     options = "".join(f" --label {quoted(f'{name}={text}')}" for name, text in labels.items())
     hint = f"start one with: orun agent{options}, or wait for one: --wait 30m"
     if len(texts) == 1:
-        return NoMachine(texts[0], hint=hint)
-    return NoMachine(f"{len(texts)} stages have no machine that can run them", why="\n".join(texts), hint=hint)
+        return NoMachine(texts[0], why="\n".join(plan.left_out), hint=hint)
+    why = "\n".join((*texts, *plan.left_out))
+    return NoMachine(f"{len(texts)} stages have no machine that can run them", why=why, hint=hint)
 
 
 def _sentences(problems: Mapping[str, str]) -> list[str]:

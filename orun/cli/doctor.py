@@ -82,13 +82,14 @@ def _check_fleet(url: str, *, as_json: bool) -> int:
 
     from orun.cli.machines import check_lines, machines_at, problems_of
 
-    machines = machines_at(url)
+    machines, left_out = machines_at(url)
+    options.warn(left_out)
     problems = {machine.id: problems_of(machine, time()) for machine in machines}
     if as_json:
-        options.show_json({"machines": problems})
+        options.show_json({"machines": problems, "left_out": left_out})
     elif machines:
         options.show(check_lines(problems, detect(sys.stdout, os.environ)))
-    return UsageError.exit_code if not machines or any(problems.values()) else 0
+    return UsageError.exit_code if not machines or left_out or any(problems.values()) else 0
 
 
 def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def command(
     values = options.parse_overrides(overrides)
     with options.activity_shown():
         step = orun.explain(file, stage, set=values, store=store, remote=options.remote_of(remote), executor=executor)
+    options.warn(step.left_out)
     if as_json:
         options.show_json(_data(step))
     else:

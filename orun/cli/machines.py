@@ -50,7 +50,8 @@ def command(executor: str | None, as_json: bool) -> int:
     url = fleet_url(executor, project_of(Path.cwd()))
     if not url:
         raise UsageError("no fleet is named", hint="--on ray://head:6379, or ORUN_ON")
-    machines = machines_at(url)
+    machines, left_out = machines_at(url)
+    options.warn(left_out)
     if as_json:
         options.show_json([encode(machine) for machine in machines])
     else:
@@ -58,23 +59,21 @@ def command(executor: str | None, as_json: bool) -> int:
     return 0
 
 
-def machines_at(url: str) -> tuple[Machine, ...]:
-    """Return the machines of a fleet; say on standard error why others cannot be used."""
+def machines_at(url: str) -> tuple[tuple[Machine, ...], list[str]]:
+    """Return the machines of a fleet, and why others that were found cannot be used."""
     from orun.core.events import Notice
     from orun.runner.open_fleet import open_fleet
 
     fleet = open_fleet(url)
     try:
         machines = fleet.machines()
-        for message in fleet.wait(0.0):
-            if isinstance(message, Notice):
-                click.echo(f"warning: {message.text}", err=True)
+        left_out = [message.text for message in fleet.wait(0.0) if isinstance(message, Notice)]
     finally:
         fleet.close()
     if not machines:
         joins = f"orun agent --join {url.removeprefix('ray://')}" if url.startswith("ray://") else "orun agent"
         click.echo(f"no machine is here; start an agent on one: {joins}", err=True)
-    return machines
+    return machines, left_out
 
 
 def lines_of(machines: Sequence[Machine], terminal: Terminal) -> list[str]:

@@ -43,6 +43,12 @@ def activity_shown() -> Iterator[None]:
         yield
 
 
+def warn(texts: Iterable[str]) -> None:
+    """Print warnings on standard error."""
+    for text in texts:
+        click.echo(f"warning: {text}", err=True)
+
+
 def file_argument(function: F) -> F:
     """FILE, the pipeline file."""
     return click.argument("file", shell_complete=complete_file)(function)

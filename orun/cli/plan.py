@@ -62,10 +62,11 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     choices["remote"] = options.remote_of(choices)
     with options.activity_shown():
         plan = orun.plan(file, **choices)
+    options.warn(plan.left_out)
     refused = missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
         document = {"pipeline": plan.pipeline.name, "steps": [_data(step, plan) for step in plan.steps]}
-        machines = {"machines": encode(plan.machines)} if plan.machines else {}
+        machines = {"machines": encode(plan.machines), "left_out": plan.left_out} if plan.machines else {}
         options.show_json({**document, **machines, "refused": refused})
     else:
         options.show(lines_of(plan, refused, detect(sys.stdout, os.environ), _command_line()))

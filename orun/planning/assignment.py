@@ -97,10 +97,12 @@ class Assignment:
 
     Attributes:
         machines: by their ids.
+        left_out: why machines that were found take no part, a sentence each.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.machines: dict[str, Machine] = {}
+        self.left_out: tuple[str, ...] = ()
         self._pipeline = pipeline
         self._local = LocalFacts(pipeline)
         self._barred: set[str] = set()
@@ -128,6 +130,11 @@ class Assignment:
         """Take note that a machine is gone."""
         self.machines.pop(machine, None)
         self._forget_candidates()
+
+    def leave_out(self, why: str) -> None:
+        """Take note of why a machine takes no part, once."""
+        if why not in self.left_out:
+            self.left_out += (why,)
 
     def bar(self, machine: str) -> None:
         """Leave out a machine from now on, even if it joins again."""

@@ -37,6 +37,7 @@ class Step(Record, frozen=True):
         used: implicit dependencies of its last run, then and now. Only `explain` looks them up.
         machine: id of the machine whose facts are in the key; empty for this one.
         facts: the components that the machine decides. Only `explain` looks them up.
+        left_out: why machines that were found take no part. Only `explain` has it.
     """
 
     stage: Stage
@@ -51,6 +52,7 @@ class Step(Record, frozen=True):
     used: tuple[Components, Components] = ((), ())
     machine: str = ""
     facts: Components = ()
+    left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Step({self.stage.id!r}, {self.action!r})"
@@ -64,12 +66,14 @@ class Plan(Record, frozen=True):
         steps: in the order in which they may run.
         machines: the machines of the fleet that they were planned for.
         here: why a stage of a run on a fleet runs on the machine that plans, by its id.
+        left_out: why machines that were found in the fleet take no part, a sentence each.
     """
 
     pipeline: Pipeline
     steps: tuple[Step, ...]
     machines: tuple[Machine, ...] = ()
     here: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         actions = Counter(step.action for step in self.steps)

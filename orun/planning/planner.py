@@ -101,7 +101,8 @@ class Planner:
                 done[stage.id] = Done(step, step.hit, self.judge(stage, step.hit))
         machines = tuple(self.assignment.machines.values()) if self.assignment else ()
         here = {stage.id: why for stage in self.pipeline.stages if (why := self.why_here(stage))}
-        return Plan(self.pipeline, tuple(steps.values()), machines, here)
+        left_out = self.assignment.left_out if self.assignment else ()
+        return Plan(self.pipeline, tuple(steps.values()), machines, here, left_out)
 
     def gate_before(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
         """Return which gate keeps a stage from running, as far as gates before it are judged; None if none does.

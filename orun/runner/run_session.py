@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,11 +69,8 @@ class Session(Record, frozen=True):
         self.journal.emit(self._run_started(tuple(step.stage.id for step in plan.steps)))
         if not self.journal.recorded:
             self._emit(unrecorded_notice(self.planner.store.root))
-        for warning in () if pipeline.name.endswith(INVESTIGATIONS) else pipeline.unused:
-            self._emit(Notice("warning", f"{pipeline.file.name}: {warning}"))
-        for step in plan.steps:
-            if step.stage.memory and sys.platform != "linux":
-                self._emit(Notice("warning", UNLIMITED.format(stage=step.stage.id, system=platforms.name_here())))
+        for warning in self._warnings(plan):
+            self._emit(Notice("warning", warning))
         with LocalExecutor() as executor:
             runner = Runner(
                 planner=self.planner,
@@ -106,6 +103,16 @@ class Session(Record, frozen=True):
                 if runner.remote:
                     runner.remote.close()
         return self._end(code), runner
+
+    def _warnings(self, plan: Plan) -> Iterator[str]:
+        """Yield what the user should know before the first stage starts."""
+        pipeline = self.planner.pipeline
+        for unused in () if pipeline.name.endswith(INVESTIGATIONS) else pipeline.unused:
+            yield f"{pipeline.file.name}: {unused}"
+        yield from self.plan.left_out
+        for step in plan.steps:
+            if step.stage.memory and sys.platform != "linux":
+                yield UNLIMITED.format(stage=step.stage.id, system=platforms.name_here())
 
     def _emit(self, event: Event) -> None:
         """Write an event and pass it on; secrets in a notice, which may quote anything, are masked."""

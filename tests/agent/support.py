@@ -151,8 +151,9 @@ class AgentProcess:
         url: str = "",
         lease: float | None = None,
         variables: Mapping[str, str] | None = None,
+        python: str = sys.executable,
     ) -> AgentProcess:
-        """Start an agent and wait until it listens."""
+        """Start an agent, with this Python or another one, and wait until it listens."""
         (folder / "home").mkdir(parents=True)
         url = url or f"unix://{folder / 'socket'}"
         words = ["agent", "--listen", url, "--name", name, "--store", str(folder / "store"), *options]
@@ -160,7 +161,7 @@ class AgentProcess:
         if lease:
             code += f"service.Service.__init__.__kwdefaults__['lease'] = {lease}; "
         process = subprocess.Popen(
-            [sys.executable, "-c", f"{code}sys.exit(main({words!r}))"],
+            [python, "-c", f"{code}sys.exit(main({words!r}))"],
             cwd=folder,
             env={**os.environ, "HOME": str(folder / "home"), "ORUN_LOCKS": str(folder / "home"), **(variables or {})},
             stdout=subprocess.PIPE,

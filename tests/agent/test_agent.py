@@ -315,9 +315,11 @@ def wait_for_leaving(driver: Driver) -> None:
 def test_an_agent_that_does_not_answer_at_first_is_left_out(agents: tuple[AgentProcess, AgentProcess]) -> None:
     fleet = connect(f"unix:///nowhere/socket,{agents[0].url}")
     assert [machine.id for machine in fleet.machines()] == ["a"]
-    assert fleet.wait(0.0) == [
-        Notice("warning", "no agent answers at unix:///nowhere/socket: No such file or directory")
-    ]
+    text = (
+        "no agent answers at unix:///nowhere/socket: No such file or directory "
+        "(hint: start it there, and let this machine reach it)"
+    )
+    assert fleet.wait(0.0) == [Notice("warning", text)]
     fleet.close()
 
 
@@ -429,7 +431,8 @@ def test_no_agent_listens_on_every_network() -> None:
 
 def test_two_machines_of_one_name_are_refused(driver: Driver, agents: tuple[AgentProcess, AgentProcess]) -> None:
     driver.add(agents[0], "elsewhere")
-    text = f"two machines are called a: those at {agents[0].url} and elsewhere"
+    hint = "give one of them a name of its own: orun agent --name NAME ..."
+    text = f"two machines are called a: those at {agents[0].url} and elsewhere (hint: {hint})"
     assert driver.fleet.wait(0.0) == [Notice("warning", text)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from time import time
 
@@ -35,8 +36,9 @@ GOOD = Machine(
 class Made:
     """A fleet of made-up machines."""
 
-    def __init__(self, *machines: Machine) -> None:
+    def __init__(self, *machines: Machine, left_out: Sequence[str] = ()) -> None:
         self._machines = machines
+        self._left_out = left_out
         self.closed = False
 
     def __call__(self, _: str) -> Made:
@@ -46,14 +48,14 @@ class Made:
         return self._machines
 
     def wait(self, _: float) -> list[Notice]:
-        return [Notice("warning", "machine old runs another orun than this one")]
+        return [Notice("warning", text) for text in self._left_out]
 
     def close(self) -> None:
         self.closed = True
 
 
 def test_machines_are_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Made(GOOD)
+    fleet = Made(GOOD, left_out=["machine old runs another orun than this one"])
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", fleet)
     done = CliRunner().invoke(verb.command, ["--on", "ray://head:6379"], env={"COLUMNS": "140"})
     assert done.stderr == "warning: machine old runs another orun than this one\n"
@@ -107,6 +109,14 @@ def test_the_doctor_fails_if_something_is_wrong(monkeypatch: pytest.MonkeyPatch)
 def test_the_doctor_is_content_with_good_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", Made(replace(GOOD, clock=time())))
     assert CliRunner().invoke(doctor, ["--on", "ray://head:6379"], standalone_mode=False).return_value == 0
+
+
+def test_the_doctor_fails_if_a_machine_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = ["machine old runs another orun than this one"]
+    monkeypatch.setattr("orun.runner.open_fleet.open_fleet", Made(replace(GOOD, clock=time()), left_out=left_out))
+    done = CliRunner().invoke(doctor, ["--on", "ray://head:6379", "--json"], standalone_mode=False)
+    assert (done.return_value, done.stderr) == (2, "warning: machine old runs another orun than this one\n")
+    assert json.loads(done.stdout) == {"machines": {"bench-t4": []}, "left_out": left_out}
 
 
 def test_a_fleet_must_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

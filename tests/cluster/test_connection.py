@@ -70,8 +70,8 @@ def test_a_head_that_ends_while_ray_connects_has_ended(head: Head) -> None:
     lister = head.start(head.lister)
     head.wait_for_ray()
     head.end()
-    assert select.select([lister.stdout], [], [], 60)[0], "the lister says nothing"
     assert lister.stdout
+    assert select.select([lister.stdout], [], [], 60)[0], "the lister says nothing"
     assert json.loads(lister.stdout.read()) == {
         "failed": f"the head at {head.address} has ended",
         "why": "Connection refused",

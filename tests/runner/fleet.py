@@ -56,6 +56,7 @@ class FakeFleet:
         orders: the orders so far, with their machines.
         busiest: how many orders were under way at once, by machine.
         closed: how often the fleet was closed.
+        news: messages that come before all others.
     """
 
     file: Path
@@ -68,10 +69,10 @@ class FakeFleet:
     orders: list[tuple[str, str]] = field(default_factory=list)
     busiest: dict[str, int] = field(default_factory=dict)
     closed: int = 0
+    news: list[FleetMessage] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     _waiting: list[tuple[Order, str]] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
-    _joined: list[FleetMessage] = field(default_factory=list)
 
     def machines(self) -> tuple[Machine, ...]:
         """Those that are there."""
@@ -89,7 +90,7 @@ class FakeFleet:
         """Say at the next `wait` who is there that was not at the last look."""
         known = self._known
         facts = {facts.machine: facts for facts in self.facts(snapshot, remote)}
-        self._joined += [Joined(each, facts[each.id]) for each in self.machines() if each.id not in known]
+        self.news += [Joined(each, facts[each.id]) for each in self.machines() if each.id not in known]
 
     def _facts(self, here: MachineFacts, name: str) -> MachineFacts:
         driver = self.drivers.get(name)
@@ -114,9 +115,9 @@ class FakeFleet:
     def wait(self, timeout: float) -> list[FleetMessage]:
         """Answer the first order."""
         del timeout
-        if joined := self._joined:
-            self._joined = []
-            return joined
+        if news := self.news:
+            self.news = []
+            return news
         if not self._waiting:
             return []
         order, machine = self._waiting.pop(0)

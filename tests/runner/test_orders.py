@@ -86,6 +86,7 @@ from orun import stage
 def count(context):
     (context.output / "text").write_text(str(len((context.inputs["text"] / "text").read_text())))
 """
+OTHER = "machine old runs another orun than this one"
 MACHINES = {"builder": {"role": "builder"}, "bench": {"accelerator": "T4"}, "bench-b": {"accelerator": "T4"}}
 
 
@@ -376,6 +377,14 @@ def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) ->
     )
     assert on.fleet.orders == []
     assert on.fleet.closed == 1
+    on.fleet.news = [Notice("warning", OTHER)]
+    with pytest.raises(NoMachine) as caught:
+        on.run()
+    assert str(caught.value) == (
+        "upper: no machine has accelerator=T4 (3 are here: A10, none x2)\n"
+        f"  {OTHER}\n"
+        "  hint: start one with: orun agent --label accelerator=T4, or wait for one: --wait 30m"
+    )
     assert on.run(only=["make"]).exit_code == 0, "it is not asked for"
 
 
@@ -521,6 +530,24 @@ def test_a_plan_says_the_machines(on: Fixture) -> None:
     assert machine == "machine bench"
     assert facts.startswith("  its facts in the key: ")
     assert facts.endswith("gpu driver_version")
+
+
+def test_a_machine_that_takes_no_part_is_said(on: Fixture) -> None:
+    on.fleet.news = [Notice("warning", OTHER)]
+    planned = api.plan(on.fleet.file, store=on.project.store, remote=on.remote, executor=on.fleet)
+    assert planned.left_out == (OTHER,)
+    on.fleet.news = [Notice("warning", OTHER)]
+    step = api.explain(on.fleet.file, "upper", store=on.project.store, remote=on.remote, executor=on.fleet)
+    assert step.left_out == (OTHER,)
+    on.fleet.news = [Notice("warning", OTHER)]
+    on.run()
+    assert on.notices() == [OTHER]
+
+
+def test_a_machine_that_leaves_before_the_first_order_gets_none(on: Fixture) -> None:
+    on.fleet.news = [Leaving("bench")]
+    on.run()
+    assert on.fleet.machine_of("upper") == ["bench-b"]
 
 
 def test_a_plan_shows_facts_of_machines_and_why_stages_run_here(on: Fixture) -> None:
