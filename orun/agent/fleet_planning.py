@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from pathlib import Path
 from time import monotonic, sleep
 
 from orun.agent.local_machine import identify_store
 from orun.agent.snapshots import share, take_snapshot
 from orun.core.activity import report
 from orun.core.events import Notice
-from orun.core.machines import Joined, Leaving, Machine, Snapshot
+from orun.core.machines import Joined, Leaving, Snapshot
 from orun.errors import NoMachine, UsageError
 from orun.fs.os_errors import quoted
 from orun.planning.assignment import Assignment
@@ -39,7 +38,7 @@ def join_fleet(
         wait: seconds that a stage waits for a machine that can run it.
 
     Raises:
-        UsageError: if there is no remote that can be written, the fleet is not known, or an agent uses the run's store.
+        UsageError: if there is no remote that can be written, or the fleet is not known.
         StoreError: if the fleet cannot be reached.
     """
     if remote is None or remote.mode == "read":
@@ -52,10 +51,9 @@ def join_fleet(
     if isinstance(executor, str):
         report(f"connecting to the machines at {executor}")
     with closing(open_fleet(executor) if isinstance(executor, str) else executor) as fleet:
-        _require_other_stores(fleet.machines(), planner.store.root)
         report("sending the project to the remote")
         run = FleetRun(fleet, share_project(planner, remote), wait)
-        planner.assignment = Assignment(planner.pipeline)
+        planner.assignment = Assignment(planner.pipeline, identify_store(planner.store.root))
         machines = fleet.machines()
         report(f"asking {len(machines)} machines for their facts")
         facts = fleet.facts(run.snapshot, remote.url)
@@ -77,18 +75,6 @@ def _take_news(fleet: Fleet, assignment: Assignment) -> None:
             assignment.add(message.machine, message.facts)
         elif isinstance(message, Leaving):
             assignment.remove(message.machine)
-
-
-def _require_other_stores(machines: Sequence[Machine], store: Path) -> None:
-    """Refuse an agent that uses the run's own store: it would wait for the run's lock on each stage, for ever."""
-    own = identify_store(store)
-    for machine in machines:
-        if machine.store == own:
-            raise UsageError(
-                f"the agent of machine {machine.id} uses the store of this run",
-                why=f"each would wait for the other's stages: {store}",
-                hint="start it with a store of its own: orun agent --store DIR ...",
-            )
 
 
 def share_project(planner: Planner, remote: Settings, *, repair: bool = False) -> Snapshot:
@@ -146,6 +132,8 @@ def no_machine(plan: Plan, problems: Mapping[str, str]) -> NoMachine:
     labels = plan[next(iter(problems))].stage.runs_on
     options = "".join(f" --label {quoted(f'{name}={text}')}" for name, text in labels.items())
     hint = f"start one with: orun agent{options}, or wait for one: --wait 30m"
+    if plan.left_out and not plan.machines:
+        return NoMachine("no machine that was found can be used", why="\n".join(plan.left_out), hint=hint)
     if len(texts) == 1:
         return NoMachine(texts[0], why="\n".join(plan.left_out), hint=hint)
     why = "\n".join((*texts, *plan.left_out))

@@ -16,6 +16,11 @@ from orun.planning.facts import Classes, Facts, LocalFacts
 from orun.planning.implicit_deps import current_state
 from orun.store import ImplicitDependencies, StatCache
 
+SAME_STORE = (
+    "the agent of machine {machine} uses the store of this run: each would wait for the other's stages "
+    "(hint: start it with a store of its own: orun agent --store DIR ...)"
+)
+
 
 class AgentFacts(Record, frozen=True):
     """Facts of another machine; see `orun.planning.facts.Facts`.
@@ -95,15 +100,20 @@ class Candidates(Record, frozen=True):
 class Assignment:
     """Machines of a fleet, and what they know of a pipeline.
 
+    Args:
+        pipeline: the pipeline.
+        store: the run's own store, as machines name theirs.
+
     Attributes:
         machines: by their ids.
         left_out: why machines that were found take no part, a sentence each.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, store: str = "") -> None:
         self.machines: dict[str, Machine] = {}
         self.left_out: tuple[str, ...] = ()
         self._pipeline = pipeline
+        self._store = store
         self._local = LocalFacts(pipeline)
         self._barred: set[str] = set()
         self._facts: dict[str, AgentFacts] = {}  # of machines that are gone, too: their results are still accepted
@@ -114,17 +124,24 @@ class Assignment:
         """Take note of the machines that are there, and of what they know."""
         by_machine = {item.machine: AgentFacts(self._pipeline, item) for item in facts if not item.lacks_project}
         self.machines = {
-            machine.id: machine for machine in machines if machine.id in by_machine and machine.id not in self._barred
+            machine.id: machine for machine in machines if machine.id in by_machine and self._admits(machine)
         }
         self._facts |= by_machine
         self._forget_candidates()
 
     def add(self, machine: Machine, facts: MachineFacts) -> None:
         """Take note of a machine that has joined."""
-        if machine.id not in self._barred:
+        if self._admits(machine):
             self.machines[machine.id] = machine
         self._facts[machine.id] = AgentFacts(self._pipeline, facts)
         self._forget_candidates()
+
+    def _admits(self, machine: Machine) -> bool:
+        """Return whether a machine may take part. With the run's store, it and the run would wait for each other."""
+        if self._store and machine.store == self._store:
+            self.leave_out(SAME_STORE.format(machine=machine.id))
+            return False
+        return machine.id not in self._barred
 
     def remove(self, machine: str) -> None:
         """Take note that a machine is gone."""

@@ -172,10 +172,7 @@ class Orders:
         elif isinstance(message, (Notice, StageWaiting)):
             self.emit(message)
         elif isinstance(message, Joined):
-            if message.machine.id not in self._assignment.machines:
-                self.emit(Notice("info", f"machine {message.machine.id} has joined"))
-            self._assignment.add(message.machine, message.facts)
-            self._news = True
+            self._welcome(message)
         elif isinstance(message, Leaving):
             self.emit(Notice("info", f"machine {message.machine} takes no more stages: its agent stops"))
             self._assignment.remove(message.machine)
@@ -185,6 +182,17 @@ class Orders:
         elif message.stage in self._sent:  # else it ended before, as with a machine that was lost and came back
             return self._end(message, done)
         return None
+
+    def _welcome(self, message: Joined) -> None:
+        """Use a machine that has joined, or say why it takes no part."""
+        name, assignment = message.machine.id, self._assignment
+        was_there, left_out = name in assignment.machines, assignment.left_out
+        assignment.add(message.machine, message.facts)
+        for why in assignment.left_out[len(left_out) :]:
+            self.emit(Notice("warning", why))
+        if name in assignment.machines and not was_there:
+            self.emit(Notice("info", f"machine {name} has joined"))
+        self._news = True
 
     def _end(self, message: Built | Failed | Refused | Lost, done: Mapping[str, Done]) -> StageEnd | None:
         sent = self._sent[message.stage]

@@ -9,7 +9,7 @@ import pytest
 
 import orun
 from orun.core.events import Event, Notice, Planning, StageStarted
-from orun.errors import UsageError
+from orun.errors import NoMachine
 from tests.agent.support import AgentProcess, make_project
 from tests.project import outcomes
 
@@ -125,12 +125,13 @@ def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
     assert (again.exit_code, again["make"].machine) == (0, "two")
 
 
-def test_an_agent_with_the_store_of_the_run_is_refused(tmp_path: Path) -> None:
+def test_an_agent_with_the_store_of_the_run_takes_no_part(tmp_path: Path) -> None:
     file, store = make_project(tmp_path / "project"), tmp_path / "c" / "store"
-    with AgentProcess.start("c", tmp_path / "c") as agent, pytest.raises(UsageError) as caught:
+    with AgentProcess.start("c", tmp_path / "c") as agent, pytest.raises(NoMachine) as caught:
         orun.run(file, store=store, remote=f"file://{tmp_path}/remote", executor=agent.url)
     assert str(caught.value) == (
-        "the agent of machine c uses the store of this run\n"
-        f"  each would wait for the other's stages: {store}\n"
-        "  hint: start it with a store of its own: orun agent --store DIR ..."
+        "no machine that was found can be used\n"
+        "  the agent of machine c uses the store of this run: each would wait for the other's stages "
+        "(hint: start it with a store of its own: orun agent --store DIR ...)\n"
+        "  hint: start one with: orun agent, or wait for one: --wait 30m"
     )

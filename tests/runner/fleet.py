@@ -55,6 +55,7 @@ class FakeFleet:
         missing: why a machine cannot run a stage, by both.
         orders: the orders so far, with their machines.
         busiest: how many orders were under way at once, by machine.
+        stores: of machines, by their ids.
         closed: how often the fleet was closed.
         news: messages that come before all others.
     """
@@ -68,6 +69,7 @@ class FakeFleet:
     missing: dict[tuple[str, str], str] = field(default_factory=dict)
     orders: list[tuple[str, str]] = field(default_factory=list)
     busiest: dict[str, int] = field(default_factory=dict)
+    stores: dict[str, str] = field(default_factory=dict)
     closed: int = 0
     news: list[FleetMessage] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
@@ -76,7 +78,8 @@ class FakeFleet:
 
     def machines(self) -> tuple[Machine, ...]:
         """Those that are there."""
-        return tuple(Machine(name, labels, self.cores) for name, labels in self.labels.items() if name not in self.gone)
+        there = ((name, labels) for name, labels in self.labels.items() if name not in self.gone)
+        return tuple(Machine(name, labels, self.cores, store=self.stores.get(name, "")) for name, labels in there)
 
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
         """The facts of this machine, changed a little."""

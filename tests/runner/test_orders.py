@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orun import api
+from orun.agent.local_machine import identify_store
 from orun.cli.explain import lines_of as explain_lines
 from orun.cli.plan import lines_of as plan_lines
 from orun.core.events import Notice, StageStarted
@@ -17,6 +18,7 @@ from orun.core.machines import Failed, Leaving
 from orun.core.run_record import Failure, RunResult
 from orun.errors import NoMachine, UsageError
 from orun.fs.digests import digest_bytes
+from orun.planning.assignment import SAME_STORE
 from orun.report.stages import stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
@@ -309,6 +311,24 @@ def test_a_machine_that_joins_is_used(tmp_path: Path, monkeypatch: pytest.Monkey
     assert on.run().exit_code == 0
     assert {machine for _, machine in on.fleet.orders} == set(MACHINES)
     assert on.notices() == ["machine bench has joined", "machine bench-b has joined"]
+
+
+def test_a_machine_that_joins_with_the_store_of_the_run_takes_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.0)
+    on = Fixture(tmp_path, WIDE)
+    on.fleet.cores, on.fleet.gone = 1, {"bench", "bench-b"}
+
+    def join(fleet: FakeFleet, order: Any, machine: str) -> Any:
+        fleet.gone.clear()
+        fleet.stores["bench"] = identify_store(on.project.store)
+        return build(fleet, order, machine)
+
+    on.fleet.answers["make"] = [join]
+    assert on.run().exit_code == 0
+    assert {machine for _, machine in on.fleet.orders} == {"builder", "bench-b"}
+    assert on.notices() == [SAME_STORE.format(machine="bench"), "machine bench-b has joined"]
 
 
 def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
