@@ -4,6 +4,7 @@
     python -m benchmarks.machines overhead --stages 1000 --agents 4 --sockets
     python -m benchmarks.machines makespan                          36 stages that sleep, on 3 agents of 2 cores
     python -m benchmarks.machines memory --stages 10000             what one more stage adds to the driver's memory
+    python -m benchmarks.machines snapshot --files 10000 --sockets  what the files of a project cost
 
 Each machine of a Ray cluster is a network namespace of this computer, so that all share its cores; that needs root and
 the program `ip`. With `--sockets` agents listen at sockets, without Ray.
@@ -242,10 +243,29 @@ def memory(fleet: Fleet, stages: int) -> str:
     return table(titles, [[str(stages), *cells, verdict(growth, MEMORY_BAR)]])
 
 
-PARTS: Mapping[str, tuple[Callable[[Fleet, int], str], int, int]] = {  # with stages and agents
+def snapshot(fleet: Fleet, files: int) -> str:
+    """Return the table of what a run with one trivial stage costs, by the files of its project."""
+    rows = []
+    for count in (FEW, files):
+        file = fleet.project(f"files-{count}", [0.0])
+        names = [file.parent / "data" / str(number // 100) / f"{number}.txt" for number in range(count)]
+        for number, path in enumerate(names):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{number:8}\n" * 100, encoding="utf-8")
+        commit(file.parent, "data")
+        costs = [spend(fleet.start_there(file))]
+        names[0].write_text("another text\n", encoding="utf-8")
+        costs += [spend(fleet.start_there(file, *options)) for options in (["--force"], ["--force"], [])]
+        rows.append([f"{count:,}", *(f"{cost.wall:.2f} ({cost.cpu:.2f})" for cost in costs)])
+    titles = ["files of 900 bytes", "first run, s", "one file changed, s", "forced again, s", "nothing to do, s"]
+    return table(titles, rows)
+
+
+PARTS: Mapping[str, tuple[Callable[[Fleet, int], str], int, int]] = {  # with stages or files, and agents
     "overhead": (overhead, 220, 2),
     "makespan": (makespan, 36, 3),
     "memory": (memory, 10_000, 4),
+    "snapshot": (snapshot, 10_000, 2),
 }
 
 
@@ -253,13 +273,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("part", nargs="?", choices=PARTS, default="overhead", help="what to measure")
-    parser.add_argument("--stages", type=int, help="how many")
+    parser.add_argument("--stages", "--files", type=int, dest="count", help="how many")
     parser.add_argument("--agents", type=int, help="machines that join the head")
     parser.add_argument("--sockets", action="store_true", help="agents without Ray")
     options = parser.parse_args(arguments)
-    measure, stages, agents = PARTS[options.part]
+    measure, count, agents = PARTS[options.part]
     with open_fleet(options.agents or agents, sockets=options.sockets) as fleet:
-        sys.stdout.write(f"{machine()}\n\n{measure(fleet, options.stages or stages)}\n")
+        sys.stdout.write(f"{machine()}\n\n{measure(fleet, options.count or count)}\n")
 
 
 if __name__ == "__main__":
