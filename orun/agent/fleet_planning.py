@@ -11,6 +11,7 @@ from orun.agent.snapshots import share, take_snapshot
 from orun.core.activity import report
 from orun.core.events import Notice
 from orun.core.machines import Joined, Leaving, Snapshot
+from orun.core.serialization import replace
 from orun.errors import NoMachine, UsageError
 from orun.fs.os_errors import quoted
 from orun.planning.assignment import Assignment
@@ -19,7 +20,7 @@ from orun.planning.planner import Planner
 from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
 from orun.runner.fleet import Fleet, FleetRun
-from orun.runner.open_fleet import open_fleet
+from orun.runner.open_fleet import agent_command, open_fleet
 from orun.runner.preflight import without_machine
 
 POLL_SECONDS = 2.0  # between two looks for machines that join
@@ -52,13 +53,14 @@ def join_fleet(
         report(f"connecting to the machines at {executor}")
     with closing(open_fleet(executor) if isinstance(executor, str) else executor) as fleet:
         report("sending the project to the remote")
-        run = FleetRun(fleet, share_project(planner, remote), wait)
+        command = agent_command(executor if isinstance(executor, str) else "")
+        run = FleetRun(fleet, share_project(planner, remote), wait, command)
         planner.assignment = Assignment(planner.pipeline, identify_store(planner.store.root))
         machines = fleet.machines()
         report(f"asking {len(machines)} machines for their facts")
         facts = fleet.facts(run.snapshot, remote.url)
         if any(item.lacks_project for item in facts):
-            run = FleetRun(fleet, share_project(planner, remote, repair=True), wait)
+            run = replace(run, snapshot=share_project(planner, remote, repair=True))
             facts = fleet.facts(run.snapshot, remote.url)
         planner.assignment.update(machines, facts)
         _take_news(fleet, planner.assignment)
@@ -110,7 +112,7 @@ def plan_on_fleet(
         problems = without_machine(plan, chosen)
         if not problems:
             return plan
-        error = no_machine(plan, problems)
+        error = no_machine(plan, problems, run.agent_command)
         if monotonic() >= until:
             raise error
         if str(error) != shown:
@@ -121,17 +123,18 @@ def plan_on_fleet(
         _take_news(run.fleet, planner.assignment)
 
 
-def no_machine(plan: Plan, problems: Mapping[str, str]) -> NoMachine:
+def no_machine(plan: Plan, problems: Mapping[str, str], agent_command: str) -> NoMachine:
     """Return the error that stages have no machine.
 
     Args:
         plan: the plan.
         problems: by stage.
+        agent_command: command that starts a machine.
     """
     texts = _sentences(problems)
     labels = plan[next(iter(problems))].stage.runs_on
     options = "".join(f" --label {quoted(f'{name}={text}')}" for name, text in labels.items())
-    hint = f"start one with: orun agent{options}, or wait for one: --wait 30m"
+    hint = f"start one with: {agent_command}{options}, or wait for one: --wait 30m"
     if plan.left_out and not plan.machines:
         return NoMachine("no machine that was found can be used", why="\n".join(plan.left_out), hint=hint)
     if len(texts) == 1:

@@ -62,7 +62,7 @@ def command(executor: str | None, as_json: bool) -> int:
 def machines_at(url: str) -> tuple[tuple[Machine, ...], list[str]]:
     """Return the machines of a fleet, and why others that were found cannot be used."""
     from orun.core.events import Notice
-    from orun.runner.open_fleet import open_fleet
+    from orun.runner.open_fleet import agent_command, open_fleet
 
     fleet = open_fleet(url)
     try:
@@ -71,8 +71,7 @@ def machines_at(url: str) -> tuple[tuple[Machine, ...], list[str]]:
     finally:
         fleet.close()
     if not machines:
-        joins = f"orun agent --join {url.removeprefix('ray://')}" if url.startswith("ray://") else "orun agent"
-        click.echo(f"no machine is here; start an agent on one: {joins}", err=True)
+        click.echo(f"no machine is here; start an agent on one: {agent_command(url)}", err=True)
     return machines, left_out
 
 

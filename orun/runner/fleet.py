@@ -66,11 +66,13 @@ class FleetRun(Record, frozen=True):
         fleet: the machines.
         snapshot: the project.
         wait: seconds that a stage waits for a machine that can run it.
+        agent_command: command that starts one more machine.
     """
 
     fleet: Fleet
     snapshot: Snapshot
-    wait: float = 0.0
+    wait: float
+    agent_command: str
 
 
 Connect: TypeAlias = Callable[[str], Fleet]  # entry point of the group `orun.executors`: a fleet by its URL

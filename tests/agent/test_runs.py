@@ -133,5 +133,5 @@ def test_an_agent_with_the_store_of_the_run_takes_no_part(tmp_path: Path) -> Non
         "no machine that was found can be used\n"
         "  the agent of machine c uses the store of this run: each would wait for the other's stages "
         "(hint: start it with a store of its own: orun agent --store DIR ...)\n"
-        "  hint: start one with: orun agent, or wait for one: --wait 30m"
+        "  hint: start one with: orun agent --listen URL, or wait for one: --wait 30m"
     )

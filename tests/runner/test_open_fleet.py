@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orun.errors import UsageError
-from orun.runner.open_fleet import GROUP, open_fleet
+from orun.runner.open_fleet import GROUP, agent_command, open_fleet
 
 
 class Plugin:
@@ -40,3 +40,14 @@ def test_a_wrong_url_is_refused(url: str, text: str) -> None:
     with pytest.raises(UsageError) as refused:
         open_fleet(url)
     assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(
+    ("url", "command"),
+    [
+        ("ray://head:6379", "orun agent --join head:6379"),
+        ("unix:///tmp/t4.sock,tcp://10.0.0.7:7777", "orun agent --listen URL"),
+    ],
+)
+def test_the_command_that_starts_an_agent_is_that_of_the_fleet(url: str, command: str) -> None:
+    assert agent_command(url) == command

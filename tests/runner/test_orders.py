@@ -393,7 +393,7 @@ def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) ->
     assert caught.value.exit_code == 3
     assert str(caught.value) == (
         "upper: no machine has accelerator=T4 (3 are here: A10, none x2)\n"
-        "  hint: start one with: orun agent --label accelerator=T4, or wait for one: --wait 30m"
+        "  hint: start one with: orun agent --listen URL --label accelerator=T4, or wait for one: --wait 30m"
     )
     assert on.fleet.orders == []
     assert on.fleet.closed == 1
@@ -403,7 +403,7 @@ def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) ->
     assert str(caught.value) == (
         "upper: no machine has accelerator=T4 (3 are here: A10, none x2)\n"
         f"  {OTHER}\n"
-        "  hint: start one with: orun agent --label accelerator=T4, or wait for one: --wait 30m"
+        "  hint: start one with: orun agent --listen URL --label accelerator=T4, or wait for one: --wait 30m"
     )
     assert on.run(only=["make"]).exit_code == 0, "it is not asked for"
 
