@@ -11,6 +11,7 @@ from orun.pipeline.text import Text
 from orun.text.suggestions import closest, one_of
 
 TOP = ("name", "vars", "seed", "targets", "stages")
+IN_THE_FILE = ("extends", "secrets", "ship", "environments")  # keys that say what the file is: not of `--set`
 # Names below these keys must be in the file already: a new stage or variable would be a typo.
 CLOSED: Mapping[str, str] = {"vars": "variable", "targets": "target", "stages": "stage"}
 DOTTED_BELOW = 3  # `stages.NAME.gate` and `targets.NAME.session`
@@ -56,6 +57,9 @@ class _Override:
         return value
 
     def _known(self, keys: Sequence[str], root: Map) -> bool:
+        if keys[0] in IN_THE_FILE:
+            self._unknown(0, keys, f"{keys[0]!r} stands in the file alone", TOP, f"write it there: {keys[0]}: ...")
+            return False
         if keys[0] not in TOP:
             hint = "a parameter of a stage: --set stages.STAGE.with.NAME=VALUE"
             self._unknown(0, keys, f"{keys[0]!r} is not a key of a pipeline file", TOP, hint)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from orun.core.source_location import Position
+from orun.pipeline import overrides
 from orun.pipeline.model import conditions
+from orun.pipeline.schema import build
 from tests.pipeline.support import EXPORT, complaint, loaded
 
 TEXT = f"""\
@@ -66,6 +68,20 @@ def test_a_path_through_a_scalar(tmp_path: Path) -> None:
         "      |                   ^^^^^\n"
         "  expected: the whole value: --set stages.int8.needs=..."
     )
+
+
+def test_a_key_that_stands_in_the_file_alone(tmp_path: Path) -> None:
+    assert complaint(tmp_path, TEXT, {"ship": "[weights.bin]"}) == (
+        "--set: error: 'ship' stands in the file alone\n"
+        "      | ship=[weights.bin]\n"
+        "      | ^^^^\n"
+        "  expected: one of name, vars, seed, targets, stages\n"
+        "  hint: write it there: ship: ..."
+    )
+
+
+def test_each_key_is_of_the_command_line_or_of_the_file() -> None:
+    assert {*overrides.TOP, *overrides.IN_THE_FILE} == {*build()["properties"]}
 
 
 def test_a_stage_with_a_matrix_is_set_by_its_name_in_the_file(tmp_path: Path) -> None:
