@@ -161,7 +161,7 @@ class ModelFacts(Record, frozen=True):
     def size_of(self, axis: str, usual: int) -> int:
         """Return a size of a dynamic axis: the usual one, unless the model can take others only."""
         sizes = self.sizes.get(axis) or (self.graph.sizes.get(axis) if self.graph else ())
-        return min(max(usual, min(sizes)), max(sizes)) if sizes else usual
+        return fit_size(usual, sizes or ())
 
     @property
     def title(self) -> str:
@@ -171,6 +171,11 @@ class ModelFacts(Record, frozen=True):
             [show(graph.size, "B"), f"{graph.parameters:,} parameters", f"operator set {graph.opset}"] if graph else []
         )
         return ", ".join([FORMS[self.form], *sizes])
+
+
+def fit_size(usual: int, sizes: Sequence[int]) -> int:
+    """Return the usual size of a dynamic axis, or the nearest of those that the model can take; empty for any size."""
+    return min(max(usual, min(sizes)), max(sizes)) if sizes else usual
 
 
 def read_model(source: str, folder: Path, inputs: Sequence[str] = (), *, trust: bool = False) -> ModelFacts:

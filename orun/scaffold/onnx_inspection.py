@@ -34,6 +34,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     Raises:
         UsageError: when it is no ONNX model, or its external data is not there.
     """
+    from orun.scaffold.working_sizes import find_working_sizes
     from orun.stages._graph.domains import standard_opset
     from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.io import external_files, load_graph, tensors
@@ -44,7 +45,11 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     except UsageError as error:
         hint = f"export it anew, or copy it again with the files beside it: ls -l {quoted(path.parent)}"
         raise UsageError(error.what, why=error.why, hint=error.hint or hint) from error
-    sizes = {**implied_sizes(model), **sizes_of(model)}
+    implied, declared = implied_sizes(model), sizes_of(model)
+    outputs, unknown = tuple(value.name for value in model.graph.output), _unknown_operators(model)
+    known = {axis: sizes for axis, sizes in implied.items() if len(sizes) == 1} | declared
+    working = {} if unknown else find_working_sizes(path, inputs_of(model), outputs, known, implied)
+    sizes = {**implied, **declared, **working}
     inputs = tuple(
         InputFact(
             item.name,
@@ -66,7 +71,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     batch = {item.shape[:1] for item in inputs}
     graph = GraphFacts(
         inputs,
-        outputs=tuple(value.name for value in model.graph.output),
+        outputs=outputs,
         batched=tuple(value.name for value in model.graph.output if axes_of(value)[:1] in batch),
         layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
         attention=scores + sum(types[kind] for kind in ATTENTION),
@@ -75,9 +80,9 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         opset=standard_opset(model),
         sizes=sizes,
         is_quantized=_is_quantized(model),
-        unknown=_unknown_operators(model),
+        unknown=unknown,
     )
-    return ModelFacts("onnx", name, graph=graph)
+    return ModelFacts("onnx", name, sizes=working, graph=graph)
 
 
 def _fixed(axis: int | str, sizes: Mapping[str, tuple[int, ...]]) -> int | str:

@@ -128,7 +128,7 @@ def _conversion(request: Request) -> StageText:
     facts, name = request.facts, conversion_name(request.facts)
     if facts.form == "onnx":
         comment = "The model as it is. Later stages are compared with it."
-        return StageText(name, comment, "convert/onnx", (), {"path": facts.source})
+        return StageText(name, comment, "convert/onnx", (), {"path": facts.source, **_dims(facts)})
     parameters: dict[str, Any] = {"model": facts.source}
     if facts.form == "sklearn":
         parameters |= {"data": DATA} | ({"trust_pickle": True} if facts.needs_trust else {})
@@ -139,14 +139,18 @@ def _conversion(request: Request) -> StageText:
         return StageText(name, comment, "convert/sklearn", (), parameters)
     if facts.inputs:
         parameters["inputs"] = {item.name: _declared(item) for item in facts.inputs}
-    if facts.sizes:
-        parameters["dims"] = {axis: [*sizes] for axis, sizes in facts.sizes.items()}
+    parameters |= _dims(facts)
     if facts.form == "tensorflow":
         comment = "The model as ONNX. Its outputs are compared with TensorFlow's."
         return StageText(name, comment, "convert/tensorflow", (), parameters)
     parameters["outputs"] = [*facts.outputs]
     comment = "The model as ONNX. Its outputs are compared with PyTorch's. Axes with names are dynamic."
     return StageText(name, comment, "convert/torch", (), parameters)
+
+
+def _dims(facts: ModelFacts) -> dict[str, Any]:
+    """Return the sizes of dynamic axes as a convert stage declares them."""
+    return {"dims": {axis: [*sizes] for axis, sizes in facts.sizes.items()}} if facts.sizes else {}
 
 
 def _declared(item: InputFact) -> dict[str, Any]:
