@@ -89,8 +89,7 @@ def command(
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
     head = address_of(join) if join else ""
     environment = ray_environment()  # before the stages' environment is cleaned of Ray
-    for problem in become_plain():
-        click.echo(f"warning: {problem}", err=True)
+    options.warn(become_plain())
     if head:
         check_ray()
         os.environ[BESIDE] = f"ray {version('ray')}"  # a fact of measurements

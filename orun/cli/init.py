@@ -115,7 +115,7 @@ def command(  # noqa: PLR0913 - the options of the command line
         with options.activity_shown():
             facts = read_model(model, file.parent, inputs, trust=trust)
     if facts.warning:
-        click.echo(f"warning: {facts.warning}", err=True)
+        options.warn([facts.warning])
     request = Request(facts, target, dataset_from(answers.data, file), check_goal(answers.goal, answers.data))
     if dry_run:
         return _print(file, request)
