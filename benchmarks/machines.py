@@ -121,12 +121,13 @@ def open_fleet(count: int, *, sockets: bool) -> Iterator[Fleet]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="machines-")))
         if sockets:
-            alone = [stack.enter_context(AgentProcess.start(name, folder / name, "--cores", "2")) for name in names]
+            started = (AgentProcess.start(name, folder / name, "--resources", "cpus=2") for name in names)
+            alone = [stack.enter_context(each) for each in started]
             url, agents = ",".join(each.url for each in alone), [each.process for each in alone]
             start = partial(_start, folder)
         else:
             cluster = stack.enter_context(open_cluster(("head", *names)))
-            agents = [stack.enter_context(agent(cluster, name, "any", "--cores", "2")) for name in names]
+            agents = [stack.enter_context(agent(cluster, name, "any", "--resources", "cpus=2")) for name in names]
             url = f"ray://{cluster.head}"
             start = partial(cluster.start, "head", "-m", "orun", ORUN_LOCKS=str(cluster.folder / "head"))
         for process in agents:

@@ -16,7 +16,7 @@ from orun.core.serialization import replace
 from orun.environment import distributions
 from orun.environment.call_cache import once
 from orun.environment.python_path import PACKAGE
-from orun.environment.resources import available_resources
+from orun.environment.resources import Resources, available_resources
 from orun.fs.digests import digest_bytes
 from orun.fs.signatures import signature_of
 
@@ -27,15 +27,15 @@ RAY_WORKER = "RAY_RAYLET_PID"  # variable of processes that Ray has started
 THREADS = "OMP_NUM_THREADS"  # variable that Ray sets in its workers, mostly to 1
 
 
-def this_machine(name: str = "", labels: Mapping[str, str] | None = None, cores: int | None = None) -> Machine:
+def this_machine(name: str = "", labels: Mapping[str, str] | None = None, lent: Resources | None = None) -> Machine:
     """Return a description of this machine.
 
     Args:
         name: its name in the fleet; the host's name if empty.
         labels: what its owner says of it.
-        cores: cores that stages may use together; all usable ones if None.
+        lent: what stages may use together; all there is if None.
     """
-    resources = available_resources(cores, memory=True)
+    resources = lent or available_resources(memory=True)
     facts = {"architecture": platform.machine(), "system": sys.platform}
     return Machine(
         name or os.environ.get("ORUN_HOST") or platform.node(),

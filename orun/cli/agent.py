@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +18,14 @@ from orun.cli.signals import stop_signals
 from orun.cli.verb import Verb
 from orun.errors import UsageError
 
+if TYPE_CHECKING:
+    from orun.environment.resources import Resources
+
 EXAMPLES = (
     ("orun agent --join head:6379 --label accelerator=T4", "join the machines that meet at `orun head`"),
     ("orun agent --listen unix:///run/user/1000/orun.sock", "serve runs of this user on this machine, or of a tunnel"),
     ("orun agent --listen tcp://10.0.0.7:7777 --token-file token", "serve runs of a private network that know a token"),
-    ("orun agent --listen unix:///tmp/t4.sock --label accelerator=T4 --cores 4", "say what it is; lend 4 cores"),
+    ("orun agent --listen unix:///tmp/t4.sock --label gpu=T4 --resources cpus=4", "say what it is; lend 4 cores"),
 )  # fmt: skip
 
 
@@ -38,7 +42,9 @@ EXAMPLES = (
     help="Name of the machine among others: $ORUN_HOST or the host's, when left out.",
 )
 @click.option(
-    "--cores", type=click.IntRange(min=1), metavar="N", help="Cores that stages may keep busy: all, when left out."
+    "--resources",
+    metavar="LIST",
+    help="What stages may use together: cpus=4,memory=16GB,gpus=1. All there is of each, when left out.",
 )
 @click.option(
     "--token-file",
@@ -57,7 +63,7 @@ def command(
     listen: str | None,
     labels: Sequence[str],
     name: str,
-    cores: int | None,
+    resources: str | None,
     token_file: Path | None,
     grace: str | None,
     store: Path | None,
@@ -87,13 +93,14 @@ def command(
 
     if (join is None) == (listen is None):
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
+    named, lent = _pairs(labels), _lent(resources)
     head = address_of(join) if join else ""
     environment = ray_environment()  # before the stages' environment is cleaned of Ray
     options.warn(become_plain())
     if head:
         check_ray()
         os.environ[BESIDE] = f"ray {version('ray')}"  # a fact of measurements
-    machine = this_machine(name, _pairs(labels), cores)
+    machine = this_machine(name, named, lent)
     membership, error = None, None
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(store or default_store(Path.cwd())))
@@ -137,3 +144,32 @@ def _pairs(labels: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--label wants NAME=VALUE, not '{label}'", hint="orun agent --label accelerator=T4 ...")
         pairs[name] = value
     return pairs
+
+
+def _lent(text: str | None) -> Resources:
+    """Return what stages may use together, as a list such as `cpus=4,memory=16GB` says; all there is of the others."""
+    from orun.core.serialization import replace
+    from orun.environment.resources import available_resources
+    from orun.pipeline.grammar import LEAST_MEMORY
+    from orun.text.units import parse_size, show
+
+    lent = available_resources(memory=True)
+    forms: dict[str, tuple[str, Callable[[str], int], int]] = {
+        "cpus": ("cores", int, 1), "memory": ("memory", parse_size, LEAST_MEMORY), "gpus": ("gpus", int, 1),
+    }  # fmt: skip
+    for item in text.split(",") if text is not None else ():
+        name, _, value = (part.strip() for part in item.partition("="))
+        field, parse, least = forms.get(name, ("", int, 1))
+        try:
+            number = parse(value)
+        except ValueError:
+            number = 0
+        if not field or number < least:
+            raise UsageError(
+                f"--resources wants a list such as cpus=4,memory=16GB,gpus=1, not '{item}'",
+                hint="leave out what is lent whole; CUDA_VISIBLE_DEVICES says which GPUs",
+            )
+        if name == "memory" and lent.memory and number > lent.memory:
+            raise UsageError(f"--resources {item} is more than this machine has: {show(lent.memory, 'B')}")
+        lent = replace(lent, **{field: number})
+    return lent

@@ -42,7 +42,7 @@ stages:
   import: {uses: convert/onnx, with: {path: model.onnx}}
 """
 MINOR = minor_of(platform.python_version())
-LABELS = ("--label", "role=builder", "--cores", "2")
+LABELS = ("--label", "role=builder", "--resources", "cpus=2,memory=2GB")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def driver(folder: Path, file: Path, agents: tuple[AgentProcess, AgentProcess], 
 
 def test_machines_describe_themselves(driver: Driver) -> None:
     first, second = driver.fleet.machines()
-    assert (first.id, first.labels["role"], first.cores) == ("a", "builder", 2)
+    assert (first.id, first.labels["role"], first.cores, first.memory) == ("a", "builder", 2, 2 * 10**9)
     assert second.id == "b"
     assert second.labels == {"architecture": os.uname().machine, "system": "linux"}
     assert first.free

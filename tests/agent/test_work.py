@@ -21,6 +21,7 @@ from orun.agent.work import Work
 from orun.core.machines import Built, Failed, Lost, Order, Snapshot
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
+from orun.environment.resources import Resources
 from orun.store import Store
 from tests.agent.support import PATIENCE, Driver, make_project
 
@@ -43,7 +44,7 @@ class Desk:
         self.messages: list[Message] = []
         (folder / "agent").mkdir()
         store = Store.open(folder / "agent" / "store")
-        self.work = Work(store, this_machine("a", cores=4), folder / "agent", lambda: None)
+        self.work = Work(store, this_machine("a", lent=Resources(4, 8 * 10**9)), folder / "agent", lambda: None)
 
     def order(self, *orders: Order) -> None:
         """Send orders."""

@@ -288,7 +288,8 @@ class Site:
         """
         log = self.folder / machine / "log"
         where = ("--join", self.url.removeprefix("ray://")) if self.is_ray else ("--listen", self._address(machine))
-        words = ("agent", *where, "--name", machine, "--cores", "2", "--token-file", str(self.folder / "token"))
+        token = ("--token-file", str(self.folder / "token"))
+        words = ("agent", *where, "--name", machine, "--resources", "cpus=2", *token)
         store = ("--store", str(self.folder / machine / "store"))
         with log.open("w") as output:
             program = (sys.executable, "-P", "-c", AGENT, str(ahead), *words, *store, *options)
