@@ -3,7 +3,8 @@
 A gate is only trusted if it says the same today and tomorrow. A case is a pair of models (a float model against itself,
 or its dynamic int8 form against it), a size, a number of threads and a level of noise. A run is a new Python process
 with one complete measurement of `measure/latency`. For each case, the table shows how the runs were judged, and how
-many of their 95 % intervals contain the pooled value: the median over all runs.
+many of their 95 % intervals contain the pooled value: the median over all runs, weighted by the inverse square of the
+interval's width as in a meta-analysis, so that runs that know little do not move it.
 
     python -m benchmarks.interval_coverage                         every case: hours, unless --minutes limits it
     python -m benchmarks.interval_coverage --only 20us-1 --runs 5  cases whose names begin with 20us-1
@@ -240,7 +241,7 @@ def _place(case: Case) -> tuple[int, int, int, int]:
 
 def _rows(case: Case, lines: Sequence[Line]) -> list[list[str]]:
     intervals = [_interval(line) for line in lines]
-    pooled = statistics.median(interval.value for interval in intervals)
+    pooled = weighted_median([(each.value, math.log(each.high / each.low) ** -2) for each in intervals])
     loads, seconds = [line["load"] for line in lines], [line["seconds"] for line in lines]
     containing = sum(interval.low <= pooled <= interval.high for interval in intervals)
     start = [case.size, str(case.threads), case.pair, str(case.noise), f"{min(loads):.1f} to {max(loads):.1f}"]
@@ -252,6 +253,20 @@ def _rows(case: Case, lines: Sequence[Line]) -> list[list[str]]:
         counts = [str(judged[outcome]) for outcome in ("passed", "failed", "undecided")]
         rows.append([*start, name, str(len(lines)), *counts, *end])
     return rows
+
+
+def weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the least value that, with all below it, has half of the weights.
+
+    Args:
+        pairs: values with their weights.
+    """
+    half, reached = sum(weight for _, weight in pairs) / 2, 0.0
+    for value, weight in sorted(pairs):
+        reached += weight
+        if reached >= half:
+            return value
+    raise ValueError("there is no value")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

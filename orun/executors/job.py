@@ -38,7 +38,7 @@ class Job(Record, frozen=True):
         root: the folder that code and paths are relative to.
         project: top folder of the user's code.
         named_folders: folders of the files that its parameters name.
-        ignore: folders whose files are no implicit dependencies (the store, except output checkouts).
+        ignore: folders and files that are no implicit dependencies (the store, except output checkouts).
         target: the target that its parameters name.
         extra_targets: targets that other parameters name, by parameter.
         sources: source models that it runs in place of what is at its inputs, by input.

@@ -14,13 +14,11 @@ from types import TracebackType
 from typing import Self
 
 from orun.core.serialization import Record, decode, encode, from_json, replace, to_json
-from orun.errors import StoreError
 from orun.fs.locks import Lock
+from orun.fs.machine_folder import machine_folder
 
 CLAIM = "orun-machine-claim-"  # prefix of a claim file; then process id and a number
 LONGEST_CLAIM = 1 << 14  # bytes to read of a file that another user may have written
-VARIABLE = "ORUN_LOCKS"  # names the folder of the lock
-DEFAULT = "/tmp"  # noqa: S108 - the one folder that all users share, whatever their TMPDIR
 
 _claims = itertools.count()
 
@@ -147,17 +145,3 @@ def _read_claim(path: Path) -> MachineClaim | None:
         finally:
             os.close(descriptor)
     return None
-
-
-def machine_folder() -> Path:
-    """Return the folder `$ORUN_LOCKS`; without it `/tmp`, or the folder `$TMPDIR` where `/tmp` is read-only."""
-    chosen = os.environ.get(VARIABLE)
-    folders = [chosen] if chosen else [DEFAULT, os.environ.get("TMPDIR", "")]
-    for folder in folders:
-        if os.path.isabs(folder) and os.access(folder, os.W_OK):
-            return Path(folder)
-    raise StoreError(
-        "there is no folder for the lock that all orun processes of this machine share",
-        why=f"{folders[0]} {'cannot be written' if os.path.isabs(folders[0]) else 'is not an absolute path'}",
-        hint=f"Name a folder that can be written: export {VARIABLE}=FOLDER",
-    )

@@ -25,6 +25,7 @@ HARMLESS = frozenset(
         "orun.core.metrics",
         "orun.core.targets",
         "orun.environment.call_cache",
+        "orun.fs.machine_folder",
         "orun.environment.processes",
         "orun.environment.user_cache",
         "orun.stages.contract",

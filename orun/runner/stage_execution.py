@@ -15,6 +15,7 @@ from orun.core.targets import Target
 from orun.environment import device, distributions, venvs
 from orun.errors import InputChanged, StageError
 from orun.executors import Job, JobResult
+from orun.fs.machine_folder import readings_file
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline
@@ -85,7 +86,7 @@ class StageExecution(Record, frozen=True):
             root=str(self.pipeline.root),
             project=str(self.pipeline.project),
             named_folders=tuple({str((self.pipeline.root / ref.path).parent): None for ref in stage.references}),
-            ignore=self.store.private,
+            ignore=(*self.store.private, str(readings_file())),
             target=self._with_python(stage.target) if stage.target else None,
             extra_targets={name: self._with_python(target) for name, target in stage.extra_targets.items()},
             sources=stage.sources,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.interval_coverage import Case, missing_cases, table
+from benchmarks.interval_coverage import Case, missing_cases, table, weighted_median
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.serialization import encode
 
@@ -31,7 +31,7 @@ def cells(lines: list[dict[str, Any]]) -> list[list[str]]:
 def test_a_regression_that_is_none() -> None:
     (row,) = cells([line(FLOAT, Estimate(1.0, 0.98, 1.02)), line(FLOAT, Estimate(1.2, 1.18, 1.22))])
     assert row[5:10] == ["p50 max_regression 5%", "2", "1", "1", "0"]
-    assert row[10:] == ["0: 0.0 % (0.0 to 84.2)", "1.100", "4.0 / 4.0"]
+    assert row[10:] == ["1: 50.0 % (1.3 to 98.7)", "1.200", "4.0 / 4.0"]
 
 
 def test_a_speed_up_has_a_limit_on_either_side_of_the_pooled_value() -> None:
@@ -40,6 +40,11 @@ def test_a_speed_up_has_a_limit_on_either_side_of_the_pooled_value() -> None:
     assert kept[5:10] == ["speedup min 1.35", "3", "1", "1", "1"]
     assert missed[5:10] == ["speedup min 1.65", "3", "0", "2", "1"]
     assert kept[10] == missed[10] == "2: 66.7 % (9.4 to 99.2)"
+
+
+def test_runs_that_know_little_do_not_move_the_pooled_value() -> None:
+    assert weighted_median([(3.6, 1.0), (3.7, 1.0), (3.2, 9.0)]) == 3.2
+    assert weighted_median([(3.6, 1.0), (3.2, 1.0), (3.4, 1.0)]) == 3.4
 
 
 @pytest.mark.parametrize(("done", "missing"), [(0, 4), (1, 3), (4, 0)])

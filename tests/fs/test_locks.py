@@ -17,7 +17,7 @@ import pytest
 
 from orun.errors import StoreError
 from orun.fs import locks as locks_module
-from orun.fs import machine_locks
+from orun.fs import machine_folder
 from orun.store import Lock, MachineLock, Store, machine_lock
 from tests.faults.calls import Failing, Fault
 from tests.store.support import NOBODY, forks, in_child, needs_root
@@ -245,7 +245,7 @@ def test_two_that_want_it_alone_take_turns(tmp_path: Path) -> None:
 
 def test_the_lock_of_the_machine_is_in_the_folder_of_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORUN_LOCKS")
-    assert machine_locks.machine_folder() == Path("/tmp")  # noqa: S108
+    assert machine_folder.machine_folder() == Path("/tmp")  # noqa: S108
     monkeypatch.setenv("ORUN_LOCKS", str(tmp_path))
     with machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()
@@ -258,7 +258,7 @@ def test_where_that_folder_cannot_be_written_the_lock_is_in_that_of_temporary_fi
 ) -> None:
     """As in a container whose root is read-only."""
     monkeypatch.delenv("ORUN_LOCKS")
-    monkeypatch.setattr(machine_locks, "DEFAULT", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(machine_folder, "DEFAULT", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()

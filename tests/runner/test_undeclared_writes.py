@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from orun.fs.machine_folder import readings_file
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
@@ -58,6 +59,21 @@ HINT = """\
 Write it to context.output in writes, and read it from context.inputs in reads
 To have it written again: --force writes"""
 WRITES = ', output="files")\ndef writes'
+MEASURES = """
+name: text
+stages:
+  measures: {uses: ./cores.py:measures}
+"""
+REMEMBERS = """
+from orun import stage
+from orun.measure.latency.cpu_cores import recall_reading, remember_reading
+
+
+@stage(inputs={}, output="files")
+def measures(context):
+    (context.output / "reading").write_text(str(recall_reading()))
+    remember_reading(1.4)
+"""
 TOLD_OF = """
 from orun import FilePath, stage
 
@@ -296,3 +312,17 @@ def test_how_it_is_said(tmp_path: Path) -> None:
     assert issue["location"]["lines"] == {"begin": 4}
     cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
     assert {case.get("name"): case.findtext("system-out") for case in cases} == {"writes": said, "reads": None}
+
+
+def test_what_measurements_keep_of_the_cores_of_the_machine_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the folder of the machine is in the project, and the stage reads it again in a later run."""
+    made = Project.make(tmp_path / "project", MEASURES)
+    made.write("cores.py", REMEMBERS)
+    monkeypatch.setenv("ORUN_LOCKS", str(made.folder))
+    for force, outcome in (((), "built"), (("measures",), "built"), ((), "cached")):
+        result = made.run(force=force)
+        assert (result["measures"].outcome, result["measures"].wrote) == (outcome, ())
+    assert readings_file().parent == made.folder
+    assert readings_file().exists()

@@ -4,19 +4,30 @@ A core may run two hardware threads. While another process, or another virtual m
 operations take up to 1.8 times as long, and operations that wait for one another 1.1 times. Models with other kernels
 suffer unequally: on one machine, an 8-bit model is 1.14 times as fast as in float while it has the core to itself, and
 1.05 times while it has not. This lasts from a tenth of a second to minutes, and no counter that a virtual machine can
-read shows it. The quotient of two short computations shows it at any clock rate.
+read shows it. The quotient of two short computations shows it at any clock rate: a *reading*.
+
+What a reading is on a core alone depends on the processor and the libraries. The least reading of a measurement is one,
+unless the core was shared all the time. Readings of earlier measurements on this machine tell of that.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+
+from orun.environment.processor import cpu
+from orun.errors import StoreError
+from orun.fs.machine_folder import readings_file
 
 WATCH_SECONDS = 0.1  # the kernel counts in hundredths of a second
 REPEATS = 15  # of both computations in a reading: 0.4 ms together
@@ -25,6 +36,8 @@ SHARED_READING = 1.2  # reading over the least reading of a measurement from whi
 SHARED_ERROR = 0.2  # log ratio by which a ratio may be off on a shared core: 0.10 to 0.16 were seen
 AWAIT_SECONDS = 0.1  # for which a block waits until nothing else uses the core
 OPERATIONS = 20  # calls of numpy in the first computation
+REMEMBERED = 20  # measurements whose least readings tell what a core alone reads
+LOW_QUANTILE = 0.2  # of these readings: even if most measurements had a shared core, and a few were read too low
 
 _factors = np.linspace(0.5, 1.5, 1024, dtype=np.float32)
 _products = np.empty_like(_factors)
@@ -63,7 +76,7 @@ class CoreWatch:
     """Watch over a core for the length of a measurement: the least reading is that of a core which nothing else uses.
 
     Attributes:
-        least: reading so far.
+        least: reading so far, and as earlier measurements tell.
         waited: seconds for which blocks waited until nothing else used the core.
     """
 
@@ -87,6 +100,52 @@ class CoreWatch:
             pass
         self.waited += time.monotonic() - begin
         return reading
+
+
+def recall_reading() -> float:
+    """Return what a core alone reads, by earlier measurements of this user on this machine; infinite without any."""
+    with suppress(OSError, StoreError), _open_readings() as file:
+        if readings := _parse(file.read()).get(_computation()):
+            return float(np.quantile(readings, LOW_QUANTILE))
+    return math.inf
+
+
+def remember_reading(reading: float) -> None:
+    """Keep the least reading of a measurement for later ones."""
+    with suppress(OSError, StoreError), _open_readings() as file:
+        readings, computation = _parse(file.read()), _computation()
+        readings[computation] = [*readings.get(computation, []), reading][-REMEMBERED:]
+        file.seek(0)
+        file.truncate()
+        json.dump(readings, file)
+
+
+def _open_readings() -> IO[str]:
+    """Open the file of readings to read and write.
+
+    Raises:
+        OSError: if it cannot be written, or is somebody else's.
+        StoreError: if there is no folder for it.
+    """
+    path = readings_file()
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+", encoding="utf-8")
+    if os.fstat(file.fileno()).st_uid != os.getuid():
+        file.close()
+        raise PermissionError(path)
+    return file
+
+
+def _computation() -> str:
+    """Return what readings depend on beside the core's other users."""
+    return f"{cpu()['cpu']}, numpy {np.__version__}, Python {platform.python_version()}"
+
+
+def _parse(text: str) -> dict[str, list[float]]:
+    """Return the readings by what they depend on; none of a file that a killed process left unfinished."""
+    try:
+        return {str(name): [float(reading) for reading in readings] for name, readings in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def read_yardstick() -> float:

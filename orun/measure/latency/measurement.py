@@ -12,7 +12,13 @@ from random import Random
 from orun.core.metrics import Disturbance
 from orun.core.serialization import replace
 from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase
-from orun.measure.latency.cpu_cores import SHARED_ERROR, SHARED_READING, CoreWatch
+from orun.measure.latency.cpu_cores import (
+    SHARED_ERROR,
+    SHARED_READING,
+    CoreWatch,
+    recall_reading,
+    remember_reading,
+)
 from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
 from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
@@ -56,11 +62,19 @@ class Budget:
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Every launch, the seconds that they took together, and the pressure on the machine meanwhile."""
+    """Every launch.
+
+    Attributes:
+        launches: in their order.
+        seconds: that they took together.
+        pressure: on the machine meanwhile.
+        reading: of the yardstick on a core alone, as earlier measurements tell; infinite if none does.
+    """
 
     launches: Sequence[Launch]
     seconds: float
     pressure: Pressure
+    reading: float = math.inf
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -74,8 +88,8 @@ class Measurement:
 
     @cached_property
     def _undisturbed(self) -> Sequence[Launch]:
-        """Launches with enough pairs that count. Later launches tell of one whose core was shared all the time."""
-        alone = SHARED_READING * min(launch.yardstick for launch in self.launches)
+        """Launches with enough pairs that count. Other launches tell of one whose core was shared all the time."""
+        alone = SHARED_READING * min(self.reading, *(launch.yardstick for launch in self.launches))
         return [
             launch
             for launch in self.launches
@@ -142,6 +156,8 @@ def measure(
         else:
             progress(len(launches), 0, f"{len(launches)} launches, more until the figures are clear")
         launches.append(run_launch(cases, pace, random, method, watch, start))
+        if len(launches) == 1 and launches[0].watched:
+            watch.least = min(watch.least, recall_reading())
         method = launches[0].method
         warm = max(session.warm for session in launches[0].sessions.values())
         pace = replace(pace, warmup=max(budget.warmup, warm), longest=0.0)
@@ -150,7 +166,7 @@ def measure(
         if len(launches) < fewest:
             continue
         late = seconds - idle - watch.waited >= budget.time or seconds >= LONGEST * budget.time
-        so_far = Measurement(launches, seconds, Pressure(None, None))
+        so_far = Measurement(launches, seconds, Pressure(None, None), watch.least)
         comparisons = {name: so_far.evidence(name) for name in cases if name != MODEL}
         if so_far.disturbance and comparisons:
             if late:
@@ -160,7 +176,9 @@ def measure(
         watched = all(launch.watched for launch in launches)
         if over or is_clear(comparisons, budget, watched=watched):
             break
-    return Measurement(launches, seconds, gauge.read())
+    if launches[0].watched:
+        remember_reading(min(launch.yardstick for launch in launches))
+    return Measurement(launches, seconds, gauge.read(), watch.least)
 
 
 def shared_variance(other: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -10,11 +11,22 @@ from collections.abc import Iterator
 from itertools import chain, repeat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from orun.measure.latency import cpu_cores, pressure
-from orun.measure.latency.cpu_cores import AWAIT_SECONDS, CoreWatch, pin, quietest_core, read_yardstick
+from orun.measure.latency.cpu_cores import (
+    AWAIT_SECONDS,
+    REMEMBERED,
+    CoreWatch,
+    pin,
+    quietest_core,
+    read_yardstick,
+    recall_reading,
+    remember_reading,
+)
 from orun.measure.latency.pressure import PressureGauge
+from tests.store.support import NOBODY, needs_root
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="cores are chosen on Linux alone")
 
@@ -111,3 +123,61 @@ def test_a_block_does_not_wait_for_ever() -> None:
     watch, readings = CoreWatch(least=1.4), repeat(2.3)
     assert watch.await_core(lambda: next(readings)) == 2.3
     assert watch.waited >= AWAIT_SECONDS
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this machine, and no measurement yet."""
+    monkeypatch.setenv("ORUN_LOCKS", str(tmp_path))
+    return tmp_path
+
+
+def test_earlier_measurements_tell_what_a_core_alone_reads(machine: Path) -> None:
+    assert recall_reading() == math.inf
+    for reading in (2.3, 1.4, 2.2, 1.5, 1.3, 2.1):
+        remember_reading(reading)
+    assert recall_reading() == 1.4  # a fifth of them read less
+    assert [path.stat().st_mode & 0o777 for path in machine.iterdir()] == [0o600]
+
+
+def test_the_last_measurements_count(machine: Path) -> None:
+    del machine
+    for reading in (0.5, *[1.4] * REMEMBERED):
+        remember_reading(reading)
+    assert recall_reading() == 1.4
+
+
+def test_readings_of_another_processor_or_library_do_not_count(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del machine
+    remember_reading(1.4)
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "__version__", "9.9")
+        assert recall_reading() == math.inf
+        remember_reading(1.1)
+        assert recall_reading() == 1.1
+    assert recall_reading() == 1.4
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1.4]", '{"a": 1.4}', '{"a": ["b"]}'])
+def test_a_file_of_readings_that_is_none_is_replaced(machine: Path, text: str) -> None:
+    file = machine / f"orun-machine-cores-{os.getuid()}.json"
+    file.write_text(text)
+    assert recall_reading() == math.inf
+    remember_reading(1.4)
+    assert recall_reading() == 1.4
+
+
+@needs_root
+def test_readings_of_another_user_do_not_count(machine: Path) -> None:
+    remember_reading(1.4)
+    (file,) = machine.iterdir()
+    os.chown(file, NOBODY, NOBODY)
+    assert recall_reading() == math.inf
+    remember_reading(1.3)
+    assert "1.3" not in file.read_text()
+
+
+def test_without_a_folder_nothing_is_remembered(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_LOCKS", str(machine / "nowhere"))
+    remember_reading(1.4)
+    assert recall_reading() == math.inf

@@ -22,6 +22,12 @@ from tests.measure.support import case_of, launched, save_model
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
 
 
+@pytest.fixture(autouse=True)
+def no_earlier_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has measured nothing yet."""
+    monkeypatch.setenv("ORUN_LOCKS", str(tmp_path))
+
+
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -119,6 +125,15 @@ def test_a_ratio_of_a_watched_core_takes_few_launches_and_none_of_a_shared_one(
     found = measure(cases, Budget(1e6, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
     assert found.log_ratios("reference") == counted
     assert found.disturbance == disturbance
+
+
+def test_a_core_that_was_shared_throughout_is_known_by_earlier_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    for reading, disturbance in ((1.4, None), (2.3, Disturbance(9, 9, shared=True)), (1.41, None)):
+        made = replace(launched({"model": [1.0], "reference": [1.0]}, {"reference": -0.3}), yardstick=reading)
+        monkeypatch.setattr(measurement, "run_launch", lambda *_, made=made: made)
+        cases = {"model": case_of(Path("a")), "reference": case_of(Path("b"))}
+        found = measure(cases, Budget(1e6, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
+        assert found.disturbance == disturbance
 
 
 def test_a_model_alone_waits_for_no_quiet_moment(monkeypatch: pytest.MonkeyPatch) -> None:
