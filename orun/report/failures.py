@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from orun.core.run_record import Failure, RunResult, StageResult
+from orun.environment.python_path import PACKAGE
 from orun.report.figures import count
 from orun.report.terminal import Terminal
 from orun.text.suggestions import near
@@ -15,7 +17,13 @@ MOST_LINES = 500  # in which the beginning of a traceback is looked for
 REFUSAL = "orun.errors."
 TRACEBACK = "Traceback (most recent call last):"
 LEADING = re.compile(r'^  File "(.*/orun/executors/.*|<frozen runpy>)", line \d+ in ')  # to what crashed, by Python
-CAUSED = "The above exception was the direct cause of the following exception:"
+LINKS = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+STAMP = re.compile(r"\d\d:\d\d:\d\d [A-Z]+ ")  # begins what a stage logs
+FRAME = re.compile(r'  File "(.*)", line \d+')
+INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|^<")
 TAIL_BYTES = 32 * 1024  # enough for fifteen lines of any sane length; a log may be gigabytes
 TAIL_WIDTH = 500  # characters of a line that are shown, from its end
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
@@ -48,23 +56,37 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
 
 
 def _beyond(lines: list[str], failure: Failure) -> list[str]:
-    """Return the lines of a log before the tracebacks of refusals by orun and of causes that the failure states.
+    """Return the lines of a log without what a refusal by orun says already, and the tracebacks that led to it.
 
-    The last frames of such tracebacks are orun's own, which do not help the user.
+    Frames of libraries and of orun do not help the user, who has the log for them. A traceback through other code, as
+    the user's, stays if the refusal does not state its error.
     """
-    ends = [number for number, line in enumerate(lines) if line.startswith(REFUSAL) and line.endswith(failure.what)]
-    while ends:
-        heads = [number for number, line in enumerate(lines[: ends.pop()]) if line == TRACEBACK]
-        if not heads:
-            break
-        lines = lines[: heads[-1]]
-        while lines and not lines[-1].strip():
-            lines.pop()
-        if lines and lines[-1] == CAUSED:
-            lines = "\n".join(lines[:-1]).rstrip().splitlines()
-            cause = lines[-1].partition(": ")[2].strip() if lines else ""
-            ends = [len(lines)] if cause and cause in f"{failure.what}\n{failure.why}\n{failure.hint}" else []
-    return lines
+    if not any(line.startswith(REFUSAL) and line.endswith(failure.what) for line in lines):
+        return lines
+    heads = [number for number, line in enumerate(lines) if line in (TRACEBACK, *LINKS) or STAMP.match(line)]
+    entries = [lines[start:end] for start, end in pairwise([0, *heads, len(lines)])]
+    kept = [line for entry in entries if not _is_said(entry, failure) for line in entry]
+    return "\n".join(kept).rstrip().splitlines()
+
+
+def _is_said(entry: list[str], failure: Failure) -> bool:
+    """Return whether an entry of the log adds nothing to a refusal."""
+    statement = f"{failure.what}\n{failure.why}\n{failure.hint}"
+    head, *rest = entry or [""]
+    if stamp := STAMP.match(head):
+        return not rest and head[stamp.end() :] in statement
+    if head != TRACEBACK:
+        return head in LINKS
+    error = next((line for line in rest if line and not line.startswith(" ")), "")
+    cause = error.partition(": ")[2].strip()
+    known = error.startswith(REFUSAL) or (cause and cause in statement)
+    return bool(known) or all(_is_of_library(frame[1]) for frame in map(FRAME.match, rest) if frame)
+
+
+def _is_of_library(path: str) -> bool:
+    """Return whether a file is one of Python, of an installed package or of orun, on this machine or another."""
+    inside = path.rpartition("/orun/")[2]
+    return bool(INSTALLED.search(path)) or (inside != path and (PACKAGE / inside).exists())
 
 
 def log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:

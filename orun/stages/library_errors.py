@@ -17,7 +17,11 @@ def describe_error(error: BaseException) -> str:
     while error.__cause__ is not None:  # libraries wrap the cause in general advice
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    return f"{type(error).__name__}: " + "\n".join(line[:LONGEST] for line in lines[:LINES])
+    return f"{type(error).__name__}: " + "\n".join(_shortened(line) for line in lines[:LINES])
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
 
 
 @contextmanager

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
+
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
-from orun.report.failures import failure_note, log_tail, plain
+from orun.report import failures
+from orun.report.failures import LINKS, TRACEBACK, failure_note, log_tail, plain
 from orun.report.terminal import Terminal
 from tests.report.support import PASSED
 
@@ -65,6 +68,27 @@ def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
         "  | DecodeError: wire format was corrupt",
     ]
     assert shown("", "something else")[-1] == "  |   wire format was corrupt"
+
+
+def test_frames_of_libraries_that_led_to_a_refusal_are_not_shown(tmp_path: Path) -> None:
+    library = f'  File "{Path(onnx.__file__)}", line 231, in load_model\n    parse()\n'
+    own = f'  File "{Path(failures.__file__)}", line 36, in failing\n    yield\n'
+    cause = "RuntimeError: the graph is\nbroken\n"
+    refused = f"{TRACEBACK}\n{own}orun.errors.StageFailed: PyTorch cannot export it\n  hint: try another\n"
+    log = tmp_path / "stage.log"
+
+    def shown(frames: str, why: str = "") -> list[str]:
+        log.write_text(
+            f"12:00:00 INFO tracing\n12:00:01 ERROR PyTorch cannot export it\n{TRACEBACK}\n{frames}{cause}"
+            f"{TRACEBACK}\n{frames}{cause}\n{LINKS[0]}\n\n{refused}"
+        )
+        failure = Failure("StageFailed", "PyTorch cannot export it", why, f"try another\nIts log: {log}", str(log))
+        return failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[3:]
+
+    assert shown(library + own) == ["  last 1 line of its log:", "  | 12:00:00 INFO tracing"]
+    user = '  File "/home/ada/orun/mine.py", line 6, in forward\n    x + y\n'
+    assert f"  | {user.splitlines()[0]}" in shown(library + user)
+    assert shown(library + user, why="RuntimeError: the graph is\nbroken")[-1:] == ["  | 12:00:00 INFO tracing"]
 
 
 def test_of_a_crash_what_led_to_the_user_s_function_is_not_shown(tmp_path: Path) -> None:

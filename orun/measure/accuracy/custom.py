@@ -27,7 +27,8 @@ class _Unlabelled(Dataset):
 
     def __getattribute__(self, name: str) -> Any:
         if name == "labels":
-            raise missing_labels(self._request.stage, f"the metric {self._metric}", self._request.source)
+            request = self._request
+            raise missing_labels(request.stage, f"the metric {self._metric}", request.source, self._dataset)
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:

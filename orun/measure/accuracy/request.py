@@ -73,13 +73,14 @@ class Request:
         return "lower" if metric in ERRORS else self.better.get(metric, "higher")
 
 
-def missing_labels(stage: str, metric: str, source: str) -> StageFailed:
+def missing_labels(stage: str, metric: str, source: str, dataset: Dataset) -> StageFailed:
     """Return the error of a metric that needs labels when the dataset has none.
 
     Args:
         stage: id of the stage.
         metric: name of the metric.
         source: the dataset as the pipeline file names it; empty if it is made up.
+        dataset: the dataset.
     """
     if not source:
         return StageFailed(
@@ -90,7 +91,10 @@ def missing_labels(stage: str, metric: str, source: str) -> StageFailed:
     return StageFailed(
         stage,
         f"{metric} needs labels, and the dataset {source} has none",
-        hint="add labels: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file",
+        why=f"it has {', '.join((*dataset.inputs, *dataset.fields))}",
+        hint="return them: orun.Dataset(inputs, labels)"
+        if ".py:" in source
+        else f"say which of these they are: dataset: {{path: {source}, labels: NAME}}",
     )
 
 

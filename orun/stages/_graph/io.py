@@ -75,6 +75,8 @@ def _no_model(path: Path, problem: str) -> UsageError:
         why, hint = "it is a web page", "download the file itself, not the page that shows it"
     elif head.startswith(b"PK\x03\x04"):
         why, hint = "it is a zip archive, as PyTorch and Keras write", "name it after its format: .pt2, .pt or .keras"
+        if path.suffix in (".pt", ".pt2", ".pth", ".keras"):
+            hint = f"uses: convert/{'tensorflow' if path.suffix == '.keras' else 'torch'}"
     elif text and "".join(text.split()).rstrip(CUT).isprintable():
         first = text.splitlines()[0][:SHOWN]
         why, hint = f"it is a text file, which begins with {first!r}", "name a file that an exporter wrote"

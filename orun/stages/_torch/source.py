@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, is_zipfile
 
 from orun.environment.env_vars import variable
 from orun.errors import StageFailed
@@ -151,12 +153,26 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
     import torch
 
     problem = f"{name} is neither TorchScript nor an ExportedProgram that is safe to read"
+    if path.suffix != ".pt2" and (why := _why_no_script(path)):
+        raise StageFailed(context.stage, problem, why=why, hint=FUNCTION)
     with failing(context, problem, FUNCTION), only_weights():
         if path.suffix == ".pt2":
             with suppress(ImportError):  # it registers the operators of programs that `convert_pt2e` made
                 importlib.import_module("torch.ao.quantization.fx._decomposed")
             return bind_program(torch.export.load(path), inputs)
         return bind(torch.jit.load(path, map_location="cpu"), inputs)
+
+
+def _why_no_script(path: Path) -> str:
+    """Return what a file is instead of TorchScript; empty if it may be that."""
+    with path.open("rb") as file:
+        pickled = file.read(1) == pickle.PROTO  # as torch.save wrote before PyTorch 1.6
+    if not pickled and not is_zipfile(path):
+        return "PyTorch writes no such file"
+    if not pickled:
+        with ZipFile(path) as archive:
+            pickled = all(name.rpartition("/")[2] != "constants.pkl" for name in archive.namelist())
+    return "it is a pickle of a module or a `state_dict`, as torch.save writes" if pickled else ""
 
 
 def only_weights() -> AbstractContextManager[None]:

@@ -285,9 +285,15 @@ def _check_answers(
 
 def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:
     """Export with an example whose dynamic axes are above 1 and differ in size, so that no size becomes a constant."""
+    import torch
+
     from orun.stages._torch.export import export
 
     example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
+    if params.exporter == "dynamo" and isinstance(bound.module, torch.jit.ScriptModule):
+        raise StageFailed(
+            context.stage, "PyTorch's dynamo exporter does not take TorchScript", hint="exporter: torchscript"
+        )
     other = "torchscript" if params.exporter == "dynamo" else "dynamo"
     quantized = any(type(part).__module__.startswith(QUANTIZED) for part in bound.module.modules())
     hint = (

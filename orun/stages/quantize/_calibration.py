@@ -27,7 +27,7 @@ def load_calibration_data(
     dims: Mapping[str, Sequence[int]],
     inputs: Examples | Declarations | None,
 ) -> Dataset:
-    """Return the examples that a parameter names; without one, made-up examples, with a warning.
+    """Return the examples that a parameter names; without one, made-up examples, with a note.
 
     Args:
         context: of the stage.
@@ -49,7 +49,7 @@ def load_calibration_data(
         examples = load_dataset(context, dataset, names).take(samples)
         require_ranges(context, examples)
         return examples
-    context.log.warning("no dataset: ranges come from made-up inputs, not from data")
+    context.note("ranges come from made-up inputs, not from data: name typical inputs, `dataset: data.py:function`")
     over = to_input_values(inputs) if isinstance(inputs, dict) else {}
     return make_examples(context.model(), samples, dims, context.seed, over)
 

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertForSequenceClassification
 
 import orun
-from orun.errors import OrunError
+from orun.errors import OrunError, StageFailed
 from orun.store import Store
 from tests.stages.modules import small
 from tests.stages.support import StageRun, run_stage
@@ -178,6 +178,38 @@ def test_an_exported_program_that_takes_a_mapping(tmp_path: Path) -> None:
     made = run_stage("convert/torch", tmp_path, params, root=tmp_path)
     assert made.value("max_abs_error") < 1e-6
     assert [value.name for value in onnx.load(made.model).graph.input] == ["batch_user", "batch_item"]
+
+
+FILES = {
+    "saved.pt": "it is a pickle of a module or a `state_dict`, as torch.save writes",
+    "legacy.pth": "it is a pickle of a module or a `state_dict`, as torch.save writes",
+    "model.onnx": "PyTorch writes no such file",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_torchscript_is_named(tmp_path: Path, name: str) -> None:
+    if name == "model.onnx":
+        (tmp_path / name).write_bytes(b"\x08\x09")
+    else:
+        state = torch.nn.Linear(4, 3).state_dict()
+        torch.save(state, tmp_path / name, _use_new_zipfile_serialization=name == "saved.pt")
+    assert refusal(tmp_path, tmp_path, model=name) == (
+        f"{name} is neither TorchScript nor an ExportedProgram that is safe to read\n"
+        f"  {FILES[name]}\n"
+        "  hint: a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, "
+        "weights: FILE"
+    )
+
+
+def test_the_dynamo_exporter_takes_no_torchscript(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.save(torch.jit.trace(torch.nn.Linear(4, 3).eval(), torch.zeros(2, 4)), tmp_path / "traced.pt")
+    params = {"model": "traced.pt", "inputs": {"x": {"shape": ["rows", 4]}}, "outputs": ["y"]}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("convert/torch", tmp_path, params, root=tmp_path)
+    assert str(caught.value) == ("PyTorch's dynamo exporter does not take TorchScript\n  hint: exporter: torchscript")
 
 
 class Trap:

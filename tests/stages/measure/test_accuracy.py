@@ -411,7 +411,8 @@ def test_outputs_go_by_name(folder: Path) -> None:
             {"dataset": "data.py:plain", "metrics": ["accuracy"]},
             (
                 "accuracy needs labels, and the dataset data.py:plain has none\n"
-                "  hint: add labels: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
+                "  it has x\n"
+                "  hint: return them: orun.Dataset(inputs, labels)"
             ),
         ),
         (

@@ -35,7 +35,8 @@ def total(outputs, dataset):
     return float(dataset.inputs["x"].sum())
 """
 NEEDS = "needs labels, and"
-GIVE = "has none\n  hint: add labels: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
+OF_FUNCTION = "has none\n  it has x, camera\n  hint: return them: orun.Dataset(inputs, labels)"
+OF_FILE = "has none\n  it has target, x\n  hint: say which of these they are: dataset: {path: data.npz, labels: NAME}"
 MADE_UP = (
     "made-up inputs have none\n  hint: name examples with labels: dataset: data.py:function, or a file with `labels`"
 )
@@ -44,17 +45,21 @@ MADE_UP = (
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "data.py").write_text(DATA, "utf-8")
-    np.savez(tmp_path / "data.npz", x=np.eye(3, dtype=np.float32))
+    np.savez(tmp_path / "data.npz", target=np.arange(3), x=np.eye(3, dtype=np.float32))
     return tmp_path
 
 
 @pytest.mark.parametrize(
     ("dataset", "metric", "message"),
     [
-        ("data.py:plain", "data.py:right", f"the metric right {NEEDS} the dataset data.py:plain {GIVE}"),
-        ("data.py:plain", "data.py:mean_right", f"the metric mean_right {NEEDS} the dataset data.py:plain {GIVE}"),
-        ("data.npz", "data.py:right", f"the metric right {NEEDS} the dataset data.npz {GIVE}"),
-        ({"path": "data.npz"}, "accuracy", f"accuracy {NEEDS} the dataset data.npz {GIVE}"),
+        ("data.py:plain", "data.py:right", f"the metric right {NEEDS} the dataset data.py:plain {OF_FUNCTION}"),
+        (
+            "data.py:plain",
+            "data.py:mean_right",
+            f"the metric mean_right {NEEDS} the dataset data.py:plain {OF_FUNCTION}",
+        ),
+        ("data.npz", "data.py:right", f"the metric right {NEEDS} the dataset data.npz {OF_FILE}"),
+        ({"path": "data.npz"}, "accuracy", f"accuracy {NEEDS} the dataset data.npz {OF_FILE}"),
         (None, "data.py:right", f"the metric right {NEEDS} {MADE_UP}"),
         (None, "f1", f"f1 {NEEDS} {MADE_UP}"),
     ],

@@ -67,6 +67,13 @@ g (float[n, 4] x) => (float[n, 4] y)
 IMAGES = {"image": np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)}  # as in examples.py
 
 
+def test_made_up_ranges_are_said(tmp_path: Path) -> None:
+    result = run_stage("quantize/static", tmp_path, {}, inputs={"model": artifact(tmp_path, parse(WEIGHTED))})
+    assert result.notes == (
+        "ranges come from made-up inputs, not from data: name typical inputs, `dataset: data.py:function`",
+    )
+
+
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
 def test_every_method_is_near(tmp_path: Path, method: str) -> None:
     before = artifact(tmp_path, convolution())
