@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,15 @@ def test_the_command_after_the_examples_are_filled_in() -> None:
     assert command_with_examples(Path("out/forest.yaml"), request) == (
         "orun init 'my forest.joblib' --trust -o out/forest.yaml --data out/forest_data.py:examples"
     )
+
+
+@pytest.mark.skipif(find_spec("catboost") is None, reason="CatBoost is not installed")
+@pytest.mark.parametrize("names", [["age", "rooms"], None])
+def test_columns_of_catboost(names: list[str] | None) -> None:
+    """It keeps their names in an attribute of its own, and after a fit on a data frame no number of them."""
+    from catboost import CatBoostClassifier, Pool
+
+    pool = Pool(np.stack([AGES, ROOMS], axis=1), LABELS, feature_names=names)
+    model = CatBoostClassifier(iterations=2, verbose=0, allow_writing_files=False).fit(pool)
+    columns, is_matrix = columns_of(model)
+    assert ([column.name for column in columns], is_matrix) == (names or ["x0", "x1"], names is None)

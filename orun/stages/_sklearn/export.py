@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 ML_OPSET = 3  # of trees and other models that are no neural networks; converters differ in whether they know 4
 BATCH = "batch"  # the axis of the examples
+NUMBERS = "iufb"  # kinds of types of NumPy
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Table:
 
             return pd.DataFrame({name: values.reshape(len(values)) for name, values in wide.items()})
         parts = [values.reshape(len(values), -1) for values in wide.values()]
-        same = all(part.dtype.kind in "iubf" for part in parts)
+        same = all(part.dtype.kind in NUMBERS for part in parts)
         return np.concatenate([part if same else part.astype(object) for part in parts], axis=1)
 
 
@@ -107,12 +108,13 @@ def table(context: Context, dataset: Dataset, precision: str) -> Table:
 
 
 def table_of(inputs: Mapping[str, Any], precision: str) -> Table:
-    """Return arrays `[n, ...]` as a table, as `table` does."""
+    """Return arrays `[n, ...]` as a table, as `table` does; numbers alone are a column, too."""
     columns: dict[str, Array] = {}
     for name, values in inputs.items():
         typed = values.astype(precision) if values.dtype.kind == "f" else values
         typed = typed.astype(object) if typed.dtype.kind in "US" else typed
-        columns[name] = typed[:, None] if typed.ndim == 1 and len(inputs) > 1 else typed
+        is_column = len(inputs) > 1 or typed.dtype.kind in NUMBERS
+        columns[name] = typed[:, None] if typed.ndim == 1 and is_column else typed
     return Table(columns)
 
 
@@ -122,8 +124,6 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     Raises:
         StageFailed: when skl2onnx cannot convert the estimator.
     """
-    from skl2onnx import to_onnx
-
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._sklearn.compat import booleans_as_integers
     from orun.stages._sklearn.converters import register
@@ -145,17 +145,61 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
         booleans_as_integers(),
         _naming_missing_converter(context, problem),
     ):
-        model: ModelProto = to_onnx(
-            plain,
-            initial_types=[(name, _type(name, values, context)) for name, values in data.columns.items()],
-            options=_options(plain, settings) or None,
-            target_opset={"": settings.opset, "ai.onnx.ml": ML_OPSET},
-        )
+        model = _convert(context, plain, data.columns, settings)
     if only_labels(plain):
         del model.graph.output[1:]
     tidy_domains(model)
     _name(context, model, settings.outputs)
     return model
+
+
+def _convert(context: Context, estimator: Estimator, columns: Mapping[str, Array], settings: Settings) -> ModelProto:
+    """Convert an estimator; if it takes one matrix, as trees do, the model joins columns of numbers to one first."""
+    from skl2onnx import to_onnx
+
+    def converted(inputs: Mapping[str, Array]) -> ModelProto:
+        model: ModelProto = to_onnx(
+            estimator,
+            initial_types=[(name, _type(name, values, context)) for name, values in inputs.items()],
+            options=_options(estimator, settings) or None,
+            target_opset={"": settings.opset, "ai.onnx.ml": ML_OPSET},
+        )
+        return model
+
+    try:
+        return converted(columns)
+    except RuntimeError:  # converters that take one matrix have no other class in common
+        numeric = all(values.dtype.kind in NUMBERS and values.ndim == 2 for values in columns.values())  # noqa: PLR2004 - axes
+        if len(columns) == 1 or not numeric:
+            raise
+    matrix = np.concatenate([values[:1].astype(_common_type(columns)) for values in columns.values()], axis=1)
+    name = max(columns, key=len) + "_joined"  # longer than any of them
+    model = converted({name: matrix})
+    _join(model, name, columns)
+    return model
+
+
+def _common_type(columns: Mapping[str, Array]) -> np.dtype[Any]:
+    """Return the type of a matrix of columns of numbers: that of floats, if one is."""
+    kinds = {values.dtype.kind: values.dtype for values in columns.values()}
+    return kinds.get("f", np.dtype(np.int64))
+
+
+def _join(model: ModelProto, name: str, columns: Mapping[str, Array]) -> None:
+    """Replace the input `name` of a model, a matrix, by its columns."""
+    from onnx import helper
+
+    kind = next(value.type.tensor_type.elem_type for value in model.graph.input if value.name == name)
+    parts = [f"{name}_{place}" for place in range(len(columns))]
+    nodes = [helper.make_node("Cast", [column], [part], to=kind) for column, part in zip(columns, parts, strict=True)]
+    nodes = [*nodes, helper.make_node("Concat", parts, [name], axis=1), *model.graph.node]
+    inputs = [
+        helper.make_tensor_value_info(column, helper.np_dtype_to_tensor_dtype(values.dtype), [None, values.shape[1]])
+        for column, values in columns.items()
+    ]
+    del model.graph.node[:], model.graph.input[:]
+    model.graph.node.extend(nodes)
+    model.graph.input.extend(inputs)
 
 
 def _is_fitted(estimator: Estimator) -> bool:

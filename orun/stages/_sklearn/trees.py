@@ -26,11 +26,9 @@ def _register_xgboost() -> None:
     import xgboost
 
     need("onnxmltools", "converting XGBoost")
-    from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
-
-    _register("XGBoost", (xgboost.XGBClassifier, xgboost.XGBRFClassifier), convert_xgboost, classify=True)
+    _register("XGBoost", (xgboost.XGBClassifier, xgboost.XGBRFClassifier), _convert_xgboost, classify=True)
     regressors = (xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.XGBRanker)
-    _register("XGBoost", regressors, convert_xgboost, classify=False)
+    _register("XGBoost", regressors, _convert_xgboost, classify=False)
 
 
 def _register_lightgbm() -> None:
@@ -77,6 +75,14 @@ def _register(
         if parser:
             options["zipmap"] = [False]  # skl2onnx's own parser makes dictionaries of probabilities
         update_registered_converter(kind, f"{prefix}{kind.__name__}", shapes, convert, options=options, parser=parser)
+
+
+def _convert_xgboost(scope: Any, operator: Any, container: Any) -> None:
+    """Write the trees with features by their places, as onnxmltools wants them: a table's columns have other names."""
+    from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
+
+    operator.raw_operator.get_booster().feature_names = None
+    convert_xgboost(scope, operator, container)
 
 
 def _parse_classifier(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:

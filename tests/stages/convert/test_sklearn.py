@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 from onnxruntime import InferenceSession
 from skl2onnx import update_registered_converter
 from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
@@ -37,6 +38,23 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
     with pytest.raises(OrunError) as caught:
         convert(folder, model, data, **params)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["tree_of_measures", "line_of_measures", "clusters_of_measures"])
+def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path, model: str) -> None:
+    """As one that was fitted on a data frame: skl2onnx takes these for several inputs."""
+    made = convert(tmp_path, model, "measures")
+    assert made.value("agreement") == 1
+    graph = onnx.load(made.model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
+    assert types == {"age": TensorProto.INT64, "weight": TensorProto.FLOAT, "woman": TensorProto.BOOL}
+    assert [node.op_type for node in graph.node][:4] == ["Cast", "Cast", "Cast", "Concat"]
+
+
+def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:
+    made = convert(tmp_path, "line_of_years", "years")
+    (answers,) = InferenceSession(made.model).run(None, {"age": estimators.YEARS[:, None]})
+    np.testing.assert_allclose(answers[:, 0], estimators.line_of_years().predict(estimators.YEARS[:, None]), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,30 @@ def test_it_answers_what_the_library_answers(tmp_path: Path, library: str, model
     np.testing.assert_allclose(scores[0], own.predict_proba(rows.inputs["X"]), atol=1e-5)
 
 
+NAMED = """
+import numpy as np
+import orun
+from xgboost import XGBClassifier
+
+X = np.random.default_rng(0).random((40, 2))
+
+def model():
+    made = XGBClassifier(n_estimators=3).fit(X, X[:, 0] > 0.5)
+    made.get_booster().feature_names = ["age", "income"]  # as after a fit on a data frame
+    return made
+
+def rows():
+    return orun.Dataset({"age": X[:, 0], "income": X[:, 1]})
+"""
+
+
+@pytest.mark.skipif(find_spec("xgboost") is None or find_spec("pandas") is None, reason="XGBoost or pandas is missing")
+def test_features_of_xgboost_may_have_names(tmp_path: Path) -> None:
+    (tmp_path / "named.py").write_text(NAMED)
+    made = convert(tmp_path, "named.py:model", "named.py:rows", root=tmp_path)
+    assert made.value("agreement") == 1
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_values_that_are_missing(tmp_path: Path, library: str) -> None:
     made = convert(tmp_path, f"trees.py:{library}_bodies", "trees.py:bodies_with_gaps")

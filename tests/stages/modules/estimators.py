@@ -34,6 +34,7 @@ BODIES, SUGAR = load_diabetes(return_X_y=True)
 TEXTS = np.array(["good book", "bad film", "good film", "a long book"] * 3, dtype=object)
 TOWNS = np.array(["Ulm", "Bonn", "Kiel"] * 5, dtype=object)
 AGES = np.arange(15.0)
+YEARS = np.arange(20, 80)
 
 
 def digits() -> orun.Dataset:
@@ -72,6 +73,36 @@ def columns_in_words() -> Any:
 def ages() -> orun.Dataset:
     """The age of each of 100 people, near 1."""
     return orun.Dataset({"X": 1 + BODIES[300:400, :1]})
+
+
+def measures() -> orun.Dataset:
+    """Columns of numbers of three types."""
+    return orun.Dataset({"age": YEARS, "weight": BODIES[:60, 2], "woman": BODIES[:60, 1] > 0})
+
+
+def years() -> orun.Dataset:
+    """A single column of numbers, without an axis for columns."""
+    return orun.Dataset({"age": YEARS})
+
+
+def tree_of_measures() -> Any:
+    return DecisionTreeClassifier(max_depth=4, random_state=0).fit(_matrix(), SUGAR[:60] > 150)
+
+
+def line_of_measures() -> Any:
+    return LinearRegression().fit(_matrix(), SUGAR[:60])
+
+
+def clusters_of_measures() -> Any:
+    return KMeans(4, n_init=1, random_state=0).fit(_matrix())
+
+
+def line_of_years() -> Any:
+    return LinearRegression().fit(YEARS[:, None], SUGAR[:60])
+
+
+def _matrix() -> Any:
+    return np.stack([*measures().inputs.values()], axis=1).astype(np.float64)
 
 
 def polynomial() -> Any:
