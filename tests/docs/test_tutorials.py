@@ -16,7 +16,7 @@ from .test_docs import BLOCK, DOCS, NAMED
 ACCURACY = re.compile(r"^  accuracy:\n(?:.+\n)+", re.MULTILINE)  # the stage in model.yaml
 BUSY = re.compile(r"^(planning|reading) |^\S+ +waiting for ")  # of a machine that is busy
 SLOWER = "note: the release is slower"  # where the processor has no instructions for 8 bits
-FIGURE = re.compile(r"-?\d[\d.]*( (ns|µs|ms|s|min|kB|%)(?!\w))?")
+FIGURE = re.compile(r"-?\d[\d.]*( (ns|µs|ms|s|min|kB|MB|%)(?!\w))?")
 
 
 def words(text: str) -> Counter[str]:

@@ -25,14 +25,13 @@ while nothing else used the core: see `orun.measure.latency.cpu_cores`. Beside a
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from orun.measure.benchmark_case import BASELINE, MODEL, SessionInfo
-from orun.measure.latency.cpu_cores import CoreWatch
+from orun.measure.latency.cpu_cores import CoreWatch, low_reading
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.quantiles import median_error
 from orun.measure.latency.timing_method import Method, log_ratio, waiting_share
@@ -96,7 +95,7 @@ def times_of(name: str, blocks: Sequence[Block]) -> Times:
 
 def least_yardstick(pairs: Sequence[Pair]) -> float:
     """Return the least reading: that of a core which nothing else used. Infinite if there is none."""
-    return min((reading for pair in pairs for reading in pair.readings), default=math.inf)
+    return low_reading(sorted(reading for pair in pairs for reading in pair.readings))
 
 
 def log_ratios(pairs: Sequence[Pair], other: str, method: Method) -> list[float]:

@@ -17,9 +17,10 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from bisect import insort
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -32,10 +33,11 @@ from orun.fs.machine_folder import readings_file
 WATCH_SECONDS = 0.1  # the kernel counts in hundredths of a second
 REPEATS = 15  # of both computations in a reading: 0.4 ms together
 LONGEST_WATCHED = 0.015  # seconds of an inference during which a shared core is noticed: its block is not much longer
-SHARED_READING = 1.2  # reading over the least reading of a measurement from which the core counts as shared
+SHARED_READING = 1.2  # reading over that of a core alone, from which the core counts as shared
 SHARED_ERROR = 0.2  # log ratio by which a ratio may be off on a shared core: 0.10 to 0.16 were seen
 AWAIT_SECONDS = 0.1  # for which a block waits until nothing else uses the core
 OPERATIONS = 20  # calls of numpy in the first computation
+MISREAD = 0.02  # of readings may be too low: one in 500 was, by an eighth
 REMEMBERED = 20  # measurements whose least readings tell what a core alone reads
 LOW_QUANTILE = 0.2  # of these readings: even if most measurements had a shared core, and a few were read too low
 
@@ -73,20 +75,26 @@ def read_idle_ticks() -> dict[int, int]:
 
 @dataclass
 class CoreWatch:
-    """Watch over a core for the length of a measurement: the least reading is that of a core which nothing else uses.
+    """Watch over a core for the length of a measurement.
 
     Attributes:
-        least: reading so far, and as earlier measurements tell.
+        known: what a core alone reads, as earlier measurements tell.
         waited: seconds for which blocks waited until nothing else used the core.
     """
 
-    least: float = math.inf
+    known: float = math.inf
     waited: float = 0.0
+    _readings: list[float] = field(default_factory=list)  # sorted
+
+    @property
+    def least(self) -> float:
+        """What a core alone reads, as far as readings tell; see `low_reading`."""
+        return min(self.known, low_reading(self._readings))
 
     def read(self, read: Callable[[], float]) -> float:
         """Return a reading, which is noted."""
         reading = read()
-        self.least = min(self.least, reading)
+        insort(self._readings, reading)
         return reading
 
     def is_alone(self, reading: float) -> bool:
@@ -100,6 +108,11 @@ class CoreWatch:
             pass
         self.waited += time.monotonic() - begin
         return reading
+
+
+def low_reading(readings: Sequence[float]) -> float:
+    """Return the least of sorted readings but for the lowest fiftieth, some of which are misread; infinite for none."""
+    return readings[int(MISREAD * len(readings))] if readings else math.inf
 
 
 def recall_reading() -> float:

@@ -157,7 +157,7 @@ def measure(
             progress(len(launches), 0, f"{len(launches)} launches, more until the figures are clear")
         launches.append(run_launch(cases, pace, random, method, watch, start))
         if len(launches) == 1 and launches[0].watched:
-            watch.least = min(watch.least, recall_reading())
+            watch.known = recall_reading()
         method = launches[0].method
         warm = max(session.warm for session in launches[0].sessions.values())
         pace = replace(pace, warmup=max(budget.warmup, warm), longest=0.0)

@@ -103,8 +103,8 @@ def test_a_pair_counts_only_if_nothing_else_used_the_core_at_either_end_of_its_b
     times = Times(np.ones(2), np.ones(2), np.ones(2), None)
     blocks = [[Block("model", times, readings) for readings in pair] for pair in [(alone, edge), (alone, shared)]]
     pairs = [Pair("reference", pair) for pair in blocks]
-    assert replace(blocks_of({}), watch=CoreWatch(least=1.4)).select(pairs) == pairs[:1]
-    later = CoreWatch(least=1.2)  # which tells that the core was shared all the time
+    assert replace(blocks_of({}), watch=CoreWatch(1.4)).select(pairs) == pairs[:1]
+    later = CoreWatch(1.2)  # which tells that the core was shared all the time
     assert replace(blocks_of({}), watch=later).select(pairs[1:]) == []
     assert blocks_of({}).select(pairs) == pairs
 

@@ -113,14 +113,21 @@ def test_a_core_is_shared_if_a_reading_is_a_fifth_above_the_least_so_far() -> No
     assert watch.least == 1.4
 
 
+def test_a_reading_that_is_misread_is_not_taken_for_that_of_a_core_alone() -> None:
+    watch, readings = CoreWatch(), iter([*[1.5] * 30, 1.2, *[1.5] * 30])
+    for _ in range(61):
+        watch.read(lambda: next(readings))
+    assert watch.least == 1.5
+
+
 def test_a_block_waits_until_nothing_else_uses_the_core() -> None:
-    watch, readings = CoreWatch(least=1.4), iter([2.3, 2.2, 1.41, 9.0])
+    watch, readings = CoreWatch(1.4), iter([2.3, 2.2, 1.41, 9.0])
     assert watch.await_core(lambda: next(readings)) == 1.41
     assert list(readings) == [9.0]
 
 
 def test_a_block_does_not_wait_for_ever() -> None:
-    watch, readings = CoreWatch(least=1.4), repeat(2.3)
+    watch, readings = CoreWatch(1.4), repeat(2.3)
     assert watch.await_core(lambda: next(readings)) == 2.3
     assert watch.waited >= AWAIT_SECONDS
 
