@@ -11,6 +11,7 @@ import numpy as np
 from orun.core.serialization import replace
 from orun.scaffold.data_text import MATRIX
 from orun.scaffold.model_facts import ColumnFact, Value
+from orun.stages._sklearn.plain import column_names
 
 MOST_VALUES = 12  # categories or words that made-up examples draw from
 DIGITS = 4  # of the center and spread of numbers
@@ -24,7 +25,7 @@ def columns_of(estimator: Any) -> tuple[tuple[ColumnFact, ...], bool]:
     Columns have the names of the data frame that the estimator was fitted on, else numbers. An estimator that takes
     texts has a single column, `X`.
     """
-    names = _names_of(estimator)
+    names = column_names(estimator)
     count = getattr(estimator, "n_features_in_", None) if names is None else len(names)
     if count is None:
         fact = dict(_learned(estimator, [0])).get(0, ColumnFact("", "text", doubt=type(estimator).__name__))
@@ -36,15 +37,6 @@ def columns_of(estimator: Any) -> tuple[tuple[ColumnFact, ...], bool]:
     )
     is_uniform = len({(column.holds_text, column.doubt) for column in columns}) == 1
     return columns, names is None and is_uniform
-
-
-def _names_of(estimator: Any) -> Sequence[Any] | None:
-    """Return the names of the columns of the data frame that an estimator was fitted on; None for a matrix."""
-    names: Sequence[Any] | None = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        names = getattr(estimator, "feature_names_", None)  # of CatBoost, which numbers the columns of a matrix
-        return None if names == [str(place) for place in range(len(names or ()))] else names
-    return names
 
 
 def _learned(part: Any, places: Sequence[int]) -> Facts:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._sklearn.plain import Estimator, parts_of, without_wrappers
+from orun.stages._sklearn.plain import Estimator, column_names, parts_of, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -134,6 +134,9 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     plain = without_wrappers(estimator)
     _require_zipmap(context, plain, settings)
     hint = "skl2onnx.supported_converters() lists what can be converted"
+    if len(data.columns) > 1 and column_names(estimator) is None:
+        names = ", ".join(data.columns)
+        hint = f"if not all of {names} are its inputs: `inputs: [NAME]` beside the path of the data; {hint}"
     if len({values.dtype.kind for values in data.columns.values()} & set("iuf")) > 1:
         hint += "; it may want numbers of one type: `types: {NAME: float32}` beside the path of the data"
     if not _is_fitted(estimator):  # a hint only, as an estimator without a state needs no fitting

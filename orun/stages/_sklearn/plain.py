@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
 import numpy as np
 
 Estimator: TypeAlias = Any  # whatever has `predict` or `transform`
+
+
+def column_names(estimator: Estimator) -> Sequence[Any] | None:
+    """Return the names of the columns of the data frame that an estimator was fitted on; None for a matrix."""
+    names: Sequence[Any] | None = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = getattr(estimator, "feature_names_", None)  # of CatBoost, which numbers the columns of a matrix
+        return None if names == [str(place) for place in range(len(names or ()))] else names
+    return names
 
 
 def without_wrappers(estimator: Estimator) -> Estimator:

@@ -10,7 +10,8 @@ against their own predictions like every estimator.
 
 `data` gives the input types and the examples for the check. A dataset of one input is the matrix `X` (or texts). With
 several inputs, each is a column: scikit-learn gets them as a data frame if the estimator was fitted on a data frame,
-otherwise side by side. ONNX takes floats in `precision`; scikit-learn computes with the same rounded values in float64.
+otherwise side by side. Columns that a data frame did not have, such as the labels, are left out. ONNX takes floats in
+`precision`; scikit-learn computes with the same rounded values in float64.
 Texts of ONNX are never missing: an imputer that fills in NaN among texts takes the empty text for it.
 
 The check compares `predict`, and the second output of the model with `predict_proba`, `decision_function` or
@@ -25,7 +26,7 @@ without probabilities (use `SVC(probability=True)`), and hard votes among linear
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -36,8 +37,10 @@ from orun.stages._graph.agreement import Atol, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range, Ratio
+from orun.text.lists import first_few
 
 if TYPE_CHECKING:
+    from orun.measure.dataset import Dataset
     from orun.measure.framework_model import FrameworkModel
     from orun.stages._sklearn.plain import Estimator
 
@@ -104,12 +107,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.export import Settings, export, table, weight_bytes
-    from orun.stages.datasets import load_dataset
+    from orun.stages.datasets import load_dataset, title
     from orun.stages.memory_headroom import require_memory
 
     estimator = _estimator(context, params)
     require_memory(context, MEMORY_FACTOR, weight_bytes(estimator))
-    dataset = load_dataset(context, params.data)
+    dataset = _fitted_columns(context, estimator, load_dataset(context, params.data), title(params.data))
     data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
     save(export(context, estimator, data, settings), context.result)
@@ -126,6 +129,26 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "max_abs_error": Metric(comparison.largest, better="lower"),
         "agreement": Metric(comparison.agreement, "ratio", "higher"),
     }
+
+
+def _fitted_columns(context: Context, estimator: Estimator, dataset: Dataset, name: str) -> Dataset:
+    """Return a dataset with the columns that the estimator was fitted on, in their order; as it is without names.
+
+    Raises:
+        StageFailed: when one is missing.
+    """
+    from orun.stages._sklearn.plain import column_names
+
+    names = column_names(estimator)
+    if names is None or len(dataset.inputs) == 1:  # which is a matrix
+        return dataset
+    if missing := [str(column) for column in names if column not in dataset.inputs]:
+        raise StageFailed(
+            context.stage,
+            f"{name} has no column {first_few([repr(column) for column in missing])}",
+            why=f"the {type(estimator).__name__} was fitted with that name; the data has {', '.join(dataset.inputs)}",
+        )
+    return replace(dataset, inputs={str(column): dataset.inputs[column] for column in names})
 
 
 def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,27 @@ def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path,
     types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
     assert types == {"age": TensorProto.INT64, "weight": TensorProto.FLOAT, "woman": TensorProto.BOOL}
     assert [node.op_type for node in graph.node][:4] == ["Cast", "Cast", "Cast", "Concat"]
+
+
+@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed")
+def test_columns_that_a_data_frame_did_not_have_are_left_out(tmp_path: Path) -> None:
+    made = convert(tmp_path, "tree_of_names_in_a_frame", "measures")
+    assert made.value("agreement") == 1
+    assert [value.name for value in onnx.load(made.model).graph.input] == ["weight", "age"]
+
+
+def test_columns_of_a_data_frame_must_be_there(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "tree_of_other_names", "measures") == (
+        "estimators.py:measures has no column 'height'\n"
+        "  the DecisionTreeClassifier was fitted with that name; the data has age, weight, woman"
+    )
+
+
+def test_of_several_columns_the_inputs_are_to_be_named(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "opinions", "labelled_texts").endswith(
+        "  hint: if not all of text, label are its inputs: `inputs: [NAME]` beside the path of the data; "
+        "skl2onnx.supported_converters() lists what can be converted; the log has the whole message"
+    )
 
 
 def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:

@@ -101,6 +101,24 @@ def line_of_years() -> Any:
     return LinearRegression().fit(YEARS[:, None], SUGAR[:60])
 
 
+def tree_of_names_in_a_frame() -> Any:
+    """As fitted on a data frame whose columns were in another order than the data has them."""
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(_matrix()[:, [1, 0]], SUGAR[:60] > 150)
+    tree.feature_names_in_ = np.array(["weight", "age"], dtype=object)
+    return tree
+
+
+def tree_of_other_names() -> Any:
+    tree = tree_of_names_in_a_frame()
+    tree.feature_names_in_ = np.array(["weight", "height"], dtype=object)
+    return tree
+
+
+def labelled_texts() -> orun.Dataset:
+    """A file of texts with a column of labels that nobody named as such."""
+    return orun.Dataset({"text": TEXTS, "label": np.arange(len(TEXTS)) % 2})
+
+
 def _matrix() -> Any:
     return np.stack([*measures().inputs.values()], axis=1).astype(np.float64)
 
