@@ -68,7 +68,7 @@ class Measurement:
         launches: in their order.
         seconds: that they took together.
         pressure: on the machine meanwhile.
-        reading: of the yardstick on a core alone, as earlier measurements tell; infinite if none does.
+        reading: what the yardstick reads on a core alone, as this measurement and earlier ones tell; infinite without.
     """
 
     launches: Sequence[Launch]
