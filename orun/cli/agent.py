@@ -25,7 +25,7 @@ EXAMPLES = (
     ("orun agent --join head:6379 --label accelerator=T4", "join the machines that meet at `orun head`"),
     ("orun agent --listen unix:///run/user/1000/orun.sock", "serve runs of this user on this machine, or of a tunnel"),
     ("orun agent --listen tcp://10.0.0.7:7777 --token-file token", "serve runs of a private network that know a token"),
-    ("orun agent --listen unix:///tmp/t4.sock --label gpu=T4 --resources cpus=4", "say what it is; lend 4 cores"),
+    ("orun agent --listen unix:///tmp/t4.sock --label accelerator=T4 --resources cpus=4", "label it; lend 4 cores"),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
+from orun.stages._sklearn.joined_columns import NUMBERS, join_columns, matrix_of
 from orun.stages._sklearn.plain import Estimator, column_names, parts_of, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 ML_OPSET = 3  # of trees and other models that are no neural networks; converters differ in whether they know 4
 BATCH = "batch"  # the axis of the examples
-NUMBERS = "iufb"  # kinds of types of NumPy
 
 
 @dataclass(frozen=True)
@@ -172,37 +172,13 @@ def _convert(context: Context, estimator: Estimator, columns: Mapping[str, Array
     try:
         return converted(columns)
     except RuntimeError:  # converters that take one matrix have no other class in common
-        numeric = all(values.dtype.kind in NUMBERS and values.ndim == 2 for values in columns.values())  # noqa: PLR2004 - axes
-        if len(columns) == 1 or not numeric:
+        matrix = matrix_of(columns)
+        if matrix is None:
             raise
-    matrix = np.concatenate([values[:1].astype(_common_type(columns)) for values in columns.values()], axis=1)
     name = max(columns, key=len) + "_joined"  # longer than any of them
     model = converted({name: matrix})
-    _join(model, name, columns)
+    join_columns(model, name, columns)
     return model
-
-
-def _common_type(columns: Mapping[str, Array]) -> np.dtype[Any]:
-    """Return the type of a matrix of columns of numbers: that of floats, if one is."""
-    kinds = {values.dtype.kind: values.dtype for values in columns.values()}
-    return kinds.get("f", np.dtype(np.int64))
-
-
-def _join(model: ModelProto, name: str, columns: Mapping[str, Array]) -> None:
-    """Replace the input `name` of a model, a matrix, by its columns."""
-    from onnx import helper
-
-    kind = next(value.type.tensor_type.elem_type for value in model.graph.input if value.name == name)
-    parts = [f"{name}_{place}" for place in range(len(columns))]
-    nodes = [helper.make_node("Cast", [column], [part], to=kind) for column, part in zip(columns, parts, strict=True)]
-    nodes = [*nodes, helper.make_node("Concat", parts, [name], axis=1), *model.graph.node]
-    inputs = [
-        helper.make_tensor_value_info(column, helper.np_dtype_to_tensor_dtype(values.dtype), [None, values.shape[1]])
-        for column, values in columns.items()
-    ]
-    del model.graph.node[:], model.graph.input[:]
-    model.graph.node.extend(nodes)
-    model.graph.input.extend(inputs)
 
 
 def _is_fitted(estimator: Estimator) -> bool:

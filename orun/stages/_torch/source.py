@@ -165,14 +165,14 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
 
 def _why_no_script(path: Path) -> str:
     """Return what a file is instead of TorchScript; empty if it may be that."""
-    with path.open("rb") as file:
-        pickled = file.read(1) == pickle.PROTO  # as torch.save wrote before PyTorch 1.6
-    if not pickled and not is_zipfile(path):
-        return "PyTorch writes no such file"
-    if not pickled:
+    saved = "it is a pickle of a module or a `state_dict`, as torch.save writes"
+    if is_zipfile(path):
         with ZipFile(path) as archive:
-            pickled = all(name.rpartition("/")[2] != "constants.pkl" for name in archive.namelist())
-    return "it is a pickle of a module or a `state_dict`, as torch.save writes" if pickled else ""
+            names = {name.rpartition("/")[2] for name in archive.namelist()}
+        return "" if "constants.pkl" in names else saved
+    with path.open("rb") as file:
+        is_pickle = file.read(1) == pickle.PROTO  # as torch.save wrote before PyTorch 1.6
+    return saved if is_pickle else "PyTorch writes no such file"
 
 
 def only_weights() -> AbstractContextManager[None]:
