@@ -17,7 +17,7 @@ from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.goal import check_goal
-from orun.scaffold.paths import dataset_from, file_for, require_free
+from orun.scaffold.paths import file_for, require_free
 
 if TYPE_CHECKING:
     from orun.core.events import Event
@@ -45,7 +45,9 @@ EXAMPLES = (
     metavar="CONDITIONS",
     help="What the release must reach, such as 'size<25MB, p50<10ms, cosine>0.99'. Searches for a model that does.",
 )
-@click.option("--data", default="", metavar="DATA", help="Your own examples: file.py:function, or a file.")
+@click.option(
+    "--data", default="", metavar="DATA", help="Your examples: file.py:function, a file, or a folder of images."
+)
 @click.option(
     "--target",
     "target_name",
@@ -91,7 +93,7 @@ def command(  # noqa: PLR0913 - the options of the command line
     In a terminal, init asks for what the options leave open.
     """
     from orun.cli.init_dialogue import Answers, ask, is_interactive
-    from orun.scaffold.model_facts import read_model
+    from orun.scaffold.inspection_process import declare_data, read_model
     from orun.scaffold.recipe import Request
     from orun.scaffold.targets import target_named
 
@@ -116,7 +118,9 @@ def command(  # noqa: PLR0913 - the options of the command line
             facts = read_model(model, file.parent, inputs, trust=trust)
     if facts.warning:
         options.warn([facts.warning])
-    request = Request(facts, target, dataset_from(answers.data, file), check_goal(answers.goal, answers.data))
+    with options.activity_shown():
+        declared = declare_data(answers.data, file.parent, facts)
+    request = Request(facts, target, declared, check_goal(answers.goal, answers.data))
     if dry_run:
         return _print(file, request)
     workflow = _workflow(answers.ci, file)
@@ -171,9 +175,9 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
     from orun.core.events import Planning, RunFinished
     from orun.report.console import Console
     from orun.report.terminal import detect
-    from orun.scaffold.create import create, require_known_operators
+    from orun.scaffold.create import create, require_supported
 
-    require_known_operators(file, request)
+    require_supported(file, request)
     if request.goal:
         click.echo(f"{model}: searching for a model that reaches the goal; this takes some minutes", err=True)
     else:

@@ -64,7 +64,9 @@ def ask(
         trust = click.confirm(question, default=False, err=True)
     facts = _read(model, folder, inputs, trust=trust)
     click.echo(facts.title, err=True)
-    data = options.data or _prompt("Your own examples, file.py:function or a file (Enter: made up for now)", _data)
+    data = options.data or _prompt(
+        "Your own examples, file.py:function, a file or a folder (Enter: made up for now)", _data
+    )
     question = f"Goal, such as {EXAMPLE} (Enter: gates from what is measured)"
     goal = options.goal or _prompt(question, partial(_goal, data))
     ci = options.ci
@@ -78,7 +80,8 @@ def ask(
 def _read(model: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> ModelFacts:
     """Read the model; ask for the inputs of a PyTorch module, which knows none."""
     from orun.scaffold.inspection import INPUT, parse_inputs
-    from orun.scaffold.model_facts import InputsUnknown, read_model
+    from orun.scaffold.inspection_process import read_model
+    from orun.scaffold.model_facts import InputsUnknown
 
     def checked(name: str, text: str) -> str:
         try:

@@ -18,8 +18,8 @@ from orun.fs.os_errors import quoted
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives
+from orun.scaffold.inspection_process import read_model
 from orun.scaffold.left_out import reason_of
-from orun.scaffold.model_facts import read_model
 from orun.scaffold.paths import data_path, file_for, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
@@ -85,7 +85,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
 
     Args:
         file: the pipeline file, which does not exist yet.
-        request: the model and its goal; `require_known_operators` has let it pass.
+        request: the model and its goal; `require_supported` has let it pass.
         store: the store's folder; the project's when None.
         write: writes a file.
         listener: receives the events of the runs.
@@ -94,9 +94,6 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         StageFailed: when the model cannot be converted or measured; the file is left to be edited.
         UsageError: when the request cannot be met; then no file is left.
     """
-    if request.goal and not distributions.find(SEARCHER):
-        purpose = "the search for a model that reaches a goal"
-        raise MissingPackages(f"{purpose} needs {SEARCHER}, which is not installed", [SEARCHER])
     request = with_examples(file, request)
     data = data_path(file)
     is_ours = not data.exists() and (not request.data or request.is_made_up)
@@ -227,12 +224,16 @@ def _require(file: Path, stage: StageResult) -> None:
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
 
 
-def require_known_operators(file: Path, request: Request) -> None:
-    """Refuse a model with operators that ONNX Runtime does not have: none of its stages could run here.
+def require_supported(file: Path, request: Request) -> None:
+    """Refuse what could not be built here: a search without its package, operators that ONNX Runtime does not have.
 
     Raises:
+        MissingPackages: when the package that searches is not installed.
         UsageError: when the model has such operators.
     """
+    if request.goal and not distributions.find(SEARCHER):
+        purpose = "the search for a model that reaches a goal"
+        raise MissingPackages(f"{purpose} needs {SEARCHER}, which is not installed", [SEARCHER])
     facts = request.facts
     if facts.graph is None or not facts.graph.unknown:
         return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from orun.core.serialization import replace
 from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
@@ -13,6 +14,8 @@ WORDS = 8  # in a made-up text
 WIDE = 16  # columns of a matrix up to which each has numbers of its own
 MATRIX = "X"
 FUNCTION = "examples"
+Declaration: TypeAlias = str | Mapping[str, Any]
+"""A dataset as a pipeline file declares it: a path, `file.py:function`, or a mapping with its preparation."""
 HEAD = '''"""Examples that {file} is judged by: MADE UP. Replace them by your own.
 
 Return a hundred or more typical examples, with their labels where there are some: then `measure/accuracy`

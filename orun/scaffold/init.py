@@ -10,10 +10,10 @@ from orun.api import PathLike, default_listener
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.fs.output_file import OutputFile
-from orun.scaffold.create import create, require_known_operators, text_of, with_examples
+from orun.scaffold.create import create, require_supported, text_of, with_examples
 from orun.scaffold.goal import check_goal, gates_of
-from orun.scaffold.model_facts import read_model
-from orun.scaffold.paths import dataset_from, file_for, require_free
+from orun.scaffold.inspection_process import declare_data, read_model
+from orun.scaffold.paths import file_for, require_free
 from orun.scaffold.recipe import Request
 from orun.scaffold.targets import target_named
 
@@ -39,7 +39,7 @@ def init(  # noqa: PLR0913 - the options of the command line
             thresholds measured on this machine. When None, nothing is built or written, and the text has only the
             gates of the goal.
         goal: what the release must reach, such as `size<25MB, p50<10ms, cosine>0.99`.
-        data: your own examples: `file.py:function`, or a file. Made-up examples when empty.
+        data: your own examples: `file.py:function`, a file, or a folder of images. Made-up examples when empty.
         target: execution provider, such as `cpu`, `cuda` or `openvino`.
         inputs: `NAME=DTYPE[AXES]` for each input that the file of the model does not describe.
         trust: unpickle a scikit-learn file, which runs the code in it.
@@ -57,10 +57,10 @@ def init(  # noqa: PLR0913 - the options of the command line
         require_free(file, f"orun {quoted(file)}")
     conditions = check_goal(goal, data)
     facts = read_model(name, file.parent, inputs, trust=trust)
-    request = Request(facts, target_named(target), dataset_from(data, file), conditions)
+    request = Request(facts, target_named(target), declare_data(data, file.parent, facts), conditions)
     if output is None:
         return text_of(file, with_examples(file, request), gates_of(conditions))
-    require_known_operators(file, request)
+    require_supported(file, request)
     file.parent.mkdir(parents=True, exist_ok=True)
     create(file, request, Path(store) if store else None, _write, on_event or default_listener())
     return file.read_text(encoding="utf-8")

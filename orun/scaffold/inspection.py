@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from orun.core.serialization import encode
-from orun.errors import OrunError, UsageError
+from orun.core.serialization import decode, encode
+from orun.errors import MissingPackages, OrunError, PipelineError, UsageError
 from orun.fs.os_errors import quoted
-from orun.scaffold.model_facts import MARK, InputFact, InputsUnknown, ModelFacts, with_mask
+from orun.scaffold.data_text import Declaration
+from orun.scaffold.inspection_process import MARK
+from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_mask
+from orun.scaffold.paths import relative_to
 from orun.stages.common_parameters import DType
 from orun.text.suggestions import closest, one_of
 
@@ -42,21 +43,37 @@ FORMS = (
 
 
 def main(request: str) -> int:
-    """Print the facts, or what is wrong, as one marked line of JSON."""
-    source, folder, inputs, trust = json.loads(request)
+    """Print what a model or a dataset is, or what is wrong with it, as one marked line of JSON."""
+    question = json.loads(request)
+    source, folder = question["source"], Path(question["folder"])
     try:
-        answer: dict[str, Any] = {"facts": encode(inspect_model(source, Path(folder), parse_inputs(inputs), trust))}
+        if "facts" in question:
+            answer: dict[str, Any] = {"answer": _declaration(source, folder, question["facts"])}
+        else:
+            facts = inspect_model(source, folder, parse_inputs(question["inputs"]), question["trust"])
+            answer = {"answer": encode(facts)}
+    except MissingPackages as error:
+        answer = {"what": error.what, "why": error.why, "packages": [*error.packages]}
+    except PipelineError as error:
+        problem = error.problems[0]
+        answer = {"what": f"{problem.position}: {problem.message}", "why": problem.source.strip(), "hint": ""}
     except OrunError as error:
         answer = {"what": error.what, "why": error.why, "hint": error.hint}
         if isinstance(error, InputsUnknown):
             answer["parameters"] = error.parameters
     except Exception as error:  # noqa: BLE001 - whatever a framework or the user's function runs into
-        answer = _failure(source, error)
+        answer = _failure(source, error, "" if "facts" in question else _hint(source))
     sys.stdout.write(f"\n{MARK}{json.dumps(answer)}\n")
     return 0
 
 
-def _failure(source: str, error: Exception) -> dict[str, Any]:
+def _declaration(path: str, folder: Path, facts: Any) -> Declaration:
+    from orun.scaffold.data_declaration import declaration_of
+
+    return declaration_of(path, folder, decode(ModelFacts, facts))
+
+
+def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:
     """Return the answer about an error that a framework or the user's function raised."""
     module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if module in FRAMEWORKS:
@@ -64,7 +81,7 @@ def _failure(source: str, error: Exception) -> dict[str, Any]:
         return {"what": f"reading {source} needs {package}, which is not installed", "packages": [package]}
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     why = f"{type(error).__name__}: {lines[0] if lines else 'without a message'}"
-    return {"what": f"{source} cannot be read", "why": why, "hint": _hint(source)}
+    return {"what": f"{source} cannot be read", "why": why, "hint": hint}
 
 
 def _hint(source: str) -> str:
@@ -103,16 +120,17 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
     Raises:
         UsageError: when orun does not convert it.
     """
+    from orun.scaffold.function_inspection import inspect_function
     from orun.scaffold.onnx_inspection import inspect_onnx
     from orun.scaffold.sklearn_inspection import inspect_estimator, inspect_pickle
     from orun.scaffold.torch_inspection import inspect_program, inspect_torchscript
 
+    name = relative_to(folder, source)
     if CODE.fullmatch(source):
-        return _inspect_function(source, folder, inputs)
+        return inspect_function(source, name, folder, inputs)
     path = Path(source)
     if not path.exists():
         raise UsageError(f"there is no {source}", hint="name a model: a file, a folder, or file.py:function")
-    name = _relative(path, folder)
     suffix = path.suffix.lower()
     if path.is_dir():
         return _inspect_folder(name, path, inputs)
@@ -130,24 +148,20 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         from orun.stages._sklearn.trees import READERS
 
         return inspect_estimator(name, READERS[suffix](path))
-    raise _unknown(source, suffix)
+    raise _unknown(path)
 
 
-def _unknown(source: str, suffix: str) -> UsageError:
+def _unknown(path: Path) -> UsageError:
     """Return the error for a file that is not a model, with a hint on what to name instead."""
-    if suffix == ".py":
-        return UsageError(
-            f"{source} does not say which function returns the model", hint=f"orun init {source}:FUNCTION"
-        )
-    if suffix in WEIGHTS:
+    from orun.scaffold.function_inspection import without_function
+
+    if path.suffix == ".py":
+        return without_function(path, f"{path} does not say which function returns the model")
+    if path.suffix.lower() in WEIGHTS:
         why = "it holds weights without the code that uses them"
         hint = "name its folder of transformers, or a function that builds the module: orun init file.py:function"
-        return UsageError(f"{source} is not a whole model", why=why, hint=hint)
-    return UsageError(f"orun does not know the model format of {source}", why=f"expected {FORMS}", hint="orun stages")
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+        return UsageError(f"{path} is not a whole model", why=why, hint=hint)
+    return UsageError(f"orun does not know the model format of {path}", why=f"expected {FORMS}", hint="orun stages")
 
 
 def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
@@ -163,42 +177,6 @@ def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> Mod
         raise UsageError(f"{path} is a folder around {names}", hint=f"orun init {quoted(models[0])}")
     why = "a folder of transformers has config.json, a SavedModel has saved_model.pb"
     raise UsageError(f"{path} is not a model", why=why, hint=f"ls {quoted(path)}")
-
-
-def _inspect_function(source: str, folder: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
-    """Call the function, and inspect the returned model by its framework."""
-    from orun.scaffold.sklearn_inspection import inspect_estimator
-    from orun.scaffold.torch_inspection import forward_parameters, inspect_module
-
-    path, function = Path(source.rpartition(":")[0]), source.rpartition(":")[2]
-    name = f"{_relative(path, folder)}:{function}"
-    if not path.is_file():
-        raise UsageError(f"there is no {path}", hint="name a Python file and a function in it: file.py:function")
-    sys.path.insert(0, str(path.parent.absolute()))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file", hint="orun init file.py:function")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    if not callable(getattr(module, function, None)):
-        functions = [item for item, value in vars(module).items() if callable(value) and not item.startswith("_")]
-        why = f"it has {', '.join(functions)}" if functions else "it has none"
-        hint = f"orun init {quoted(path)}:{functions[0] if functions else 'FUNCTION'}"
-        raise UsageError(f"{path} has no function {function!r}", why=why, hint=hint)
-    model = getattr(module, function)()
-    frameworks = {base.__module__.partition(".")[0] for base in type(model).__mro__}
-    if "torch" in frameworks:
-        return inspect_module(name, model, forward_parameters(model), inputs)
-    if frameworks & {"keras", "tensorflow", "tf_keras"}:
-        return ModelFacts("tensorflow", name, inputs)
-    if hasattr(model, "predict") or hasattr(model, "transform"):
-        return inspect_estimator(name, model)
-    raise UsageError(
-        f"{name} must return a model",
-        why=f"it returned {type(model).__name__}; expected a PyTorch module, a Keras model or a scikit-learn estimator",
-        hint="orun stages convert/torch",
-    )
 
 
 if __name__ == "__main__":

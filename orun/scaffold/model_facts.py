@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Literal, TypeAlias
 
-from orun.core.activity import report
-from orun.core.serialization import Record, decode, replace
-from orun.errors import MissingPackages, UsageError
-from orun.text.suggestions import near
+from orun.core.serialization import Record, replace
+from orun.errors import UsageError
 from orun.text.units import show
 
 Form = Literal["onnx", "torch", "tensorflow", "sklearn"]
 Value: TypeAlias = str | bool | int | float
-MARK = "orun-model-facts:"
 FORMS: Mapping[Form, str] = {
     "onnx": "ONNX", "torch": "PyTorch", "tensorflow": "TensorFlow", "sklearn": "scikit-learn",
 }  # fmt: skip
-TIMEOUT = 600  # seconds for the import of a framework and the reading of a large model
 
 
 class InputsUnknown(UsageError):
@@ -176,44 +168,3 @@ class ModelFacts(Record, frozen=True):
 def fit_size(usual: int, sizes: Sequence[int]) -> int:
     """Return the usual size of a dynamic axis, or the nearest of those that the model can take; empty for any size."""
     return min(max(usual, min(sizes)), max(sizes)) if sizes else usual
-
-
-def read_model(source: str, folder: Path, inputs: Sequence[str] = (), *, trust: bool = False) -> ModelFacts:
-    """Read a model in a process of its own, which imports the frameworks.
-
-    Args:
-        source: a file, a folder, or `file.py:function`, as the command line has it.
-        folder: where the pipeline file will be.
-        inputs: declared inputs, as `name=dtype[axis,axis]`.
-        trust: whether a pickle may be read.
-
-    Raises:
-        UsageError: when it cannot be read.
-    """
-    report(f"reading {near(source)}")
-    command = [sys.executable, "-m", "orun.scaffold.inspection", json.dumps([source, str(folder), [*inputs], trust])]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{source} could not be read within {TIMEOUT} s") from error
-    for line in done.stdout.splitlines():
-        if line.startswith(MARK):
-            answer = json.loads(line.removeprefix(MARK))
-            if "facts" in answer:
-                return decode(ModelFacts, answer["facts"])
-            if "parameters" in answer:
-                raise InputsUnknown(**answer)
-            if "packages" in answer:
-                raise MissingPackages(**answer)
-            raise UsageError(**answer)
-    stderr = [line for line in done.stderr.splitlines() if line.strip()]
-    why = "".join(stderr[-1:]) or f"its reader exited with {done.returncode}"
-    raise UsageError(f"{near(source)} could not be read", why=why)

@@ -27,12 +27,12 @@ def data_path(file: Path) -> Path:
     return file.with_name(f"{pipeline_name(file)}_data.py")
 
 
-def dataset_from(data: str, file: Path) -> str:
-    """Return a dataset's path, or `file.py:function`, relative to the folder of a pipeline file."""
-    if not data:
+def relative_to(folder: Path, source: str) -> str:
+    """Return a path, or `file.py:function`, relative to the folder of a pipeline file; empty if it is."""
+    if not source:
         return ""
-    path, separator, function = data.rpartition(":") if ".py:" in data else (data, "", "")
-    return Path(os.path.relpath(Path(path).absolute(), file.absolute().parent)).as_posix() + separator + function
+    path, separator, function = source.rpartition(":") if ".py:" in source else (source, "", "")
+    return Path(os.path.relpath(Path(path).absolute(), folder.absolute())).as_posix() + separator + function
 
 
 def require_free(path: Path, hint: str) -> None:

@@ -69,6 +69,10 @@ def _data(request: Request, data_file: str) -> Iterator[str]:
         yield f"  # data: {_value(made_up)}"
     elif request.is_made_up:
         yield from _comment(f"Examples: MADE UP in {data_file}. Replace them there by your own.", "  ")
+    elif isinstance(request.data, Mapping):
+        yield "  # Examples that the model is judged by. Check how they become its inputs."
+        yield from _mapping("data", request.data, "  ")
+        return
     else:
         yield "  # Examples that the model is judged by."
     yield f"  data: {_value(request.data or None)}"
@@ -90,27 +94,25 @@ def _stage(stage: StageText) -> Iterator[str]:
     if stage.needs:
         yield f"    needs: {_value(stage.needs)}"
     if stage.parameters:
-        yield from _mapping("with", stage.parameters)
+        yield from _mapping("with", stage.parameters, "    ")
     if stage.gate:
         yield "    gate:"
         for metric, rules in stage.gate.items():
             yield f"      {metric}: {_value({rule: Number(threshold) for rule, threshold in rules.items()})}"
 
 
-def _mapping(key: str, values: Mapping[str, Any]) -> Iterator[str]:
+def _mapping(key: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
     """Yield a mapping, on one line if it fits."""
-    line = f"    {key}: {_value(values)}"
+    line = f"{indent}{key}: {_value(values)}"
     if len(line) <= WIDTH:
         yield line
         return
-    yield f"    {key}:"
+    yield f"{indent}{key}:"
     for name, value in values.items():
-        line = f"      {_value(name)}: {_value(value)}"
-        if len(line) <= WIDTH or not isinstance(value, Mapping):
-            yield line
+        if isinstance(value, Mapping):
+            yield from _mapping(_value(name), value, f"{indent}  ")
         else:
-            yield f"      {_value(name)}:"
-            yield from (f"        {_value(inner)}: {_value(item)}" for inner, item in value.items())
+            yield f"{indent}  {_value(name)}: {_value(value)}"
 
 
 def _value(value: Any) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orun.core.serialization import Record, replace
+from orun.scaffold.data_text import Declaration
 from orun.scaffold.goal import Condition, Objective, accuracy_metrics, searched
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
@@ -43,7 +44,7 @@ class Request(Record, frozen=True):
 
     facts: ModelFacts
     target: TargetText
-    data: str = ""
+    data: Declaration = ""
     goal: tuple[Condition, ...] = ()
     objective: Objective = "latency"
     left_out: Mapping[str, str] = {}

@@ -171,7 +171,7 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
         ),
         (
             ["net.py"],
-            ["net.py does not say which function returns the model", "hint: orun init net.py:FUNCTION"],
+            ["net.py does not say which function returns the model", "it has load", "hint: orun init net.py:load"],
         ),
         (
             ["text.onnx"],
@@ -235,7 +235,6 @@ def test_a_search_without_its_package_is_refused_at_once(
     there = {name: text for name, text in distributions.exact().items() if name != "optuna"}
     monkeypatch.setattr(distributions, "exact", lambda: there)
     assert orun("init", "mlp.onnx", "--goal", "size<1MB").err == (
-        "mlp.onnx: searching for a model that reaches the goal; this takes some minutes\n"
         "error: the search for a model that reaches a goal needs optuna, which is not installed\n"
         f"  hint: {install_hint('tune')}\n"
     )

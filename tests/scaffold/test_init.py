@@ -11,7 +11,8 @@ import orun
 from orun.core.events import Event, StageStarted
 from orun.errors import UsageError
 from orun.scaffold.data_text import data_text
-from orun.scaffold.model_facts import InputFact, ModelFacts, read_model
+from orun.scaffold.inspection_process import read_model
+from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.recipe import Request, stages_for
 from orun.scaffold.targets import target_named
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from orun.scaffold.model_facts import read_model
+from orun.scaffold.inspection_process import read_model
 from orun.scaffold.recipe import Request, stages_for
 from orun.scaffold.targets import target_named
 from orun.scaffold.working_sizes import find_working_sizes

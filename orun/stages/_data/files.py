@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages._data import arrays, tables
@@ -17,7 +19,7 @@ READERS: Mapping[str, Callable[[Path, str], Columns]] = {
     ".safetensors": arrays.read_safetensors,
     ".txt": tables.read_lines,
 }
-TABLES = {".csv": tables.read_csv, ".parquet": tables.read_parquet}
+TABLES = (".csv", ".parquet")
 KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
 
 
@@ -40,17 +42,33 @@ def read(root: Path, source: Source) -> Dataset:
         return read_annotated(root, name, source) if source.annotations else read_images(path, name, source.images)
     if source.annotations:
         raise UsageError("`annotations` is for a folder of images", why=f"{name} is none")
-    suffix = path.suffix.lower()
-    if suffix not in KNOWN:
-        raise UsageError(
-            f"{name} is not a readable dataset",
-            why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
-            hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
-        )
-    nan = source.missing == "nan"
-    columns = TABLES[suffix](path, name, nan=nan) if suffix in TABLES else READERS[suffix](path, name)
+    _require_known(path, name)
+    columns = _read_columns(path, name, nan=source.missing == "nan")
     if source.text is not None:
         from orun.stages._data.texts import tokenize
 
         return tokenize(root, name, columns, source)
     return assemble(name, columns, source)
+
+
+def list_columns(path: Path, name: str) -> Mapping[str, bool]:
+    """Return the arrays or columns of a file, and whether each holds texts; see `read` for what it raises."""
+    _require_known(path, name)
+    if path.suffix.lower() in TABLES:
+        return tables.list_columns(path, name)
+    columns = _read_columns(path, name)
+    return {column: np.asarray(columns[column]).dtype.kind in "OUS" for column in columns}
+
+
+def _require_known(path: Path, name: str) -> None:
+    if path.suffix.lower() not in KNOWN:
+        raise UsageError(
+            f"{name} is not a readable dataset",
+            why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
+            hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
+        )
+
+
+def _read_columns(path: Path, name: str, *, nan: bool = False) -> Columns:
+    suffix = path.suffix.lower()
+    return tables.read_table(path, name, nan=nan) if suffix in TABLES else READERS[suffix](path, name)

@@ -17,8 +17,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def read_csv(path: Path, name: str, *, nan: bool = False) -> Columns:
-    """Read the columns of a text file whose first line names them; see `_Table`."""
+def read_table(path: Path, name: str, *, nan: bool = False) -> Columns:
+    """Read the columns of a .csv or .parquet file; see `_Table`."""
+    return _Table(_load(path, name), name, nan=nan)
+
+
+def list_columns(path: Path, name: str) -> dict[str, bool]:
+    """Return the columns of a .csv or .parquet file, and whether each holds texts."""
+    return {field.name: _is_text(field.type) for field in _load(path, name).schema}
+
+
+def _load(path: Path, name: str) -> pa.Table:
+    table = _load_csv(path, name) if path.suffix.lower() == ".csv" else _load_parquet(path, name)
+    if not table.num_rows:
+        raise UsageError(f"{name} has no rows")
+    if twice := sorted({column for column in table.column_names if table.column_names.count(column) > 1}):
+        raise UsageError(f"{name} has several columns of the same name", why=f"{', '.join(twice)}")
+    return table
+
+
+def _load_csv(path: Path, name: str) -> pa.Table:
+    """Load a text file whose first line names the columns."""
     need("pyarrow", f"reading {name}")
     from pyarrow import ArrowInvalid, csv
 
@@ -28,19 +47,17 @@ def read_csv(path: Path, name: str, *, nan: bool = False) -> Columns:
         "convert_options": csv.ConvertOptions(strings_can_be_null=False),
     }
     try:
-        return _table(csv.read_csv(path, **options), name, nan=nan)
+        return csv.read_csv(path, **options)
     except ArrowInvalid as error:
         raise UsageError(f"{name} is not a table", why=str(error).strip()) from error
 
 
-def read_parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
-    """Read the columns of a Parquet file; see `_Table`."""
+def _load_parquet(path: Path, name: str) -> pa.Table:
     need("pyarrow", f"reading {name}")
-    from pyarrow import ArrowInvalid
-    from pyarrow.parquet import read_table
+    from pyarrow import ArrowInvalid, parquet
 
     try:
-        return _table(read_table(path), name, nan=nan)
+        return parquet.read_table(path)
     except ArrowInvalid as error:
         raise UsageError(f"{name} is not a Parquet file", why=str(error).strip()) from error
 
@@ -78,12 +95,10 @@ class _Table(Mapping[str, Values]):
         return len(self._table.column_names)
 
 
-def _table(table: pa.Table, name: str, *, nan: bool) -> Columns:
-    if not table.num_rows:
-        raise UsageError(f"{name} has no rows")
-    if twice := sorted({column for column in table.column_names if table.column_names.count(column) > 1}):
-        raise UsageError(f"{name} has several columns of the same name", why=f"{', '.join(twice)}")
-    return _Table(table, name, nan=nan)
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any:
@@ -107,6 +122,6 @@ def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any
         except ValueError as error:  # inner lists differ in length
             raise UsageError(f"{name}: column {title!r} is not an array in every row", why=str(error)) from error
         return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+    if _is_text(column.type):
         return np.array(column.to_pylist(), dtype=object)
     return column.to_numpy()

@@ -13,6 +13,7 @@ from orun.stages._data.columns import Columns, fields_of, get_column, labels_of
 from orun.stages._data.packages import need
 from orun.stages._data.source import Source
 
+TOKENS = "input_ids"  # the input that a tokenizer makes of a text
 FILES = ("tokenizer", "vocab", "tekken")  # prefixes of a tokenizer's files
 VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")
 
@@ -45,10 +46,15 @@ def _texts(name: str, columns: Columns, title: str) -> list[str]:
     return [str(value) for value in values]
 
 
+def is_tokenizer(folder: Path) -> bool:
+    """Return whether a folder holds the files of a tokenizer."""
+    return any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in folder.glob("*"))
+
+
 def load_tokenizer(root: Path, folder: str) -> Any:
     """Return a tokenizer of `transformers`; raise UsageError when the folder holds none."""
     need("transformers", f"the tokenizer {folder}")
-    if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / folder).glob("*")):
+    if not is_tokenizer(root / folder):
         raise UsageError(  # transformers 5.0 would make an empty tokenizer
             f"{folder} is not a tokenizer folder",
             why="it holds no tokenizer.json, tokenizer_config.json or vocabulary",

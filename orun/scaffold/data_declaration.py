@@ -1,0 +1,153 @@
+"""Declaration of a dataset in files for a model: which columns are its inputs, and how texts and images become them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orun.errors import UsageError
+from orun.scaffold.data_text import MATRIX, Declaration
+from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.stages._data.columns import REST
+from orun.stages._data.files import list_columns
+from orun.stages._data.source import LABELS
+from orun.stages._data.texts import TOKENS, is_tokenizer
+
+LABEL_COLUMNS = (LABELS, "label", "target", "class", "y")
+TEXT = "text"
+PREPARATION = "preprocessor_config.json"  # of a vision model in a folder of transformers
+RESAMPLING = ("nearest", "lanczos", "bilinear", "bicubic")  # by Pillow's number
+USUAL_SIDE = 224  # pixels
+
+
+def declaration_of(path: str, folder: Path, facts: ModelFacts) -> Declaration:
+    """Return the declaration of a dataset: its path alone where its arrays or columns are the model's inputs.
+
+    Args:
+        path: of the dataset, relative to the folder.
+        folder: of the pipeline file.
+        facts: the model.
+
+    Raises:
+        UsageError: when the dataset cannot be read, or it is not clear which column the model takes.
+    """
+    inputs = _inputs(facts)
+    model_folder = Path(facts.source) if (folder / facts.source).is_dir() else Path(facts.source).parent
+    if (folder / path).is_dir():
+        return _images(path, inputs, facts, folder / model_folder)
+    columns = list_columns(folder / path, path)
+    names = {item.name for item in inputs}
+    label = next((name for name in LABEL_COLUMNS if name in columns and name not in names), "")
+    features = {name: holds_text for name, holds_text in columns.items() if name != label}
+    declared: dict[str, Any] = {}
+    missing = [item.name for item in inputs if item.name not in columns]
+    if TOKENS in missing:
+        declared = _tokenized(path, features, folder, model_folder, facts.longest)
+    elif missing and len(inputs) == 1:
+        declared = _single(inputs[0], features)
+    if missing and not declared:
+        raise UsageError(
+            f"{path} has no values for {', '.join(missing)}, which the model takes",
+            why=f"it has {', '.join(columns)}",
+            hint="name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",
+        )
+    if label not in ("", LABELS):
+        declared["labels"] = label
+    return {"path": path, **declared} if declared else path
+
+
+def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
+    """Return the inputs of the model, or of the estimator, as its examples have them."""
+    if facts.is_matrix:
+        dtype = "object" if facts.columns[0].holds_text else "float32"
+        return [InputFact(MATRIX, dtype, ("n", len(facts.columns)))]
+    if facts.columns:
+        return [InputFact(column.name, "object" if column.holds_text else "", ("n",)) for column in facts.columns]
+    return facts.inputs or (facts.graph.inputs if facts.graph else ())
+
+
+def _tokenized(path: str, features: Mapping[str, bool], folder: Path, model: Path, longest: int) -> dict[str, Any]:
+    """Return the tokenization of the texts by the tokenizer beside the model; empty when there are no texts."""
+    texts = [name for name, holds_text in features.items() if holds_text]
+    if not texts:
+        return {}
+    # The pipeline's own folder cannot be a tokenizer's: all files in it, also the store, would be part of the key.
+    if model.name in ("", "..") or not is_tokenizer(folder / model):
+        raise UsageError(
+            f"{path} holds texts, and the model takes tokens",
+            why="there is no tokenizer in a folder with the model",
+            hint="save it there: tokenizer.save_pretrained('my-model'); then: orun init my-model",
+        )
+    if TEXT not in texts and len(texts) > 1:
+        raise UsageError(
+            f"{path} has several columns of texts: {', '.join(texts)}",
+            why="the model takes one text",
+            hint=f"name that column `{TEXT}`",
+        )
+    column = TEXT if TEXT in texts else texts[0]
+    return {
+        "text": {
+            "tokenizer": model.as_posix(),
+            **({"column": column} if column != TEXT else {}),
+            **({"length": longest} if longest else {}),
+        }
+    }
+
+
+def _single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:
+    """Return the columns that are the only input of a model: one, or as many numbers as it takes."""
+    suitable = [name for name, holds_text in features.items() if holds_text == (item.dtype == "object")]
+    if len(suitable) == 1:
+        columns: str | list[str] = suitable[0]
+    elif len(item.shape) == 2 and item.shape[1] == len(suitable):  # noqa: PLR2004 - rows and columns
+        columns = REST if suitable == [*features] else suitable
+    else:
+        return {}
+    types = {} if item.dtype == "object" else {"types": {item.name: item.dtype}}
+    return {"inputs": {item.name: columns}, **types}
+
+
+def _images(path: str, inputs: Sequence[InputFact], facts: ModelFacts, folder: Path) -> Declaration:
+    """Return the preparation of images for the only input of a model, as the file beside it says.
+
+    Args:
+        path: of the images.
+        inputs: of the model.
+        facts: the model.
+        folder: where the model is.
+    """
+    if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].dtype != "float32":  # noqa: PLR2004 - n, c, h, w
+        return path
+    item = inputs[0]
+    channels_last = item.shape[1] not in (1, 3) and item.shape[3] in (1, 3)
+    axes, channels = (item.shape[1:3], item.shape[3]) if channels_last else (item.shape[2:], item.shape[1])
+    size = [axis if isinstance(axis, int) else facts.size_of(axis, USUAL_SIDE) for axis in axes]
+    preparation: dict[str, Any] = {"input": item.name, "size": size}
+    if size != [USUAL_SIDE, USUAL_SIDE]:
+        preparation["resize"] = None
+    if channels == 1:
+        preparation |= {"channels": "grey", "mean": [0.0], "std": [1.0]}
+    if channels_last:
+        preparation["layout"] = "nhwc"
+    return {"path": path, "images": preparation | _stated(folder / PREPARATION)}
+
+
+def _stated(file: Path) -> dict[str, Any]:
+    """Return what a file of transformers says on the preparation of images; empty without one."""
+    try:
+        stated = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    resize = stated.get("size")
+    shorter = resize.get("shortest_edge") if isinstance(resize, dict) and stated.get("do_center_crop") else None
+    number = stated.get("resample")
+    plain = {"mean": [0.0] * 3, "std": [1.0] * 3}
+    normalized = {"mean": stated.get("image_mean"), "std": stated.get("image_std")}
+    known = {
+        "resize": shorter,
+        "resample": RESAMPLING[number] if number in range(len(RESAMPLING)) else "bilinear",
+        **(normalized if stated.get("do_normalize", True) else plain),
+    }
+    return {key: value for key, value in known.items() if value is not None or key == "resize"}

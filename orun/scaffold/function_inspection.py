@@ -1,0 +1,83 @@
+"""Inspection of a function in a Python file that returns a model."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from orun.errors import UsageError
+from orun.fs.os_errors import quoted
+from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.stages.code import load_function
+from orun.stages.codefile import EVERYTHING, CodeFile, Function, parse
+from orun.text.suggestions import closest
+
+
+def inspect_function(source: str, name: str, folder: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
+    """Call the function as a stage would, and inspect the returned model by its framework.
+
+    Args:
+        source: `file.py:function`, as the command line has it.
+        name: the same, relative to the folder.
+        folder: the folder of the pipeline file.
+        inputs: as declared.
+
+    Raises:
+        PipelineError: when the file is not Python.
+        UsageError: when there is no such function, or it returns no model.
+    """
+    from orun.scaffold.sklearn_inspection import inspect_estimator
+    from orun.scaffold.torch_inspection import forward_parameters, inspect_module
+
+    path, function = Path(source.rpartition(":")[0]), source.rpartition(":")[2]
+    if not path.is_file():
+        raise UsageError(f"there is no {path}", hint="name a Python file and a function in it: file.py:function")
+    if not {function, EVERYTHING} & {*parse(path).names()}:
+        raise without_function(path, f"{path} has no function {function!r}", function)
+    model = load_function(folder, name, ())()
+    frameworks = {base.__module__.partition(".")[0] for base in type(model).__mro__}
+    if "torch" in frameworks:
+        return inspect_module(name, model, forward_parameters(model), inputs)
+    if frameworks & {"keras", "tensorflow", "tf_keras"}:
+        return ModelFacts("tensorflow", name, inputs)
+    if hasattr(model, "predict") or hasattr(model, "transform"):
+        return inspect_estimator(name, model)
+    raise UsageError(
+        f"{name} must return a model",
+        why=f"it returned {type(model).__name__}; expected a PyTorch module, a Keras model or a scikit-learn estimator",
+        hint="orun stages convert/torch",
+    )
+
+
+def without_function(path: Path, problem: str, wanted: str = "") -> UsageError:
+    """Return the error for a Python file that lacks a function, with a hint on one that may return the model.
+
+    Args:
+        path: the file.
+        problem: what is wrong.
+        wanted: the name of the function; may be empty.
+    """
+    names = _names_to_call(parse(path))
+    why = f"it has {', '.join(names)}" if names else "it has none"
+    function = closest(wanted, names) or next(iter(names), "FUNCTION")
+    return UsageError(problem, why=why, hint=f"orun init {quoted(path)}:{function}")
+
+
+def _names_to_call(file: CodeFile) -> list[str]:
+    """Return the public functions and classes of a file, first those that can be called without arguments."""
+    nodes = [node for node in file.tree.body if isinstance(node, Function | ast.ClassDef)]
+    return [node.name for node in sorted(nodes, key=_takes_arguments) if not node.name.startswith("_")]
+
+
+def _takes_arguments(node: Function | ast.ClassDef) -> bool:
+    """Return whether a function, or the `__init__` of a class, has parameters without defaults."""
+    if isinstance(node, ast.ClassDef):
+        methods = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+        return "__init__" in methods and _count_required(methods["__init__"]) > 1  # besides self
+    return _count_required(node) > 0
+
+
+def _count_required(function: Function) -> int:
+    arguments = function.args
+    by_keyword = sum(default is None for default in arguments.kw_defaults)
+    return len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults) + by_keyword

@@ -1,0 +1,88 @@
+"""Inspection of models and datasets in a process of its own, which imports the frameworks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orun.core.activity import report
+from orun.core.serialization import decode, encode
+from orun.errors import MissingPackages, UsageError
+from orun.scaffold.data_text import Declaration
+from orun.scaffold.model_facts import InputsUnknown, ModelFacts
+from orun.scaffold.paths import relative_to
+from orun.text.suggestions import near
+
+MARK = "orun-facts:"
+TIMEOUT = 600  # seconds for the import of a framework and the reading of a large model
+
+
+def read_model(source: str, folder: Path, inputs: Sequence[str] = (), *, trust: bool = False) -> ModelFacts:
+    """Read a model.
+
+    Args:
+        source: a file, a folder, or `file.py:function`, as the command line has it.
+        folder: where the pipeline file will be.
+        inputs: declared inputs, as `name=dtype[axis,axis]`.
+        trust: whether a pickle may be read.
+
+    Raises:
+        UsageError: when it cannot be read.
+    """
+    request = {"source": source, "folder": str(folder), "inputs": [*inputs], "trust": trust}
+    return decode(ModelFacts, _answer(source, request))
+
+
+def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
+    """Return how a pipeline file declares a dataset for a model.
+
+    Args:
+        data: a file, a folder, or `file.py:function`, as the command line has it; may be empty.
+        folder: where the pipeline file will be.
+        facts: the model.
+
+    Raises:
+        UsageError: when the dataset cannot be read, or it is not clear which column the model takes.
+    """
+    path = relative_to(folder, data)
+    if not path or ".py:" in data:
+        return path
+    if not Path(data).exists():
+        raise UsageError(f"there is no {data}", hint="name a file, a folder of images, or file.py:function")
+    declaration: Declaration = _answer(data, {"source": path, "folder": str(folder), "facts": encode(facts)})
+    return declaration
+
+
+def _answer(source: str, request: Mapping[str, Any]) -> Any:
+    """Return the answer of the process; raise the error that it met."""
+    report(f"reading {near(source)}")
+    command = [sys.executable, "-m", "orun.scaffold.inspection", json.dumps(request)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{source} could not be read within {TIMEOUT} s") from error
+    for line in done.stdout.splitlines():
+        if line.startswith(MARK):
+            answer = json.loads(line.removeprefix(MARK))
+            if "answer" in answer:
+                return answer["answer"]
+            if "parameters" in answer:
+                raise InputsUnknown(**answer)
+            if "packages" in answer:
+                raise MissingPackages(**answer)
+            raise UsageError(**answer)
+    stderr = [line for line in done.stderr.splitlines() if line.strip()]
+    why = "".join(stderr[-1:]) or f"its reader exited with {done.returncode}"
+    raise UsageError(f"{near(source)} could not be read", why=why)

@@ -1,0 +1,145 @@
+"""What `orun init` declares for a dataset in files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import orun
+from orun.errors import UsageError
+from orun.scaffold.data_declaration import declaration_of
+from orun.scaffold.data_text import Declaration
+from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
+
+TOKENS = tuple(InputFact(name, "int64", ("batch", "sequence")) for name in ("input_ids", "attention_mask"))
+TOKENIZED = ModelFacts("torch", "bert", TOKENS, longest=510)
+MATRIX = ModelFacts("onnx", "m.onnx", (InputFact("X", "float32", ("n", 2)),))
+TEXT = ModelFacts("sklearn", "t.joblib", columns=(ColumnFact("X", "text"),))
+IMAGES = ModelFacts("torch", "vit", (InputFact("pixel_values", "float32", ("n", 3, "height", "width")),))
+GREY = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("n", 28, 28, 1)),))
+GREY_IMAGES = {"input": "x", "size": [28, 28], "resize": None, "channels": "grey", "mean": [0.0], "std": [1.0]}
+STATED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3, "size": {"shortest_edge": 288}}
+FILES = {
+    "columns.csv": "X,target\n1,0\n2,1\n",
+    "numbers.csv": "a,b,label\n1,2.5,0\n3,4.5,1\n",
+    "mixed.csv": "a,name,b\n1,one,2\n3,two,4\n",
+    "reviews.csv": "id,review,label\n1,good,1\n2,bad,0\n",
+    "titled.csv": "title,text\none,good\ntwo,bad\n",
+    "many.csv": "title,body\none,good\ntwo,bad\n",
+    "lines.txt": "good\nbad\n",
+    "wide.csv": "a,b,c\n1,2,3\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Datasets, and the folders of two models."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    np.save(tmp_path / "rows.npy", np.zeros((3, 2), np.float32))
+    for name in ("bert", "vit", "photos"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bert/tokenizer.json").write_text("{}")
+    (tmp_path / "vit/preprocessor_config.json").write_text(json.dumps(STATED | {"do_center_crop": True}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("data", "facts", "declared"),
+    [
+        ("columns.csv", MATRIX, {"labels": "target"}),
+        ("numbers.csv", MATRIX, {"inputs": {"X": "*"}, "types": {"X": "float32"}, "labels": "label"}),
+        ("mixed.csv", MATRIX, {"inputs": {"X": ["a", "b"]}, "types": {"X": "float32"}}),
+        ("rows.npy", MATRIX, {"inputs": {"X": "rows"}, "types": {"X": "float32"}}),
+        (
+            "reviews.csv",
+            TOKENIZED,
+            {"text": {"tokenizer": "bert", "column": "review", "length": 510}, "labels": "label"},
+        ),
+        ("titled.csv", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
+        ("lines.txt", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
+        ("reviews.csv", TEXT, {"inputs": {"X": "review"}, "labels": "label"}),
+        (
+            "photos",
+            IMAGES,
+            {
+                "images": {
+                    "input": "pixel_values",
+                    "size": [224, 224],
+                    "resize": 288,
+                    "resample": "bicubic",
+                    "mean": [0.5, 0.5, 0.5],
+                    "std": [0.25, 0.25, 0.25],
+                }
+            },
+        ),
+        ("photos", GREY, {"images": {**GREY_IMAGES, "layout": "nhwc"}}),
+    ],
+)
+def test_what_a_model_needs_of_a_dataset(
+    folder: Path, data: str, facts: ModelFacts, declared: dict[str, Declaration]
+) -> None:
+    assert declaration_of(data, folder, facts) == {"path": data, **declared}
+
+
+def test_columns_with_the_names_of_the_inputs_need_no_declaration(folder: Path) -> None:
+    named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b"), ColumnFact("c")))
+    assert declaration_of("wide.csv", folder, named) == "wide.csv"
+
+
+@pytest.mark.parametrize(
+    ("data", "facts", "message"),
+    [
+        (
+            "many.csv",
+            TOKENIZED,
+            [
+                "many.csv has several columns of texts: title, body",
+                "the model takes one text",
+                "hint: name that column `text`",
+            ],
+        ),
+        (
+            "lines.txt",
+            ModelFacts("onnx", "bert.onnx", TOKENS),
+            [
+                "lines.txt holds texts, and the model takes tokens",
+                "there is no tokenizer in a folder with the model",
+                "hint: save it there: tokenizer.save_pretrained('my-model'); then: orun init my-model",
+            ],
+        ),
+        (
+            "wide.csv",
+            MATRIX,
+            [
+                "wide.csv has no values for X, which the model takes",
+                "it has a, b, c",
+                "hint: name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",  # noqa: E501
+            ],
+        ),
+    ],
+)
+def test_a_dataset_that_does_not_say_what_the_model_takes(
+    folder: Path, data: str, facts: ModelFacts, message: list[str]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        declaration_of(data, folder, facts)
+    assert str(caught.value) == "\n  ".join(message)
+
+
+def test_a_dataset_that_is_declared_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] X) => (float[N,2] y) { y = Relu(X) }'
+    onnx.save(onnx.parser.parse_model(text), "relu.onnx")
+    Path("numbers.csv").write_text(FILES["numbers.csv"])
+    Path("relu.yaml").write_text(orun.init("relu.onnx", data="numbers.csv", goal="size<1MB"))
+    declared = '  data: {path: numbers.csv, inputs: {X: "*"}, types: {X: float32}, labels: label}\n'
+    assert declared in Path("relu.yaml").read_text()
+    assert orun.load("relu.yaml").stage("accuracy").params["dataset"]["labels"] == "label"
+    with pytest.raises(UsageError) as caught:
+        orun.init("relu.onnx", data="nothing.csv")
+    assert str(caught.value) == "there is no nothing.csv\n  hint: name a file, a folder of images, or file.py:function"
