@@ -45,6 +45,9 @@ SIDES = Role(
     (224, 256, 384, 512, 32, 28, 64, 96, 128, 192, 240, 299, 336, 448, 518, 640, 1024), lambda size: size + 32
 )  # fmt: skip
 TOKENS = Role((TIMED, 64, 32, 16, 8), lambda size: size // 2)
+# Spectrograms: Whisper has 80 or 128 frequencies by 3000 frames, others have frames by frequencies.
+SPECTRUM_FIRST = Role((80, 128, 1024, 3000), lambda size: size)
+SPECTRUM_LAST = Role((3000, 1024, 128, 80), lambda size: size)
 SAMPLES = Role((16000, 4000, 1000), lambda size: size + size // 2)  # of sound: the first is a second of speech
 
 
@@ -98,6 +101,8 @@ def _roles(inputs: Sequence[Input]) -> dict[str, Role]:
                 axes = [(first, SIDES), (second, SIDES)]
             case False, (_, first, second, last):
                 axes = [(first, CHANNELS), (second, SIDES), (last, SIDES)]
+            case False, (_, first, last):
+                axes = [(first, SPECTRUM_FIRST), (last, SPECTRUM_LAST)]
             case False, (_, length):
                 axes = [(length, SAMPLES)]
             case True, (_, length):

@@ -81,6 +81,21 @@ def found(
             {"samples": (16000, 24000)},
             id="sound",
         ),
+        pytest.param(
+            "float[batch, bins, frames]",
+            "c = Conv <pads = [1, 1], strides = [2]> (x, k)  y = Add(c, p)",
+            {"k": (4, 128, 3), "p": (1, 4, 1500)},
+            {"bins": (128,), "frames": (3000,)},
+            id="spectrum, as Whisper takes it",
+        ),
+        pytest.param(
+            "float[batch, frames, bins]",
+            "o = Constant <value_ints = [1]> ()  u = Unsqueeze(x, o)  c = Conv <strides = [16, 16]> (u, k)  "
+            "y = Add(c, p)",
+            {"k": (4, 1, 16, 16), "p": (1, 4, 64, 8)},
+            {"frames": (1024,), "bins": (128,)},
+            id="spectrum, frames first",
+        ),
         pytest.param("float[batch, length, f]", "y = MatMul(x, k)", {"k": (9, 9)}, {}, id="no image"),
     ],
 )  # fmt: skip
