@@ -7,6 +7,7 @@ stderr. Therefore the loaded providers and the placement of nodes are read back 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,10 +29,19 @@ if TYPE_CHECKING:
 __all__ = ["check_placement", "open_model", "open_session", "session_options"]
 
 # ONNX Runtime up to 1.31 replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
+PREFIX = re.compile(  # of its messages: code, path of the model, place in its own source
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed: ?)?(/\S+\.(cc|h|cpp):\d+ .*?\)( const)? (?=\S))?"
+)
 DOCTOR = "see what this machine can run: orun doctor"
 HINTS = {  # by what ONNX Runtime says
     "tensor(float8": (
         "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
+    ),
+    "official support for domain": (
+        "export it with an older operator set, lower it by a stage `convert/opset`, or upgrade ONNX Runtime"
+    ),
+    "Unsupported model IR version": (
+        "save it by an older onnx, lower its ir_version if it uses nothing newer, or upgrade ONNX Runtime"
     ),
     "Failed to construct locale": (
         "install the language that the model's StringNormalizer names, or convert the model anew with a language that "
@@ -80,7 +90,7 @@ def open_session(
     except Exception as error:  # its errors share no base class but this
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
-            why=_explain_path(model) or str(error).strip().partition("\n")[0],
+            why=_explain_path(model) or PREFIX.sub("", str(error).strip().partition("\n")[0]),
             hint=next((hint for text, hint in HINTS.items() if text in str(error)), DOCTOR),
         ) from error
     _require_loaded(target, session.get_providers())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,36 @@ def test_a_path_that_onnx_runtime_cannot_read_is_named(model: Path, tmp_path: Pa
         "  ONNX Runtime reads its path as UTF-8, and file names here are in ascii; "
         "set PYTHONUTF8=1, or name its folders in ASCII"
     )
+
+
+@pytest.mark.parametrize(
+    ("opset", "version", "why", "hint"),
+    [
+        (
+            999,
+            10,
+            r"ONNX Runtime only \*guarantees\* support for models stamped .* is till opset \d+\.",
+            "export it with an older operator set, lower it by a stage `convert/opset`, or upgrade ONNX Runtime",
+        ),
+        (
+            17,
+            999,
+            r"Unsupported model IR version: 999, max supported IR version: \d+",
+            "save it by an older onnx, lower its ir_version if it uses nothing newer, or upgrade ONNX Runtime",
+        ),
+    ],
+)
+def test_a_model_that_is_too_new(tmp_path: Path, opset: int, version: int, why: str, hint: str) -> None:
+    """The first lines were the place in the sources of ONNX Runtime, with its signature."""
+    graph = onnx.parser.parse_model(
+        f'<ir_version: {version}, opset_import: ["" : {opset}]> g (float x) => (float x) {{}}'
+    )
+    onnx.save(graph, tmp_path / "new.onnx")
+    with pytest.raises(UsageError) as caught:
+        open_session(tmp_path / "new.onnx", Target("cpu"))
+    assert caught.value.what == "ONNX Runtime cannot open new.onnx for target 'cpu'"
+    assert re.fullmatch(why, caught.value.why)
+    assert caught.value.hint == hint
 
 
 def test_every_option_reaches_onnx_runtime() -> None:
