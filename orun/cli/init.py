@@ -17,7 +17,7 @@ from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.goal import check_goal
-from orun.scaffold.paths import file_for, require_free
+from orun.scaffold.paths import file_for, models_in, require_free
 
 if TYPE_CHECKING:
     from orun.core.events import Event
@@ -100,7 +100,8 @@ def command(  # noqa: PLR0913 - the options of the command line
     if stage:
         return _write_stage(stage)
     if not model:
-        raise UsageError("MODEL is missing", hint="orun init model.onnx; a custom stage: orun init --stage ops.py")
+        example = quoted(next(iter(models_in(Path())), "model.onnx"))
+        raise UsageError("MODEL is missing", hint=f"orun init {example}; a custom stage: orun init --stage ops.py")
     file = Path(output) if output else file_for(model)
     if not dry_run:
         require_free(file, f"orun {quoted(file)}; or write another: orun init {quoted(model)} -o FILE")

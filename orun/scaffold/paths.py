@@ -8,6 +8,14 @@ from pathlib import Path
 
 from orun.errors import UsageError
 
+MODELS = (".onnx", ".pt2", ".pt", ".keras", ".h5", ".tflite", ".joblib")
+
+
+def models_in(folder: Path) -> list[str]:
+    """Return the names of the files in a folder that look like models, in the order of their kinds and names."""
+    names = sorted(path.name for path in folder.iterdir())
+    return [name for suffix in MODELS for name in names if name.lower().endswith(suffix)]
+
 
 def file_for(model: str) -> Path:
     """Return the default pipeline file: `model.yaml` for model.onnx, `load.yaml` for net.py:load."""

@@ -201,7 +201,7 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
                 "hint: name examples with labels: --data data.py:examples",
             ],
         ),
-        ([], ["MODEL is missing", "hint: orun init model.onnx; a custom stage: orun init --stage ops.py"]),
+        ([], ["MODEL is missing", "hint: orun init text.onnx; a custom stage: orun init --stage ops.py"]),
     ],
 )
 def test_models_that_cannot_be_read(
