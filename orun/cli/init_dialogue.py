@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -65,7 +66,8 @@ def ask(
     facts = _read(model, folder, inputs, trust=trust)
     click.echo(facts.title, err=True)
     data = options.data or _prompt(
-        "Your own examples, file.py:function, a file or a folder (Enter: made up for now)", _data
+        "Your own examples, file.py:function, a file or a folder (Enter: made up for now)",
+        partial(_data, folder, facts),
     )
     question = f"Goal, such as {EXAMPLE} (Enter: gates from what is measured)"
     goal = options.goal or _prompt(question, partial(_goal, data))
@@ -106,16 +108,24 @@ def _prompt(question: str, check: Callable[[str], str], default: str | None = ""
     return str(click.prompt(question, default=default, show_default=False, value_proc=check, err=True))
 
 
-def _data(text: str) -> str:
-    path = text.rpartition(":")[0] if ".py:" in text else text
-    if text and not Path(path).exists():
-        raise click.UsageError(f"there is no {path}")
+def _data(folder: Path, facts: ModelFacts, text: str) -> str:
+    from orun.scaffold.inspection_process import declare_data
+
+    with _asked_again():
+        declare_data(text, folder, facts)
     return text
 
 
 def _goal(data: str, text: str) -> str:
-    try:
+    with _asked_again():
         check_goal(text, data)
+    return text
+
+
+@contextmanager
+def _asked_again() -> Iterator[None]:
+    """Turn a refusal into one that repeats the question."""
+    try:
+        yield
     except UsageError as error:
         raise click.UsageError("\n  ".join(filter(None, (error.what, error.why)))) from error
-    return text

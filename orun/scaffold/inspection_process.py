@@ -48,11 +48,14 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     Raises:
         UsageError: when the dataset cannot be read, or it is not clear which column the model takes.
     """
+    if not data:
+        return ""
+    file = data.rpartition(":")[0] if ".py:" in data else data
+    if not Path(file).exists():
+        raise UsageError(f"there is no {file}", hint="name a file, a folder of images, or file.py:function")
     path = relative_to(folder, data)
-    if not path or ".py:" in data:
+    if file != data:
         return path
-    if not Path(data).exists():
-        raise UsageError(f"there is no {data}", hint="name a file, a folder of images, or file.py:function")
     declaration: Declaration = _answer(data, {"source": path, "folder": str(folder), "facts": encode(facts)})
     return declaration
 

@@ -36,9 +36,7 @@ def data_path(file: Path) -> Path:
 
 
 def relative_to(folder: Path, source: str) -> str:
-    """Return a path, or `file.py:function`, relative to the folder of a pipeline file; empty if it is."""
-    if not source:
-        return ""
+    """Return a path, or `file.py:function`, relative to the folder of a pipeline file."""
     path, separator, function = source.rpartition(":") if ".py:" in source else (source, "", "")
     return Path(os.path.relpath(Path(path).absolute(), folder.absolute())).as_posix() + separator + function
 
