@@ -73,14 +73,15 @@ def main() -> None:
     parser.add_argument("--lives", type=int, default=1000, help=f"lives of {DAYS} days; a tenth in some rows")
     parser.add_argument("--plants", type=int, default=200, help="lives with each planted drift")
     options = parser.parse_args()
+    few = max(1, options.lives // 10)
     print(f"alarms in lives of {DAYS} days without drift, {REQUESTS} sampled requests a day, alpha {ALPHA:.0%}\n")
     print(f"{'traffic':28} {'examples':>8} {'records':>12} {'days':>8} {'alarms':>14}")
     for name, traffic, examples, records, lives in (
         ("independent requests", independent, 500, "all", options.lives),
-        ("independent requests", independent, 50, "all", options.lives // 10),
-        ("daily cycle", daily_cycle, 500, "all", options.lives // 10),
+        ("independent requests", independent, 50, "all", few),
+        ("daily cycle", daily_cycle, 500, "all", few),
         ("daily cycle", daily_cycle, 500, PER_DAY, options.lives),
-        ("days differ", different_days, 500, "all", options.lives // 10),
+        ("days differ", different_days, 500, "all", few),
         ("days differ", different_days, 500, PER_DAY, options.lives),
     ):
         alarms = false_alarms(lives, examples, traffic, REQUESTS if records == PER_DAY else 1)
