@@ -17,8 +17,9 @@ from orun.stages._data.texts import TOKENS, is_tokenizer
 
 LABEL_COLUMNS = (LABELS, "label", "target", "class", "y")
 TEXT = "text"
+CONFIGURATION = "config.json"  # of a model in a folder of transformers
 PREPARATION = "preprocessor_config.json"  # of a vision model in a folder of transformers
-RESAMPLING = ("nearest", "lanczos", "bilinear", "bicubic")  # by Pillow's number
+RESAMPLING: Mapping[object, str] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's number
 USUAL_SIDE = 224  # pixels
 
 
@@ -55,6 +56,8 @@ def declaration_of(path: str, folder: Path, facts: ModelFacts) -> Declaration:
         )
     if label not in ("", LABELS):
         declared["labels"] = label
+    if label and columns[label] and (classes := _class_names(folder / model_folder / CONFIGURATION)):
+        declared["classes"] = classes
     return {"path": path, **declared} if declared else path
 
 
@@ -129,25 +132,39 @@ def _images(path: str, inputs: Sequence[InputFact], facts: ModelFacts, folder: P
         preparation["resize"] = None
     if channels == 1:
         preparation |= {"channels": "grey", "mean": [0.0], "std": [1.0]}
+    else:
+        preparation |= _stated(_read(folder / PREPARATION))
     if channels_last:
         preparation["layout"] = "nhwc"
-    return {"path": path, "images": preparation | _stated(folder / PREPARATION)}
+    return {"path": path, "images": preparation}
 
 
-def _stated(file: Path) -> dict[str, Any]:
-    """Return what a file of transformers says on the preparation of images; empty without one."""
+def _class_names(file: Path) -> list[str]:
+    """Return the names of the classes in the order of the model's scores; empty if its configuration has none."""
+    names = _read(file).get("id2label") or {}
+    return [names[number] for number in sorted(names, key=int)]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return the content of a file of JSON; empty without one."""
     try:
-        stated = json.loads(file.read_text("utf-8"))
+        content = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _stated(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preparation of images by what a file of transformers states; empty if it states nothing."""
+    if not stated:
         return {}
     resize = stated.get("size")
     shorter = resize.get("shortest_edge") if isinstance(resize, dict) and stated.get("do_center_crop") else None
-    number = stated.get("resample")
     plain = {"mean": [0.0] * 3, "std": [1.0] * 3}
     normalized = {"mean": stated.get("image_mean"), "std": stated.get("image_std")}
     known = {
         "resize": shorter,
-        "resample": RESAMPLING[number] if number in range(len(RESAMPLING)) else "bilinear",
+        "resample": RESAMPLING.get(stated.get("resample"), "bilinear"),
         **(normalized if stated.get("do_normalize", True) else plain),
     }
     return {key: value for key, value in known.items() if value is not None or key == "resize"}

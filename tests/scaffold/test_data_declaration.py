@@ -28,6 +28,7 @@ FILES = {
     "numbers.csv": "a,b,label\n1,2.5,0\n3,4.5,1\n",
     "mixed.csv": "a,name,b\n1,one,2\n3,two,4\n",
     "reviews.csv": "id,review,label\n1,good,1\n2,bad,0\n",
+    "named.csv": "review,label\ngood,pos\nbad,neg\n",
     "titled.csv": "title,text\none,good\ntwo,bad\n",
     "many.csv": "title,body\none,good\ntwo,bad\n",
     "lines.txt": "good\nbad\n",
@@ -44,6 +45,7 @@ def folder(tmp_path: Path) -> Path:
     for name in ("bert", "vit", "photos"):
         (tmp_path / name).mkdir()
     (tmp_path / "bert/tokenizer.json").write_text("{}")
+    (tmp_path / "bert/config.json").write_text('{"id2label": {"1": "pos", "0": "neg"}}')
     (tmp_path / "vit/preprocessor_config.json").write_text(json.dumps(STATED | {"do_center_crop": True}))
     return tmp_path
 
@@ -59,6 +61,15 @@ def folder(tmp_path: Path) -> Path:
             "reviews.csv",
             TOKENIZED,
             {"text": {"tokenizer": "bert", "column": "review", "length": 510}, "labels": "label"},
+        ),
+        (
+            "named.csv",
+            TOKENIZED,
+            {
+                "text": {"tokenizer": "bert", "column": "review", "length": 510},
+                "labels": "label",
+                "classes": ["neg", "pos"],
+            },
         ),
         ("titled.csv", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
         ("lines.txt", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
