@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from orun.errors import UsageError
 from orun.scaffold.data_text import MATRIX, Declaration
 from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST
 from orun.stages._data.files import list_columns
 from orun.stages._data.source import LABELS
@@ -23,42 +25,49 @@ RESAMPLING: Mapping[object, str] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3
 USUAL_SIDE = 224  # pixels
 
 
-def declaration_of(path: str, folder: Path, facts: ModelFacts) -> Declaration:
+def declaration_of(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     """Return the declaration of a dataset: its path alone where its arrays or columns are the model's inputs.
 
     Args:
-        path: of the dataset, relative to the folder.
+        data: path of the dataset, from here.
         folder: of the pipeline file.
         facts: the model.
 
     Raises:
-        UsageError: when the dataset cannot be read, or it is not clear which column the model takes.
+        UsageError: when the dataset cannot be read, does not suit the model, or does not say which column it takes.
     """
+    source = Path(os.path.normpath(folder / facts.source))
+    model_folder = source if source.is_dir() else source.parent
+    is_folder = Path(data).is_dir()
+    declared = _images(data, facts, model_folder) if is_folder else _columns(data, facts, folder, model_folder)
+    path = relative_to(folder, data)
+    return {"path": path, **declared} if declared else path
+
+
+def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> dict[str, Any]:
+    """Return which columns of a file are inputs, labels or texts."""
     inputs = _inputs(facts)
-    model_folder = Path(facts.source) if (folder / facts.source).is_dir() else Path(facts.source).parent
-    if (folder / path).is_dir():
-        return _images(path, inputs, facts, folder / model_folder)
-    columns = list_columns(folder / path, path)
+    columns = list_columns(Path(data), data)
     names = {item.name for item in inputs}
     label = next((name for name in LABEL_COLUMNS if name in columns and name not in names), "")
     features = {name: holds_text for name, holds_text in columns.items() if name != label}
     declared: dict[str, Any] = {}
     missing = [item.name for item in inputs if item.name not in columns]
     if TOKENS in missing:
-        declared = _tokenized(path, features, folder, model_folder, facts.longest)
+        declared = _tokenized(data, features, folder, model_folder, facts.longest)
     elif missing and len(inputs) == 1:
         declared = _single(inputs[0], features)
     if missing and not declared:
         raise UsageError(
-            f"{path} has no values for {', '.join(missing)}, which the model takes",
+            f"{data} has no values for {', '.join(missing)}, which the model takes",
             why=f"it has {', '.join(columns)}",
             hint="name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",
         )
     if label not in ("", LABELS):
         declared["labels"] = label
-    if label and columns[label] and (classes := _class_names(folder / model_folder / CONFIGURATION)):
+    if label and columns[label] and (classes := _class_names(model_folder / CONFIGURATION)):
         declared["classes"] = classes
-    return {"path": path, **declared} if declared else path
+    return declared
 
 
 def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
@@ -71,28 +80,30 @@ def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
     return facts.inputs or (facts.graph.inputs if facts.graph else ())
 
 
-def _tokenized(path: str, features: Mapping[str, bool], folder: Path, model: Path, longest: int) -> dict[str, Any]:
+def _tokenized(
+    data: str, features: Mapping[str, bool], folder: Path, model_folder: Path, longest: int
+) -> dict[str, Any]:
     """Return the tokenization of the texts by the tokenizer beside the model; empty when there are no texts."""
     texts = [name for name, holds_text in features.items() if holds_text]
     if not texts:
         return {}
-    # The pipeline's own folder cannot be a tokenizer's: all files in it, also the store, would be part of the key.
-    if model.name in ("", "..") or not is_tokenizer(folder / model):
+    # A folder with the pipeline in it cannot be a tokenizer's: all its files, also the store, would be part of the key.
+    if folder.absolute().is_relative_to(model_folder.absolute()) or not is_tokenizer(model_folder):
         raise UsageError(
-            f"{path} holds texts, and the model takes tokens",
+            f"{data} holds texts, and the model takes tokens",
             why="there is no tokenizer in a folder with the model",
             hint="save it there: tokenizer.save_pretrained('my-model'); then: orun init my-model",
         )
     if TEXT not in texts and len(texts) > 1:
         raise UsageError(
-            f"{path} has several columns of texts: {', '.join(texts)}",
+            f"{data} has several columns of texts: {', '.join(texts)}",
             why="the model takes one text",
             hint=f"name that column `{TEXT}`",
         )
     column = TEXT if TEXT in texts else texts[0]
     return {
         "text": {
-            "tokenizer": model.as_posix(),
+            "tokenizer": relative_to(folder, str(model_folder)),
             **({"column": column} if column != TEXT else {}),
             **({"length": longest} if longest else {}),
         }
@@ -112,17 +123,17 @@ def _single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:
     return {"inputs": {item.name: columns}, **types}
 
 
-def _images(path: str, inputs: Sequence[InputFact], facts: ModelFacts, folder: Path) -> Declaration:
-    """Return the preparation of images for the only input of a model, as the file beside it says.
-
-    Args:
-        path: of the images.
-        inputs: of the model.
-        facts: the model.
-        folder: where the model is.
-    """
-    if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].dtype != "float32":  # noqa: PLR2004 - n, c, h, w
-        return path
+def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
+    """Return the preparation of images for the only input of a model, as the file beside it says."""
+    inputs = _inputs(facts)
+    if not inputs:  # they are not known
+        return {}
+    if len(inputs) > 1 or len(inputs[0].shape) != 4 or inputs[0].dtype != "float32":  # noqa: PLR2004 - n, c, h, w
+        raise UsageError(
+            f"{data} is a folder, of images, and the model does not take one image as float32",
+            why=f"it takes {'; '.join(map(str, inputs))}",
+            hint="write file.py:function that returns an orun.Dataset",
+        )
     item = inputs[0]
     channels_last = item.shape[1] not in (1, 3) and item.shape[3] in (1, 3)
     axes, channels = (item.shape[1:3], item.shape[3]) if channels_last else (item.shape[2:], item.shape[1])
@@ -133,10 +144,10 @@ def _images(path: str, inputs: Sequence[InputFact], facts: ModelFacts, folder: P
     if channels == 1:
         preparation |= {"channels": "grey", "mean": [0.0], "std": [1.0]}
     else:
-        preparation |= _stated(_read(folder / PREPARATION))
+        preparation |= _stated(_read(model_folder / PREPARATION))
     if channels_last:
         preparation["layout"] = "nhwc"
-    return {"path": path, "images": preparation}
+    return {"images": preparation}
 
 
 def _class_names(file: Path) -> list[str]:

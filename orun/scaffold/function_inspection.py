@@ -65,7 +65,10 @@ def without_function(path: Path, problem: str, wanted: str = "") -> UsageError:
 
 def _names_to_call(file: CodeFile) -> list[str]:
     """Return the public functions and classes of a file, first those that can be called without arguments."""
-    nodes = [node for node in file.tree.body if isinstance(node, Function | ast.ClassDef)]
+    nodes = [
+        *(node for node in file.tree.body if isinstance(node, Function)),
+        *(node for node in file.tree.body if isinstance(node, ast.ClassDef)),
+    ]
     return [node.name for node in sorted(nodes, key=_takes_arguments) if not node.name.startswith("_")]
 
 

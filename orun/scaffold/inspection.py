@@ -67,10 +67,10 @@ def main(request: str) -> int:
     return 0
 
 
-def _declaration(path: str, folder: Path, facts: Any) -> Declaration:
+def _declaration(data: str, folder: Path, facts: Any) -> Declaration:
     from orun.scaffold.data_declaration import declaration_of
 
-    return declaration_of(path, folder, decode(ModelFacts, facts))
+    return declaration_of(data, folder, decode(ModelFacts, facts))
 
 
 def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:

@@ -53,10 +53,9 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     file = data.rpartition(":")[0] if ".py:" in data else data
     if not Path(file).exists():
         raise UsageError(f"there is no {file}", hint="name a file, a folder of images, or file.py:function")
-    path = relative_to(folder, data)
     if file != data:
-        return path
-    declaration: Declaration = _answer(data, {"source": path, "folder": str(folder), "facts": encode(facts)})
+        return relative_to(folder, data)
+    declaration: Declaration = _answer(data, {"source": data, "folder": str(folder), "facts": encode(facts)})
     return declaration
 
 

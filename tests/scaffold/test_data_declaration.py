@@ -37,8 +37,9 @@ FILES = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Datasets, and the folders of two models."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Datasets, and the folders of two models; the working folder."""
+    monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     np.save(tmp_path / "rows.npy", np.zeros((3, 2), np.float32))
@@ -91,15 +92,21 @@ def folder(tmp_path: Path) -> Path:
         ("photos", GREY, {"images": {**GREY_IMAGES, "layout": "nhwc"}}),
     ],
 )
-def test_what_a_model_needs_of_a_dataset(
-    folder: Path, data: str, facts: ModelFacts, declared: dict[str, Declaration]
-) -> None:
-    assert declaration_of(data, folder, facts) == {"path": data, **declared}
+@pytest.mark.usefixtures("folder")
+def test_what_a_model_needs_of_a_dataset(data: str, facts: ModelFacts, declared: dict[str, Declaration]) -> None:
+    assert declaration_of(data, Path(), facts) == {"path": data, **declared}
 
 
-def test_columns_with_the_names_of_the_inputs_need_no_declaration(folder: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_columns_with_the_names_of_the_inputs_need_no_declaration() -> None:
     named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b"), ColumnFact("c")))
-    assert declaration_of("wide.csv", folder, named) == "wide.csv"
+    assert declaration_of("wide.csv", Path(), named) == "wide.csv"
+
+
+@pytest.mark.usefixtures("folder")
+def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
+    facts = ModelFacts("torch", "../bert", TOKENS)
+    assert declaration_of("lines.txt", Path("new"), facts) == {"path": "../lines.txt", "text": {"tokenizer": "../bert"}}
 
 
 @pytest.mark.parametrize(
@@ -124,6 +131,15 @@ def test_columns_with_the_names_of_the_inputs_need_no_declaration(folder: Path) 
             ],
         ),
         (
+            "photos",
+            MATRIX,
+            [
+                "photos is a folder, of images, and the model does not take one image as float32",
+                "it takes X float32[n, 2]",
+                "hint: write file.py:function that returns an orun.Dataset",
+            ],
+        ),
+        (
             "wide.csv",
             MATRIX,
             [
@@ -134,11 +150,10 @@ def test_columns_with_the_names_of_the_inputs_need_no_declaration(folder: Path) 
         ),
     ],
 )
-def test_a_dataset_that_does_not_say_what_the_model_takes(
-    folder: Path, data: str, facts: ModelFacts, message: list[str]
-) -> None:
+@pytest.mark.usefixtures("folder")
+def test_a_dataset_that_does_not_suit_the_model(data: str, facts: ModelFacts, message: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
-        declaration_of(data, folder, facts)
+        declaration_of(data, Path(), facts)
     assert str(caught.value) == "\n  ".join(message)
 
 

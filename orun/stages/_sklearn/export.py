@@ -152,7 +152,7 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     if only_labels(plain):
         del model.graph.output[1:]
     tidy_domains(model)
-    _name(context, model, settings.outputs)
+    _name(context, model, [*data.columns], settings.outputs)
     return model
 
 
@@ -175,7 +175,8 @@ def _convert(context: Context, estimator: Estimator, columns: Mapping[str, Array
         matrix = matrix_of(columns)
         if matrix is None:
             raise
-    name = max(columns, key=len) + "_joined"  # longer than any of them
+    # longer than any column, and an identifier, as skl2onnx renames others
+    name = "joined".ljust(max(map(len, columns)) + 1, "_")
     model = converted({name: matrix})
     join_columns(model, name, columns)
     return model
@@ -281,7 +282,8 @@ def _naming_missing_converter(context: Context, problem: str) -> Iterator[None]:
         raise StageFailed(context.stage, problem, why=why, hint="take another, or leave it out of the model") from error
 
 
-def _name(context: Context, model: ModelProto, outputs: Sequence[str]) -> None:
+def _name(context: Context, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Give the model these inputs, as skl2onnx makes identifiers of the names of several, and these outputs, if any."""
     from orun.stages._graph.names import name_values
 
     names = [value.name for value in model.graph.output]
@@ -291,7 +293,6 @@ def _name(context: Context, model: ModelProto, outputs: Sequence[str]) -> None:
             f"the converted model has {len(names)} outputs, and `outputs` names {len(outputs)}",
             why=f"skl2onnx calls them {', '.join(names)}",
         )
-    inputs = [value.name for value in model.graph.input]
     if "" in outputs:
         raise StageFailed(context.stage, "outputs need names", why="one of `outputs` is empty")
     if len({*outputs, *inputs}) < len(outputs) + len(inputs):

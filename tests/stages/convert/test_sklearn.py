@@ -52,6 +52,15 @@ def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path,
     assert [node.op_type for node in graph.node][:4] == ["Cast", "Cast", "Cast", "Concat"]
 
 
+@pytest.mark.parametrize("model", ["tree_of_measures", "scaled_line_of_measures"])
+def test_columns_keep_their_names(tmp_path: Path, model: str) -> None:
+    """skl2onnx makes identifiers of the names of several inputs, which nobody could feed then."""
+    made = convert(tmp_path, model, "measures_with_units")
+    assert made.value("agreement") == 1
+    names = [value.name for value in onnx.load(made.model).graph.input]
+    assert names == ["age (years)", "age_(years)", "2 / woman"]
+
+
 @pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed")
 def test_columns_that_a_data_frame_did_not_have_are_left_out(tmp_path: Path) -> None:
     made = convert(tmp_path, "tree_of_names_in_a_frame", "measures")

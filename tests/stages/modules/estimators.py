@@ -80,6 +80,11 @@ def measures() -> orun.Dataset:
     return orun.Dataset({"age": YEARS, "weight": BODIES[:60, 2], "woman": BODIES[:60, 1] > 0})
 
 
+def measures_with_units() -> orun.Dataset:
+    """Columns whose names are no identifiers, of which skl2onnx makes equal ones."""
+    return orun.Dataset({"age (years)": YEARS, "age_(years)": BODIES[:60, 2], "2 / woman": BODIES[:60, 1] > 0})
+
+
 def years() -> orun.Dataset:
     """A single column of numbers, without an axis for columns."""
     return orun.Dataset({"age": YEARS})
@@ -95,6 +100,10 @@ def line_of_measures() -> Any:
 
 def clusters_of_measures() -> Any:
     return KMeans(4, n_init=1, random_state=0).fit(_matrix())
+
+
+def scaled_line_of_measures() -> Any:
+    return make_pipeline(StandardScaler(), LinearRegression()).fit(_matrix(), SUGAR[:60])
 
 
 def line_of_years() -> Any:
