@@ -16,6 +16,7 @@ from orun.stages._data.columns import REST
 from orun.stages._data.files import list_columns
 from orun.stages._data.source import LABELS
 from orun.stages._data.texts import TOKENS, is_tokenizer
+from orun.stages._sklearn.plain import find_column
 
 LABEL_COLUMNS = (LABELS, "label", "target", "class", "y")
 TEXT = "text"
@@ -53,6 +54,8 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
     features = {name: holds_text for name, holds_text in columns.items() if name != label}
     declared: dict[str, Any] = {}
     missing = [item.name for item in inputs if item.name not in columns]
+    if facts.columns:  # of an estimator
+        missing = [name for name in missing if find_column(name, columns) is None]
     if TOKENS in missing:
         declared = _tokenized(data, features, folder, model_folder, facts.longest)
     elif missing and len(inputs) == 1:

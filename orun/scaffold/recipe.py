@@ -174,7 +174,8 @@ def _changes(request: Request, original: str) -> list[StageText]:
         comment = f"Operator set {graph.opset} is too old for later stages."
         stages.append(StageText("opset", comment, "convert/opset", original, {"version": OPSET}, optional=True))
     comment = "Fold constants and remove nodes that compute nothing."
-    stages.append(StageText("simplify", comment, "optimize/simplify", original, optional=True))
+    values = _known_values(request)
+    stages.append(StageText("simplify", comment, "optimize/simplify", original, values, optional=True))
     if facts.family if graph is None else graph.attention:
         stages.append(_fusion(request, original))
     if request.goal:
@@ -182,6 +183,13 @@ def _changes(request: Request, original: str) -> list[StageText]:
     elif facts.form != "sklearn":
         stages.append(_reduction(request, original))
     return stages
+
+
+def _known_values(request: Request) -> dict[str, Any]:
+    """Return the parameter that names the examples, where a model may refuse made-up values: unknown categories."""
+    facts = request.facts
+    texts = any(item.dtype == "object" for item in (facts.graph.inputs if facts.graph else ()))
+    return {"inputs": DATA} if request.data and (facts.form == "sklearn" or texts) else {}
 
 
 def _fusion(request: Request, needs: str) -> StageText:
@@ -247,5 +255,6 @@ def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
     size = min(TIMED, facts.longest or TIMED)
     shape = {axis: facts.size_of(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
     comment = "Both models timed side by side. `max_regression` compares with the accepted release, once there is one."
-    parameters: dict[str, Any] = {"target": request.target.name} | ({"shape": shape} if shape else {})
+    values = _known_values(request) or ({"shape": shape} if shape else {})
+    parameters: dict[str, Any] = {"target": request.target.name, **values}
     return StageText("latency", comment, "measure/latency", compared, parameters)

@@ -104,6 +104,13 @@ def test_columns_with_the_names_of_the_inputs_need_no_declaration() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_columns_with_spaces_where_lightgbm_has_underscores() -> None:
+    Path("spaced.csv").write_text("petal width,target\n1,0\n")
+    named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("petal_width"),))
+    assert declaration_of("spaced.csv", Path(), named) == {"path": "spaced.csv", "labels": "target"}
+
+
+@pytest.mark.usefixtures("folder")
 def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
     facts = ModelFacts("torch", "../bert", TOKENS)
     assert declaration_of("lines.txt", Path("new"), facts) == {"path": "../lines.txt", "text": {"tokenizer": "../bert"}}

@@ -11,24 +11,37 @@ from skl2onnx import update_registered_converter
 from skl2onnx._supported_operators import sklearn_operator_name_map
 from skl2onnx.common._apply_operation import apply_identity, apply_reshape
 from skl2onnx.common._registration import get_converter
-from skl2onnx.common.data_types import Int64TensorType, guess_proto_type
+from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, guess_proto_type
 from skl2onnx.common.shape_calculator import (
     calculate_linear_classifier_output_shapes,
     calculate_linear_regressor_output_shapes,
 )
+from skl2onnx.operator_converters.common import concatenate_variables
 from skl2onnx.operator_converters.feature_selection import convert_sklearn_feature_selection
 from skl2onnx.operator_converters.function_transformer import convert_sklearn_function_transformer
+from skl2onnx.operator_converters.imputer_op import convert_sklearn_imputer
+from skl2onnx.operator_converters.polynomial_features import convert_sklearn_polynomial_features
 from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
     convert_quadratic_discriminant_analysis_classifier,
 )
 from skl2onnx.shape_calculators.feature_selection import calculate_sklearn_select
 from skl2onnx.shape_calculators.function_transformer import calculate_sklearn_function_transformer_output_shapes
+from skl2onnx.shape_calculators.imputer import calculate_sklearn_imputer_output_shapes
+from skl2onnx.shape_calculators.polynomial_features import calculate_sklearn_polynomial_features
 from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate_quadratic_discriminant_analysis_shapes
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
 
 Node = Callable[..., str]
 
@@ -60,6 +73,10 @@ def register() -> None:
         update_registered_converter(
             kind, f"Orun{kind.__name__}", calculate_linear_classifier_output_shapes, _threshold, options={**CLASSIFIER}
         )
+    update_registered_converter(SimpleImputer, "SklearnSimpleImputer", calculate_sklearn_imputer_output_shapes, _impute)
+    update_registered_converter(
+        PolynomialFeatures, "SklearnPolynomialFeatures", calculate_sklearn_polynomial_features, _polynomial
+    )
     selectors = {SequentialFeatureSelector: "OrunSequentialFeatureSelector"} | {
         kind: alias
         for kind, alias in sklearn_operator_name_map.items()
@@ -96,6 +113,40 @@ def _select(scope: Any, operator: Any, container: Any) -> None:
     node = _Writer(scope, container, operator.inputs[0].type)
     chosen = node("Gather", operator.inputs[0].full_name, operator.raw_operator.get_support(indices=True), axis=1)
     apply_identity(scope, chosen, operator.outputs[0].full_name, container)
+
+
+def _impute(scope: Any, operator: Any, container: Any) -> None:
+    """Write an imputer of float64, which the operator of ONNX does not take."""
+    imputer = operator.raw_operator
+    if not isinstance(operator.inputs[0].type, DoubleTensorType):
+        convert_sklearn_imputer(scope, operator, container)
+        return
+    if imputer.add_indicator or np.isnan(imputer.statistics_).any():
+        raise NotImplementedError("an indicator of missing values, or a column without values")
+    node = _Writer(scope, container, operator.outputs[0].type)
+    value, missing = concatenate_variables(scope, operator.inputs, container), imputer.missing_values
+    is_missing = node("IsNaN", value) if np.isnan(missing) else node("Equal", value, missing)
+    filled = node("Where", is_missing, imputer.statistics_, value)
+    apply_identity(scope, filled, operator.outputs[0].full_name, container)
+
+
+def _polynomial(scope: Any, operator: Any, container: Any) -> None:
+    """Write products of columns of float64, for which skl2onnx makes nodes of mixed types."""
+    if not isinstance(operator.inputs[0].type, DoubleTensorType):
+        convert_sklearn_polynomial_features(scope, operator, container)
+        return
+    node = _Writer(scope, container, operator.outputs[0].type)
+    powers = operator.raw_operator.powers_  # [products, columns]
+    factors = [np.repeat(np.arange(len(row)), row) for row in powers]
+    degree = max(map(len, factors))
+    filler = powers.shape[1]  # the place of a column of ones, which fills up shorter products
+    places = np.array([[*row, *[filler] * (degree - len(row))] for row in factors])
+    value = operator.inputs[0].full_name
+    extended = node("Concat", value, node("Pow", node("Gather", value, np.array([0]), axis=1), 0.0), axis=1)
+    shape = np.array([-1, *places.shape])
+    gathered = node("Reshape", node("Gather", extended, places, axis=1), shape)
+    multiplied = node("ReduceProd", gathered, np.array([2]), keepdims=0)
+    apply_identity(scope, multiplied, operator.outputs[0].full_name, container)
 
 
 def _function_shapes(operator: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._sklearn.joined_columns import NUMBERS, join_columns, matrix_of
-from orun.stages._sklearn.plain import Estimator, column_names, parts_of, without_wrappers
+from orun.stages._sklearn.conversion import Settings, convert, known_options
+from orun.stages._sklearn.input_columns import NUMBERS
+from orun.stages._sklearn.plain import Estimator, column_names, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -24,25 +25,7 @@ if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
 
 Array: TypeAlias = NDArray[Any]
-ML_OPSET = 3  # of trees and other models that are no neural networks; converters differ in whether they know 4
 BATCH = "batch"  # the axis of the examples
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a conversion.
-
-    Attributes:
-        opset: version of the ONNX operator set.
-        zipmap: whether probabilities become dictionaries.
-        options: of skl2onnx, for the estimator.
-        outputs: names of the outputs; those of skl2onnx when empty.
-    """
-
-    opset: int
-    zipmap: bool
-    options: Mapping[str, Any]
-    outputs: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,37 +131,11 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
         booleans_as_integers(),
         _naming_missing_converter(context, problem),
     ):
-        model = _convert(context, plain, data.columns, settings)
+        model = convert(context, plain, data.columns, settings)
     if only_labels(plain):
         del model.graph.output[1:]
     tidy_domains(model)
     _name(context, model, [*data.columns], settings.outputs)
-    return model
-
-
-def _convert(context: Context, estimator: Estimator, columns: Mapping[str, Array], settings: Settings) -> ModelProto:
-    """Convert an estimator; if it takes one matrix, as trees do, the model joins columns of numbers to one first."""
-    from skl2onnx import to_onnx
-
-    def converted(inputs: Mapping[str, Array]) -> ModelProto:
-        model: ModelProto = to_onnx(
-            estimator,
-            initial_types=[(name, _type(name, values, context)) for name, values in inputs.items()],
-            options=_options(estimator, settings) or None,
-            target_opset={"": settings.opset, "ai.onnx.ml": ML_OPSET},
-        )
-        return model
-
-    try:
-        return converted(columns)
-    except RuntimeError:  # converters that take one matrix have no other class in common
-        matrix = matrix_of(columns)
-        if matrix is None:
-            raise
-    # longer than any column, and an identifier, as skl2onnx renames others
-    name = "joined".ljust(max(map(len, columns)) + 1, "_")
-    model = converted({name: matrix})
-    join_columns(model, name, columns)
     return model
 
 
@@ -195,34 +152,6 @@ def _is_fitted(estimator: Estimator) -> bool:
     return True
 
 
-def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, Any]]:
-    """Return options by the estimator that they are for.
-
-    `zipmap` is for the whole pipeline. Each other option is for its last step, or for the parts that know it, such as
-    the vectorizers of a pipeline.
-    """
-    from sklearn.pipeline import Pipeline
-
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    options: dict[int, dict[str, Any]] = {}
-    for name, value in {**_score_options(last), **settings.options}.items():
-        knowing = [part for part in parts_of(estimator) if name in _known_options(part)]
-        for part in [last] if last in knowing or not knowing else knowing:
-            options.setdefault(id(part), {})[name] = value
-    if "zipmap" in _known_options(last):
-        options.setdefault(id(estimator), {})["zipmap"] = settings.zipmap
-    return options
-
-
-def _known_options(estimator: Estimator) -> Collection[str]:
-    """Return the names of the options that skl2onnx has for an estimator."""
-    from skl2onnx._supported_operators import sklearn_operator_name_map
-    from skl2onnx.common._registration import get_converter
-
-    kind = sklearn_operator_name_map.get(type(estimator))
-    return (get_converter(kind).get_allowed_options() or ()) if kind else ()
-
-
 def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) -> None:
     from sklearn.pipeline import Pipeline
 
@@ -230,18 +159,8 @@ def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) 
     if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
         raise StageFailed(context.stage, "`zipmap` is a parameter of its own, not one of `options`", hint=hint)
-    if settings.zipmap and "zipmap" not in _known_options(last):
+    if settings.zipmap and "zipmap" not in known_options(last):
         raise StageFailed(context.stage, f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
-
-
-def _score_options(estimator: Estimator) -> dict[str, Any]:
-    """Return options that keep raw scores: skl2onnx negates those of an SVC of two classes and normalizes others."""
-    from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.svm import SVC, NuSVC
-
-    two = isinstance(estimator, (SVC, NuSVC)) and len(estimator.classes_) == 2  # noqa: PLR2004 - classes
-    raw = two or isinstance(estimator, OneVsRestClassifier)
-    return {"raw_scores": True} if raw and not hasattr(estimator, "predict_proba") else {}
 
 
 def only_labels(estimator: Estimator) -> bool:
@@ -251,22 +170,6 @@ def only_labels(estimator: Estimator) -> bool:
 
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     return isinstance(last, VotingClassifier) and last.voting == "hard"
-
-
-def _type(name: str, values: Array, context: Context) -> Any:
-    from skl2onnx.common import data_types as types
-
-    known = {
-        "float32": types.FloatTensorType, "float64": types.DoubleTensorType, "int64": types.Int64TensorType,
-        "int32": types.Int32TensorType, "bool": types.BooleanTensorType, "object": types.StringTensorType,
-    }  # fmt: skip
-    if values.dtype.name not in known:
-        raise StageFailed(
-            context.stage,
-            f"an estimator cannot take {name!r} as {values.dtype}",
-            hint=f"give it another type: `types: {{{name}: int64}}` beside its path, or in your function",
-        )
-    return known[values.dtype.name]([None, *values.shape[1:]])
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
@@ -18,6 +18,11 @@ def column_names(estimator: Estimator) -> Sequence[Any] | None:
         names = getattr(estimator, "feature_names_", None)  # of CatBoost, which numbers the columns of a matrix
         return None if names == [str(place) for place in range(len(names or ()))] else names
     return names
+
+
+def find_column(name: str, columns: Collection[str]) -> str | None:
+    """Return the column that an estimator was fitted on: of its name, or with spaces where LightGBM has underscores."""
+    return name if name in columns else next((item for item in columns if item.replace(" ", "_") == name), None)
 
 
 def without_wrappers(estimator: Estimator) -> Estimator:

@@ -11,13 +11,14 @@ against their own predictions like every estimator.
 `data` gives the input types and the examples for the check. A dataset of one input is the matrix `X` (or texts). With
 several inputs, each is a column: scikit-learn gets them as a data frame if the estimator was fitted on a data frame,
 otherwise side by side. Columns that a data frame did not have, such as the labels, are left out. ONNX takes floats in
-`precision`; scikit-learn computes with the same rounded values in float64.
+`precision`; scikit-learn computes with the same rounded values in float64. So do the steps of a pipeline before trees
+in the ONNX model, where ONNX Runtime can: values often lie on a threshold, and would fall to its other side.
 Texts of ONNX are never missing: an imputer that fills in NaN among texts takes the empty text for it.
 
 The check compares `predict`, and the second output of the model with `predict_proba`, `decision_function` or
-`transform`. Labels must be equal and scores within the tolerance for every example, or for `min_agreement` of them: in
-float32 a value on the threshold of a tree may fall to either side. Where scikit-learn's own answers change when what it
-learned is rounded to float32, ten times that change is allowed; a note says so.
+`transform`. Labels must be equal and scores within the tolerance for every example, or for `min_agreement` of them. Of
+two labels whose scores in scikit-learn are equal within the tolerance, either is right. Where scikit-learn's own
+answers change when what it learned is rounded to float32, ten times that change is allowed. Notes say how often.
 
 skl2onnx 1.20 converts some estimators wrongly, and orun refuses them: isotonic calibration (use `sigmoid`), bags of SVC
 without probabilities (use `SVC(probability=True)`), and hard votes among linear SVCs of two classes.
@@ -106,7 +107,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
-    from orun.stages._sklearn.export import Settings, export, table, weight_bytes
+    from orun.stages._sklearn.conversion import Settings
+    from orun.stages._sklearn.export import export, table, weight_bytes
+    from orun.stages._sklearn.wide_steps import has_trees
     from orun.stages.datasets import load_dataset, title
     from orun.stages.memory_headroom import require_memory
 
@@ -122,7 +125,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             context.stage,
             f"the converted model disagrees with scikit-learn in output {comparison.output!r}",
             why=comparison.why,
-            hint="try `precision: float64`; where a few rounded values may differ, say so: `min_agreement: 99%`",
+            hint="where a few rounded values may differ, say so: `min_agreement: 99%`"
+            if has_trees(estimator)  # of which ONNX Runtime has no float64
+            else "try `precision: float64`; where a few rounded values may differ, say so: `min_agreement: 99%`",
         )
     return {
         **weigh(context.result),
@@ -137,18 +142,19 @@ def _fitted_columns(context: Context, estimator: Estimator, dataset: Dataset, na
     Raises:
         StageFailed: when one is missing.
     """
-    from orun.stages._sklearn.plain import column_names
+    from orun.stages._sklearn.plain import column_names, find_column
 
     names = column_names(estimator)
     if names is None or len(dataset.inputs) == 1:  # which is a matrix
         return dataset
-    if missing := [str(column) for column in names if column not in dataset.inputs]:
+    columns = {str(column): find_column(str(column), dataset.inputs) for column in names}
+    if missing := [name for name, column in columns.items() if column is None]:
         raise StageFailed(
             context.stage,
             f"{name} has no column {first_few([repr(column) for column in missing])}",
             why=f"the {type(estimator).__name__} was fitted with that name; the data has {', '.join(dataset.inputs)}",
         )
-    return replace(dataset, inputs={str(column): dataset.inputs[column] for column in names})
+    return replace(dataset, inputs={column: dataset.inputs[column] for column in columns.values() if column})
 
 
 def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:

@@ -24,6 +24,7 @@ from orun.stages import memory_headroom
 from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
 from orun.stages._sklearn.export import weight_bytes
+from orun.stages._sklearn.plain import find_column
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 
@@ -41,7 +42,9 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("model", ["tree_of_measures", "line_of_measures", "clusters_of_measures"])
+@pytest.mark.parametrize(
+    "model", ["tree_of_measures", "line_of_measures", "clusters_of_measures", "machine_of_measures"]
+)
 def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path, model: str) -> None:
     """As one that was fitted on a data frame: skl2onnx takes these for several inputs."""
     made = convert(tmp_path, model, "measures")
@@ -50,6 +53,32 @@ def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path,
     types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
     assert types == {"age": TensorProto.INT64, "weight": TensorProto.FLOAT, "woman": TensorProto.BOOL}
     assert [node.op_type for node in graph.node][:4] == ["Cast", "Cast", "Cast", "Concat"]
+
+
+def test_columns_of_several_types_go_into_one_step(tmp_path: Path) -> None:
+    assert convert(tmp_path, "imputed_line_of_measures", "measures").value("agreement") == 1
+
+
+@pytest.mark.parametrize(("model", "data"), [("scaled_forest", "grades"), ("forest_of_products", "grades_with_gaps")])
+def test_steps_before_trees_compute_in_float64(tmp_path: Path, model: str, data: str) -> None:
+    """As in scikit-learn: values of a scale lie on thresholds, and float32 put one in ten on their other side."""
+    made = convert(tmp_path, model, data)
+    assert made.value("agreement") == 1
+    graph = onnx.load(made.model).graph
+    assert graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
+    casts = [node.attribute[0].i for node in graph.node if node.op_type == "Cast"]
+    assert (casts[0], TensorProto.FLOAT in casts[1:]) == (TensorProto.DOUBLE, True)
+
+
+def test_labels_of_equal_scores_count_as_equal(tmp_path: Path) -> None:
+    made = convert(tmp_path, "even_votes", "grades")
+    assert made.value("agreement") == 1
+    (note,) = made.notes
+    assert re.fullmatch(
+        r"\d+ of 442 examples have another label than in scikit-learn, and count as equal: scikit-learn's own scores "
+        "of both labels are equal there, within the tolerance",
+        note,
+    )
 
 
 @pytest.mark.parametrize("model", ["tree_of_measures", "scaled_line_of_measures"])
@@ -66,6 +95,11 @@ def test_columns_that_a_data_frame_did_not_have_are_left_out(tmp_path: Path) -> 
     made = convert(tmp_path, "tree_of_names_in_a_frame", "measures")
     assert made.value("agreement") == 1
     assert [value.name for value in onnx.load(made.model).graph.input] == ["weight", "age"]
+
+
+def test_columns_with_spaces_where_lightgbm_has_underscores() -> None:
+    columns = ("petal width", "petal_length")
+    assert [find_column(name, columns) for name in ("petal_width", "petal_length", "petal length")] == [*columns, None]
 
 
 def test_columns_of_a_data_frame_must_be_there(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     HistGradientBoostingClassifier,
     IsolationForest,
     RandomForestClassifier,
+    RandomForestRegressor,
     VotingClassifier,
 )
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -23,7 +25,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -35,6 +37,7 @@ TEXTS = np.array(["good book", "bad film", "good film", "a long book"] * 3, dtyp
 TOWNS = np.array(["Ulm", "Bonn", "Kiel"] * 5, dtype=object)
 AGES = np.arange(15.0)
 YEARS = np.arange(20, 80)
+GRADES = (np.round(BODIES[:, 2:6] * 50) / 10).astype(np.float32)
 
 
 def digits() -> orun.Dataset:
@@ -100,6 +103,41 @@ def line_of_measures() -> Any:
 
 def clusters_of_measures() -> Any:
     return KMeans(4, n_init=1, random_state=0).fit(_matrix())
+
+
+def machine_of_measures() -> Any:
+    return SVC().fit(_matrix(), SUGAR[:60] > 150)
+
+
+def imputed_line_of_measures() -> Any:
+    """Its imputer takes columns of several types."""
+    each = ColumnTransformer([("all", SimpleImputer(), [0, 1, 2])])
+    return make_pipeline(each, LinearRegression()).fit(_matrix(), SUGAR[:60])
+
+
+def grades() -> orun.Dataset:
+    """Four measurements in tenths, as people write them, of each of 442 people."""
+    return orun.Dataset({"X": GRADES})
+
+
+def grades_with_gaps() -> orun.Dataset:
+    values = GRADES.copy()
+    values[::7, 2] = np.nan
+    return orun.Dataset({"X": values})
+
+
+def scaled_forest() -> Any:
+    return make_pipeline(MinMaxScaler(), RandomForestRegressor(20, random_state=0)).fit(GRADES, SUGAR)
+
+
+def forest_of_products() -> Any:
+    forest = RandomForestClassifier(5, random_state=0)
+    return make_pipeline(SimpleImputer(), PolynomialFeatures(3), forest).fit(GRADES / 3, SUGAR > 150)
+
+
+def even_votes() -> Any:
+    """Ten trees, so that both classes at times have five tenths, which float32 does not add up to a half."""
+    return ExtraTreesClassifier(10, random_state=0).fit(GRADES[::2], SUGAR[::2] > 150)
 
 
 def scaled_line_of_measures() -> Any:
