@@ -32,8 +32,10 @@ def inspect_function(source: str, name: str, folder: Path, inputs: tuple[InputFa
     path, function = Path(source.rpartition(":")[0]), source.rpartition(":")[2]
     if not path.is_file():
         raise UsageError(f"there is no {path}", hint="name a Python file and a function in it: file.py:function")
-    if not {function, EVERYTHING} & {*parse(path).names()}:
+    file = parse(path)
+    if not {function, EVERYTHING} & {*file.names()}:
         raise without_function(path, f"{path} has no function {function!r}", function)
+    _require_no_arguments(file, path, function)
     model = load_function(folder, name, ())()
     frameworks = {base.__module__.partition(".")[0] for base in type(model).__mro__}
     if "torch" in frameworks:
@@ -61,6 +63,17 @@ def without_function(path: Path, problem: str, wanted: str = "") -> UsageError:
     why = f"it has {', '.join(names)}" if names else "it has none"
     function = closest(wanted, names) or next(iter(names), "FUNCTION")
     return UsageError(problem, why=why, hint=f"orun init {quoted(path)}:{function}")
+
+
+def _require_no_arguments(file: CodeFile, path: Path, function: str) -> None:
+    """Refuse a function or class that cannot be called without arguments; one that is imported is called as it is."""
+    nodes = {node.name: node for node in file.tree.body if isinstance(node, Function | ast.ClassDef)}
+    if function in nodes and _takes_arguments(nodes[function]):
+        raise UsageError(
+            f"{path}:{function} needs arguments, and orun has none to give",
+            hint=f"write a function that passes them: def load(): return {function}(...); then: "
+            f"orun init {quoted(path)}:load",
+        )
 
 
 def _names_to_call(file: CodeFile) -> list[str]:

@@ -170,6 +170,18 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
             ["net.py has no function 'other'", "it has load", "hint: orun init net.py:load"],
         ),
         (
+            ["wide.py:Wide"],
+            [
+                "wide.py:Wide needs arguments, and orun has none to give",
+                "hint: write a function that passes them: def load(): return Wide(...); then: orun init wide.py:load",
+            ],
+        ),
+        (
+            ["wide.py:load"],
+            ["wide.py has no function 'load'", "it has make, Wide", "hint: orun init wide.py:make"],
+        ),
+        (["broken.py:load"], ["broken.py:1:10: Python cannot parse this: invalid syntax", "def load(:"]),
+        (
             ["net.py"],
             ["net.py does not say which function returns the model", "it has load", "hint: orun init net.py:load"],
         ),
@@ -211,6 +223,8 @@ def test_models_that_cannot_be_read(
     Path("forest.joblib").write_bytes(b"")
     Path("text.onnx").write_text("this is no model")
     Path("net.py").write_text("def load():\n    import torch\n\n    return torch.nn.Linear(2, 2)\n")
+    Path("wide.py").write_text("class Wide:\n    def __init__(self, width):\n        pass\n\n\ndef make(): ...\n")
+    Path("broken.py").write_text("def load(:\n")
     Path("bert").mkdir()
     Path("bert/config.json").write_text('{"model_type": "bert"}')
     refused = orun("init", *words)

@@ -117,6 +117,15 @@ def test_a_trace_of_one_size_is_caught_at_another(tmp_path: Path) -> None:
     )
 
 
+def test_a_branch_on_values_is_named(tmp_path: Path) -> None:
+    line = (MODULES / "small.py").read_text().splitlines().index("        if x.sum() > 0:") + 1
+    assert refusal(tmp_path, model="small.py:branch", inputs={"x": {"shape": [2]}}, outputs=["y"]) == (
+        "the module's forward depends on the values of its inputs, which an exported graph cannot\n"
+        f"  small.py:{line}: if x.sum() > 0:\n"
+        "  hint: compute both results and choose by torch.where, or return a module without that branch"
+    )
+
+
 def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, model="small.py:logarithm", inputs={"x": {"shape": [2]}}, outputs=["y"]) == (
         "the PyTorch model yields values that are not finite in output 'y'\n"

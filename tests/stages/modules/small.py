@@ -150,3 +150,16 @@ class Cached(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
 def cached() -> torch.nn.Module:
     """A decoder's layer that keeps keys and values."""
     return Cached()
+
+
+class Branch(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    """A module that depends on the sum of its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+def branch() -> torch.nn.Module:
+    return Branch()
