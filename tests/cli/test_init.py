@@ -170,6 +170,14 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
             ["net.py has no function 'other'", "it has load", "hint: orun init net.py:load"],
         ),
         (
+            ["net.weights.h5"],
+            [
+                "net.weights.h5 is not a whole model",
+                "it holds weights without the layers that use them",
+                "hint: save it all: model.save('model.keras')",
+            ],
+        ),
+        (
             ["wide.py:Wide"],
             [
                 "wide.py:Wide needs arguments, and orun has none to give",
@@ -225,6 +233,7 @@ def test_models_that_cannot_be_read(
     Path("net.py").write_text("def load():\n    import torch\n\n    return torch.nn.Linear(2, 2)\n")
     Path("wide.py").write_text("class Wide:\n    def __init__(self, width):\n        pass\n\n\ndef make(): ...\n")
     Path("broken.py").write_text("def load(:\n")
+    Path("net.weights.h5").touch()
     Path("bert").mkdir()
     Path("bert/config.json").write_text('{"model_type": "bert"}')
     refused = orun("init", *words)
