@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,7 +23,7 @@ from orun.stages.params import Doc
 from orun.stages.quantize._integers import quantizing, require_integers, require_types
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 WEIGHT_COPIES = 3.2  # peak memory as a multiple of the weights
 ATTENTION_BIAS = 5  # index of the bias among the inputs of ONNX Runtime's Attention
@@ -86,12 +87,15 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     """Write the float model to a path; return the types of operators to quantize."""
+    from orun.stages._graph.agreement import Trial
     from orun.stages._graph.io import load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
+    from orun.stages.quantize._embeddings import keep_positions
 
     model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
     _require_unbiased(context, model, params)
+    keep_positions(context, model, partial(_is_selected, params), Trial(params.dims, params.inputs))
     model = add_types(model)
     for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it
         value.type.tensor_type.ClearField("shape")
@@ -126,6 +130,11 @@ def _require_unbiased(context: Context, model: ModelProto, params: Params) -> No
             hint="fuse with `multi_head_attention: true`, which keeps the projections separate, or name them in "
             "`exclude`",
         )
+
+
+def _is_selected(params: Params, node: NodeProto) -> bool:
+    """Return whether the parameters leave a node to be quantized."""
+    return node.name not in params.exclude and (params.op_types is None or node.op_type in params.op_types)
 
 
 def _op_types(model: ModelProto, params: Params) -> list[str]:

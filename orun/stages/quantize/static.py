@@ -227,6 +227,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     from orun.stages._graph.signature import ranks_of
     from orun.stages.quantize._calibration import load_calibration_data
     from orun.stages.quantize._clipping import with_bounds
+    from orun.stages.quantize._embeddings import keep_positions
     from orun.stages.quantize._masks import exclude_masks
     from orun.stages.quantize._smoothing import smooth_and_check
 
@@ -235,13 +236,15 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known("include", params.include, names)
     require_known("exclude", params.exclude, names)
     require_known("op_types", params.op_types or [], [node.op_type for node in model.graph.node])
+    is_selected = partial(_is_selected, params)
+    if params.format != "qdq":
+        keep_positions(context, model, is_selected, _trial(params))
     model = add_types(model)
     tensors = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
     require_known("include_tensors", params.include_tensors, tensors)
     require_known("exclude_tensors", params.exclude_tensors, tensors)
     inputs = input_names(model)
     dataset = load_calibration_data(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
-    is_selected = partial(_is_selected, params)
     if params.smooth is not None:
         smooth_and_check(context, model, params.smooth, dataset, is_selected, _trial(params))
     overrides = make_tensor_overrides(model, params.overrides, per_channel=params.per_channel)

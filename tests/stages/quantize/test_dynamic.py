@@ -188,6 +188,42 @@ attention (float[1, 2, s, 4] x) => (float[1, 2, s, 4] y)
 """
 
 
+@pytest.mark.parametrize(("uses", "params"), [("quantize/dynamic", {}), ("quantize/static", {"format": "qoperator"})])
+@pytest.mark.parametrize(
+    ("first", "kinds", "fused"),
+    [(0, True, True), (2, True, False), (2, False, False)],
+    ids=["from 0", "from 2", "two tables"],
+)
+def test_embeddings_keep_their_positions(
+    tmp_path: Path, uses: str, params: dict[str, Any], first: int, kinds: bool, fused: bool
+) -> None:
+    """ONNX Runtime's quantizer drops the positions of fused embeddings: those of RoBERTa and BART count from 2."""
+    inputs = "ids, s, words, places, kinds, scale, shift" if kinds else "ids, , words, places, , scale, shift"
+    places = ", ".join(map(str, range(first, first + 5)))
+    model = onnx.parser.parse_model(
+        f"""
+        <ir_version: 9, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (int32[batch, 5] ids) => (float[batch, 5, 16] y) <int32[1, 5] p = {{{places}}}> {{
+            s = Sub(ids, ids)
+            y, unused = com.microsoft.EmbedLayerNormalization({inputs}, , p)
+        }}
+        """
+    )
+    random = np.random.default_rng(0)
+    sizes = {"words": (50, 16), "places": (40, 16), "kinds": (2, 16), "scale": (16,), "shift": (16,)}
+    for name, size in sizes.items():
+        values = random.standard_normal(size).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    made = run_stage(uses, tmp_path, params, inputs={"model": artifact(tmp_path, model)})
+    assert made.value("max_abs_error") < 0.2
+    assert ("QEmbedLayerNormalization" in operators(made)) == fused
+    note = (
+        "the embeddings are quantized apart from their normalization, as ONNX Runtime's quantizer drops positions that "
+        "do not count from 0"
+    )
+    assert (note in made.notes) != fused
+
+
 def test_the_standards_own_attention_is_left_as_it_is(tmp_path: Path) -> None:
     """ONNX Runtime's quantizer takes it for its own operator of this name, and the result does not load."""
     result = quantize(tmp_path, artifact(tmp_path, parse(STANDARD_ATTENTION)))

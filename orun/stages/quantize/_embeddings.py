@@ -1,0 +1,108 @@
+"""Fused embeddings with positions of their own, such as RoBERTa's: ONNX Runtime's quantizer drops these, as of 1.31."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from orun.stages._graph.agreement import Trial
+from orun.stages._graph.feeds import Case
+from orun.stages.contract import Context
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+FUSED = "EmbedLayerNormalization"
+POSITIONS = 8  # place of the input with the positions; without it they count from 0
+
+
+def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[NodeProto], bool], trial: Trial) -> None:
+    """Split fused embeddings whose positions do not count from 0 into look-ups and a normalization.
+
+    The quantizer takes these. A note says so.
+
+    Args:
+        context: of the stage; the model before it has the same inputs.
+        model: whole in memory; it is changed.
+        is_selected: tells whether a node is to be quantized.
+        trial: inputs of the model to see the positions with.
+    """
+    from orun.stages._graph.agreement import load_cases
+    from orun.stages._graph.io import load_graph
+
+    fused = [
+        node for node in model.graph.node if node.op_type == FUSED and node.input[POSITIONS:] and is_selected(node)
+    ]
+    positions = {node.input[POSITIONS] for node in fused} - {""}
+    if not positions:
+        return
+    counting = _find_counting(model, positions, load_cases(context, load_graph(context.model()), trial))
+    outputs = {value.name for value in model.graph.output}
+    read = outputs | {name for node in model.graph.node for name in node.input if name}
+    split = [node for node in fused if node.input[POSITIONS] in positions - counting and not read & {*node.output[1:2]}]
+    for node in split:
+        place = list(model.graph.node).index(node)
+        for part in reversed(_parts_of(node)):
+            model.graph.node.insert(place, part)
+        model.graph.node.remove(node)
+    if split:
+        context.note(
+            "the embeddings are quantized apart from their normalization, as ONNX Runtime's quantizer drops positions "
+            "that do not count from 0"
+        )
+
+
+def _find_counting(model: ModelProto, names: Collection[str], cases: Sequence[Case]) -> set[str]:
+    """Return which values are 0, 1, 2, ... along the last axis in all cases."""
+    import numpy as np
+    from onnx import ValueInfoProto
+
+    from orun.stages._graph.io import save
+    from orun.stages._graph.sessions import session
+
+    ordered = sorted(names)
+    copy = type(model)()
+    copy.CopyFrom(model)
+    declared = {value.name for value in copy.graph.output}
+    copy.graph.output.extend(ValueInfoProto(name=name) for name in ordered if name not in declared)
+    with TemporaryDirectory(dir=".") as folder:
+        path = Path(folder, "positions.onnx")
+        save(copy, path, external=True)
+        run = session(path, ordered)
+    results = [run(case.feed) for case in cases]
+    return {
+        name
+        for place, name in enumerate(ordered)
+        if all(np.all(values[place] == np.arange(values[place].shape[-1])) for values in results)
+    }
+
+
+def _parts_of(node: NodeProto) -> list[NodeProto]:
+    """Return the nodes that compute what a fused node does."""
+    from onnx import helper
+
+    ids, segments, tokens, positions, kinds, scale, shift = node.input[:7]
+    name = node.output[0]
+    parts = [
+        helper.make_node("Gather", [tokens, ids], [f"{name}_word"], name=f"{name}_word"),
+        helper.make_node("Gather", [positions, node.input[POSITIONS]], [f"{name}_position"], name=f"{name}_position"),
+    ]
+    total = f"{name}_word"
+    if kinds:
+        parts += [
+            helper.make_node("Gather", [kinds, segments], [f"{name}_segment"], name=f"{name}_segment"),
+            helper.make_node("Add", [total, f"{name}_segment"], [f"{name}_sum"], name=f"{name}_sum"),
+        ]
+        total = f"{name}_sum"
+    outputs = [name, "", "", *node.output[2:3]] if len(node.output) > 2 else [name]  # noqa: PLR2004 - the sum is third
+    normalization = helper.make_node(
+        "SkipLayerNormalization",
+        [total, f"{name}_position", scale, shift],
+        outputs,
+        name=f"{name}_normalized",
+        domain=node.domain,
+    )
+    normalization.attribute.extend(item for item in node.attribute if item.name == "epsilon")
+    return [*parts, normalization]
