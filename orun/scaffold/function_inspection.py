@@ -13,13 +13,12 @@ from orun.stages.codefile import EVERYTHING, CodeFile, Function, parse
 from orun.text.suggestions import closest
 
 
-def inspect_function(source: str, name: str, folder: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
+def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> ModelFacts:
     """Call the function as a stage would, and inspect the returned model by its framework.
 
     Args:
         source: `file.py:function`, as the command line has it.
-        name: the same, relative to the folder.
-        folder: the folder of the pipeline file.
+        name: the same, relative to the folder of the pipeline file.
         inputs: as declared.
 
     Raises:
@@ -36,7 +35,7 @@ def inspect_function(source: str, name: str, folder: Path, inputs: tuple[InputFa
     if not {function, EVERYTHING} & {*file.names()}:
         raise without_function(path, f"{path} has no function {function!r}", function)
     _require_no_arguments(file, path, function)
-    model = load_function(folder, name, ())()
+    model = load_function(path.parent, f"{path.name}:{function}", ())()
     frameworks = {base.__module__.partition(".")[0] for base in type(model).__mro__}
     if "torch" in frameworks:
         return inspect_module(name, model, forward_parameters(model), inputs)

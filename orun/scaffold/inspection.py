@@ -128,7 +128,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
 
     name = relative_to(folder, source)
     if CODE.fullmatch(source):
-        return inspect_function(source, name, folder, inputs)
+        return inspect_function(source, name, inputs)
     path = Path(source)
     if not path.exists():
         raise UsageError(f"there is no {source}", hint="name a model: a file, a folder, or file.py:function")

@@ -190,7 +190,8 @@ def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     code = "import torch\n\n\ndef load():\n    return torch.nn.Conv1d(2, 3, 10)\n"
     Path("net.py").write_text(code, encoding="utf-8")
-    facts = read_model("net.py:load", Path(), ["input=float32[batch,2,samples]"])
+    facts = read_model("net.py:load", Path("not-there-yet"), ["input=float32[batch,2,samples]"])
+    assert facts.source == "../net.py:load"
     assert facts.sizes == {"samples": (400, 600)}
     stages = {stage.name: stage for stage in stages_for(Request(facts, target_named("cpu")), {})}
     assert stages["export"].parameters["dims"] == {"samples": [400, 600]}

@@ -48,13 +48,13 @@ def convert(context: Context, estimator: Estimator, columns: Columns, settings: 
     Raises:
         Exception: of any class, by skl2onnx.
     """
-    is_exact = has_trees(estimator)
-    if is_exact and (model := _convert_wide(context, estimator, columns, settings)):
+    with_trees = has_trees(estimator)
+    if with_trees and (model := _convert_wide(context, estimator, columns, settings)):
         return model
     try:
         return _convert_as(context, estimator, columns, columns, settings)
     except RuntimeError:  # converters that want one type have no other class in common
-        if not is_exact and (model := _convert_wide(context, estimator, columns, settings)):
+        if not with_trees and (model := _convert_wide(context, estimator, columns, settings)):
             return model
         raise
 
