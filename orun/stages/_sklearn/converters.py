@@ -11,15 +11,15 @@ from skl2onnx import update_registered_converter
 from skl2onnx._supported_operators import sklearn_operator_name_map
 from skl2onnx.common._apply_operation import apply_identity, apply_reshape
 from skl2onnx.common._registration import get_converter
-from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, guess_proto_type
+from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, guess_proto_type
 from skl2onnx.common.shape_calculator import (
     calculate_linear_classifier_output_shapes,
-    calculate_linear_regressor_output_shapes,
 )
 from skl2onnx.operator_converters.common import concatenate_variables
 from skl2onnx.operator_converters.feature_selection import convert_sklearn_feature_selection
 from skl2onnx.operator_converters.function_transformer import convert_sklearn_function_transformer
 from skl2onnx.operator_converters.imputer_op import convert_sklearn_imputer
+from skl2onnx.operator_converters.linear_classifier import convert_sklearn_linear_classifier
 from skl2onnx.operator_converters.polynomial_features import convert_sklearn_polynomial_features
 from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
     convert_quadratic_discriminant_analysis_classifier,
@@ -42,6 +42,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from sklearn.svm import LinearSVC
 
 Node = Callable[..., str]
 
@@ -65,15 +66,21 @@ def register() -> None:
     update_registered_converter(
         QuadraticDiscriminantAnalysis, quadratic, _quadratic_shapes, _quadratic, options={**CLASSIFIER}
     )
-    update_registered_converter(
-        TransformedTargetRegressor, inverted, calculate_linear_regressor_output_shapes, _inverted_target
-    )
+    update_registered_converter(TransformedTargetRegressor, inverted, _target_shapes, _inverted_target)
     update_registered_converter(FunctionTransformer, "SklearnFunctionTransformer", _function_shapes, _function)
     for kind in (FixedThresholdClassifier, TunedThresholdClassifierCV):
         update_registered_converter(
             kind, f"Orun{kind.__name__}", calculate_linear_classifier_output_shapes, _threshold, options={**CLASSIFIER}
         )
-    update_registered_converter(SimpleImputer, "SklearnSimpleImputer", calculate_sklearn_imputer_output_shapes, _impute)
+    update_registered_converter(SimpleImputer, "SklearnSimpleImputer", _imputed_shapes, _impute)
+    machine = "SklearnLinearSVC"  # of which skl2onnx refuses its own option, in a pipeline
+    update_registered_converter(
+        LinearSVC,
+        machine,
+        calculate_linear_classifier_output_shapes,
+        convert_sklearn_linear_classifier,
+        options={**get_converter(machine).get_allowed_options(), "zipmap": [False]},
+    )
     update_registered_converter(
         PolynomialFeatures, "SklearnPolynomialFeatures", calculate_sklearn_polynomial_features, _polynomial
     )
@@ -115,18 +122,33 @@ def _select(scope: Any, operator: Any, container: Any) -> None:
     apply_identity(scope, chosen, operator.outputs[0].full_name, container)
 
 
+def _imputed_shapes(operator: Any) -> None:
+    calculate_sklearn_imputer_output_shapes(operator)
+    shape = operator.outputs[0].type.shape
+    if operator.raw_operator.add_indicator and shape[1] is not None:
+        shape[1] += len(operator.raw_operator.indicator_.features_)
+
+
 def _impute(scope: Any, operator: Any, container: Any) -> None:
     """Write an imputer of float64, which the operator of ONNX does not take."""
     imputer = operator.raw_operator
-    if not isinstance(operator.inputs[0].type, DoubleTensorType):
+    is_wide = isinstance(operator.inputs[0].type, DoubleTensorType)
+    if imputer.add_indicator and not is_wide:
+        raise NotImplementedError("an indicator of missing values in float32")
+    if not is_wide:
         convert_sklearn_imputer(scope, operator, container)
         return
-    if imputer.add_indicator or np.isnan(imputer.statistics_).any():
-        raise NotImplementedError("an indicator of missing values, or a column without values")
+    statistics = imputer.statistics_.astype(np.float64)
+    if np.isnan(statistics).any():
+        raise NotImplementedError("a column without values")
     node = _Writer(scope, container, operator.outputs[0].type)
     value, missing = concatenate_variables(scope, operator.inputs, container), imputer.missing_values
     is_missing = node("IsNaN", value) if np.isnan(missing) else node("Equal", value, missing)
-    filled = node("Where", is_missing, imputer.statistics_, value)
+    filled = node("Where", is_missing, statistics, value)
+    if imputer.add_indicator:
+        indicated = node("Gather", is_missing, np.asarray(imputer.indicator_.features_, np.int64), axis=1)
+        kind = guess_proto_type(operator.outputs[0].type)
+        filled = node("Concat", filled, node("Cast", indicated, to=kind), axis=1)
     apply_identity(scope, filled, operator.outputs[0].full_name, container)
 
 
@@ -207,6 +229,12 @@ def _threshold(scope: Any, operator: Any, container: Any) -> None:
     container.add_initializer(classes, guess_proto_type(label.type), [len(values)], values)
     apply_identity(scope, node("Gather", classes, place), label.full_name, container)
     apply_identity(scope, probabilities, scores.full_name, container)
+
+
+def _target_shapes(operator: Any) -> None:
+    """Declare the answer of a regressor, which may take several inputs."""
+    answer = DoubleTensorType if isinstance(operator.inputs[0].type, DoubleTensorType) else FloatTensorType
+    operator.outputs[0].type = answer([None, 1])
 
 
 def _inverted_target(scope: Any, operator: Any, container: Any) -> None:

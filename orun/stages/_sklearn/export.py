@@ -154,12 +154,13 @@ def _is_fitted(estimator: Estimator) -> bool:
 
 def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) -> None:
     from sklearn.pipeline import Pipeline
+    from sklearn.svm import LinearSVC
 
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
         raise StageFailed(context.stage, "`zipmap` is a parameter of its own, not one of `options`", hint=hint)
-    if settings.zipmap and "zipmap" not in known_options(last):
+    if settings.zipmap and ("zipmap" not in known_options(last) or isinstance(last, LinearSVC)):
         raise StageFailed(context.stage, f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
 
 

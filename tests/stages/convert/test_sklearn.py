@@ -55,11 +55,15 @@ def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path,
     assert [node.op_type for node in graph.node][:4] == ["Cast", "Cast", "Cast", "Concat"]
 
 
-def test_columns_of_several_types_go_into_one_step(tmp_path: Path) -> None:
-    assert convert(tmp_path, "imputed_line_of_measures", "measures").value("agreement") == 1
+@pytest.mark.parametrize("model", ["imputed_line_of_measures", "turned_line_of_measures"])
+def test_columns_of_several_types_go_into_one_step(tmp_path: Path, model: str) -> None:
+    assert convert(tmp_path, model, "measures").value("agreement") == 1
 
 
-@pytest.mark.parametrize(("model", "data"), [("scaled_forest", "grades"), ("forest_of_products", "grades_with_gaps")])
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [("scaled_forest", "grades"), ("forest_of_products", "grades_with_gaps"), ("tree_of_gaps", "grades_with_gaps")],
+)
 def test_steps_before_trees_compute_in_float64(tmp_path: Path, model: str, data: str) -> None:
     """As in scikit-learn: values of a scale lie on thresholds, and float32 put one in ten on their other side."""
     made = convert(tmp_path, model, data)
@@ -130,6 +134,7 @@ def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:
         ("boosted", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
         ("tree_of_names", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("margins", "digits", {"label": ["batch"], "probabilities": ["batch", 1]}),
+        ("scaled_margins", "digits", {"label": ["batch"], "probabilities": ["batch", 1]}),
         ("machine", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("machine_of_names", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("quadratic", "bodies", {"label": ["batch"], "probabilities": ["batch", 2]}),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
@@ -133,6 +133,23 @@ def scaled_forest() -> Any:
 def forest_of_products() -> Any:
     forest = RandomForestClassifier(5, random_state=0)
     return make_pipeline(SimpleImputer(), PolynomialFeatures(3), forest).fit(GRADES / 3, SUGAR > 150)
+
+
+def tree_of_gaps() -> Any:
+    """Its imputer also says where values are missing."""
+    imputer = SimpleImputer(strategy="constant", fill_value=0, add_indicator=True)
+    tree = DecisionTreeClassifier(max_depth=6, random_state=0)
+    return make_pipeline(imputer, tree).fit(grades_with_gaps().inputs["X"], SUGAR > 150)
+
+
+def scaled_margins() -> Any:
+    return make_pipeline(StandardScaler(), LinearSVC(random_state=0)).fit(X[:600] / 16, Y[:600] < 5)
+
+
+def turned_line_of_measures() -> Any:
+    each = ColumnTransformer([("all", StandardScaler(), [0, 1, 2])])
+    line = make_pipeline(each, Ridge())
+    return TransformedTargetRegressor(line, func=np.log1p, inverse_func=np.expm1).fit(_matrix(), SUGAR[:60])
 
 
 def even_votes() -> Any:
