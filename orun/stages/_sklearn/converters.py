@@ -130,14 +130,13 @@ def _imputed_shapes(operator: Any) -> None:
 
 
 def _impute(scope: Any, operator: Any, container: Any) -> None:
-    """Write an imputer of float64, which the operator of ONNX does not take."""
-    imputer = operator.raw_operator
-    is_wide = isinstance(operator.inputs[0].type, DoubleTensorType)
-    if imputer.add_indicator and not is_wide:
-        raise NotImplementedError("an indicator of missing values in float32")
-    if not is_wide:
+    """Write an imputer of float64 or with an indicator, neither of which the operator of ONNX knows."""
+    imputer, kind = operator.raw_operator, type(operator.inputs[0].type)
+    if kind is not DoubleTensorType and not imputer.add_indicator:
         convert_sklearn_imputer(scope, operator, container)
         return
+    if kind not in (DoubleTensorType, FloatTensorType):
+        raise NotImplementedError("an indicator of missing values, of which integers and texts have none")
     statistics = imputer.statistics_.astype(np.float64)
     if np.isnan(statistics).any():
         raise NotImplementedError("a column without values")
@@ -147,8 +146,8 @@ def _impute(scope: Any, operator: Any, container: Any) -> None:
     filled = node("Where", is_missing, statistics, value)
     if imputer.add_indicator:
         indicated = node("Gather", is_missing, np.asarray(imputer.indicator_.features_, np.int64), axis=1)
-        kind = guess_proto_type(operator.outputs[0].type)
-        filled = node("Concat", filled, node("Cast", indicated, to=kind), axis=1)
+        marks = node("Cast", indicated, to=guess_proto_type(operator.outputs[0].type))
+        filled = node("Concat", filled, marks, axis=1)
     apply_identity(scope, filled, operator.outputs[0].full_name, container)
 
 

@@ -58,7 +58,6 @@ ODDLY_REFUSED: Mapping[str, str] = {
     "cubed_target": f"{CANNOT} TransformedTargetRegressor\n  NotImplementedError: its target is turned back by <f",
     "fixed_threshold_of_scores": f"{CANNOT} FixedThresholdClassifier\n  NotImplementedError: its threshold is one of s",
     "hard_vote_of_machines_of_two": f"{DISAGREES} 'label'",
-    "marked_gaps": "output 'variable' of the converted model has another form than what scikit-learn answers",
 }
 SMALL_LETTERS = {"options": {"locale": "C.UTF-8"}}  # by which vectorizers work where no language pack is installed
 TOLD: Mapping[str, Mapping[str, Any]] = {"CountVectorizer": SMALL_LETTERS, "TfidfVectorizer": SMALL_LETTERS}
