@@ -30,7 +30,8 @@ __all__ = ["check_placement", "open_model", "open_session", "session_options"]
 
 # ONNX Runtime up to 1.31 replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
 PREFIX = re.compile(  # of its messages: code, path of the model, place in its own source
-    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed: ?)?(/\S+\.(cc|h|cpp):\d+ .*?\)( const)? (?=\S))?"
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from (?P<path>.*?) failed: ?)?"
+    r"(/\S+\.(cc|h|cpp):\d+ .*?\)( const)? (?=\S))?"
 )
 DOCTOR = "see what this machine can run: orun doctor"
 HINTS = {  # by what ONNX Runtime says
@@ -90,7 +91,7 @@ def open_session(
     except Exception as error:  # its errors share no base class but this
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
-            why=_explain_path(model) or PREFIX.sub("", str(error).strip().partition("\n")[0]),
+            why=_explain_path(model) or PREFIX.sub(_shorten_path, str(error).strip().partition("\n")[0]),
             hint=next((hint for text, hint in HINTS.items() if text in str(error)), DOCTOR),
         ) from error
     _require_loaded(target, session.get_providers())
@@ -119,6 +120,12 @@ def check_placement(session: InferenceSession, target: Target, model: Path) -> N
 def _may_fall_back(target: Target) -> bool:
     """Return whether nodes can land on the CPU against the target's wish."""
     return target.fallback != "allow" and target.providers[0].name != CPU
+
+
+def _shorten_path(prefix: re.Match[str]) -> str:
+    """Return the end of the path in a message's prefix: which of the models of a stage or bundle it is."""
+    path = prefix["path"]
+    return f"{'/'.join(Path(path).parts[-2:])}: " if path else ""
 
 
 def _explain_path(model: Path) -> str:

@@ -70,13 +70,13 @@ def test_a_path_that_onnx_runtime_cannot_read_is_named(model: Path, tmp_path: Pa
         (
             999,
             10,
-            r"ONNX Runtime only \*guarantees\* support for models stamped .* is till opset \d+\.",
+            r"too/new.onnx: ONNX Runtime only \*guarantees\* support for models stamped .* is till opset \d+\.",
             "export it with an older operator set, lower it by a stage `convert/opset`, or upgrade ONNX Runtime",
         ),
         (
             17,
             999,
-            r"Unsupported model IR version: 999, max supported IR version: \d+",
+            r"too/new.onnx: Unsupported model IR version: 999, max supported IR version: \d+",
             "save it by an older onnx, lower its ir_version if it uses nothing newer, or upgrade ONNX Runtime",
         ),
     ],
@@ -86,9 +86,10 @@ def test_a_model_that_is_too_new(tmp_path: Path, opset: int, version: int, why: 
     graph = onnx.parser.parse_model(
         f'<ir_version: {version}, opset_import: ["" : {opset}]> g (float x) => (float x) {{}}'
     )
-    onnx.save(graph, tmp_path / "new.onnx")
+    (tmp_path / "too").mkdir()
+    onnx.save(graph, tmp_path / "too/new.onnx")
     with pytest.raises(UsageError) as caught:
-        open_session(tmp_path / "new.onnx", Target("cpu"))
+        open_session(tmp_path / "too/new.onnx", Target("cpu"))
     assert caught.value.what == "ONNX Runtime cannot open new.onnx for target 'cpu'"
     assert re.fullmatch(why, caught.value.why)
     assert caught.value.hint == hint

@@ -114,7 +114,9 @@ def test_one_of_several_models_that_its_users_cannot_open(tmp_path: Path) -> Non
     bundle = make_bundle(tmp_path, "1.0", MATMUL, **{"model.encoder": encoder}).output
     with pytest.raises(UsageError) as caught:
         run_stage("release/serve-check", tmp_path, inputs={"bundle": bundle})
-    assert "encoder/model.onnx failed:Fatal error: org.example:Own(-1) is not a registered" in str(caught.value)
+    assert "  encoder/model.onnx: Fatal error: org.example:Own(-1) is not a registered function/op\n" in str(
+        caught.value
+    )
 
 
 def test_what_is_of_one_of_several_models(tmp_path: Path, several: dict[str, Path]) -> None:
