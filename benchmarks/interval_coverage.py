@@ -241,7 +241,7 @@ def _place(case: Case) -> tuple[int, int, int, int]:
 
 def _rows(case: Case, lines: Sequence[Line]) -> list[list[str]]:
     intervals = [_interval(line) for line in lines]
-    pooled = weighted_median([(each.value, math.log(each.high / each.low) ** -2) for each in intervals])
+    pooled = weighted_median([(each.value, _weight(each)) for each in intervals])
     loads, seconds = [line["load"] for line in lines], [line["seconds"] for line in lines]
     containing = sum(interval.low <= pooled <= interval.high for interval in intervals)
     start = [case.size, str(case.threads), case.pair, str(case.noise), f"{min(loads):.1f} to {max(loads):.1f}"]
@@ -253,6 +253,11 @@ def _rows(case: Case, lines: Sequence[Line]) -> list[list[str]]:
         counts = [str(judged[outcome]) for outcome in ("passed", "failed", "undecided")]
         rows.append([*start, name, str(len(lines)), *counts, *end])
     return rows
+
+
+def _weight(interval: Estimate) -> float:
+    """Return the inverse square of the width; none for an interval without ends, of a run whose launches contradict."""
+    return math.log(interval.high / interval.low) ** -2 if math.isfinite(interval.high) else 0.0
 
 
 def weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
