@@ -156,24 +156,13 @@ def run(kind: str, folder: Path) -> None:
 
 def execute(kind: str, case: Case, inputs: Mapping[str, Path], work: Path, folder: Path) -> None:
     """Call the kind with its context."""
-    from orun.stages.contract import Context
+    from benchmarks.stage_context import make_context
     from orun.stages.params import build
     from orun.stages.registry import module_of
 
     module = module_of(kind)
     params = {name: str(folder / value) if name in ("path", "to") else value for name, value in case.params.items()}
-    context = Context(
-        stage=kind,
-        inputs=inputs,
-        output=work / "output",
-        root=CODE,
-        target=None,
-        seed=0,
-        timeout=None,
-        lineage=work / "lineage.json",
-        open_log=lambda: logging.getLogger(kind),
-        progress=lambda *_: None,
-    )
+    context = make_context(kind, CODE, work / "output", inputs, work / "lineage.json")
     module.run(context, build(module.Params, params))
 
 

@@ -32,6 +32,7 @@ import onnx
 
 from benchmarks.families import FAMILIES, export
 from benchmarks.spent import machine, table
+from benchmarks.stage_context import make_context
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.domains import tidy_domains
@@ -40,7 +41,7 @@ from orun.stages._graph.io import save
 from orun.stages._graph.ort_graph import optimize
 from orun.stages._graph.sessions import session
 from orun.stages._graph.signature import inputs_of
-from orun.stages.contract import MODEL, Context
+from orun.stages.contract import MODEL
 from orun.stages.convert import torch
 from orun.stages.optimize import transformer
 from orun.stages.optimize._fusion.report import ATTENTION, count_operators
@@ -104,18 +105,7 @@ def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[st
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
     output.mkdir()
-    context = Context(
-        stage=folder.name,
-        inputs=inputs,
-        output=output,
-        root=Path(__file__).parent,
-        target=None,
-        seed=0,
-        timeout=None,
-        lineage=None,
-        open_log=lambda: logging.getLogger("fusion"),
-        progress=lambda *_: None,
-    )
+    context = make_context(folder.name, Path(__file__).parent, output, inputs)
     failure, measured = "", {}
     try:
         with chdir(scratch):

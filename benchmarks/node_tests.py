@@ -27,7 +27,6 @@ import argparse
 import gc
 import importlib
 import json
-import logging
 import multiprocessing
 import os
 import random
@@ -285,7 +284,7 @@ def _write_inputs(path: Path, test: BackendTest) -> Mapping[str, Any] | None:
 
 def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
     """Run a kind as a stage's process does, with the check of its output; return the output folder."""
-    from orun.stages.contract import Context
+    from benchmarks.stage_context import make_context
     from orun.stages.ensure import check_output
     from orun.stages.params import build
     from orun.stages.registry import module_of
@@ -296,18 +295,7 @@ def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
     output, scratch = work / "output", work / "scratch"
     output.mkdir()
     scratch.mkdir()
-    context = Context(
-        stage=uses,
-        inputs={"model": source},
-        output=output,
-        root=source.parent,
-        target=None,
-        seed=0,
-        timeout=None,
-        lineage=None,
-        open_log=lambda: logging.getLogger("node_tests"),
-        progress=lambda *_: None,
-    )
+    context = make_context(uses, source.parent, output, {"model": source})
     with chdir(scratch):
         module.run(context, build(module.Params, params))
     check_output(uses, module.SPEC, output, context.inputs)

@@ -52,10 +52,10 @@ from sklearn.preprocessing import (
 from xgboost import XGBClassifier
 
 from benchmarks.spent import machine, table
+from benchmarks.stage_context import make_context
 from orun.errors import OrunError
 from orun.stages._sklearn.compat import booleans_as_integers
 from orun.stages._sklearn.trees import register_trees
-from orun.stages.contract import Context
 from orun.stages.convert import sklearn as convert
 from orun.stages.params import build
 
@@ -128,18 +128,7 @@ def by_orun(folder: Path, pipeline: Any, columns: Columns) -> bool:
     np.savez(folder / "data.npz", allow_pickle=False, **columns)
     params = build(convert.Params, {"model": "model.joblib", "trust_pickle": True, "data": "data.npz"})
     (folder / "output").mkdir(exist_ok=True)
-    context = Context(
-        stage="convert",
-        inputs={},
-        output=folder / "output",
-        root=folder,
-        target=None,
-        seed=0,
-        timeout=None,
-        lineage=None,
-        open_log=lambda: logging.getLogger("sklearn_pipelines"),
-        progress=lambda *_: None,
-    )
+    context = make_context("convert", folder, folder / "output")
     try:
         convert.run(context, params)
     except OrunError:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["check_placement", "open_model", "open_session", "session_options"]
 
-# ONNX Runtime up to 1.31 replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
 PREFIX = re.compile(  # of its messages: code, path of the model, place in its own source
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from (?P<path>.*?) failed: ?)?"
     r"(/\S+\.(cc|h|cpp):\d+ .*?\)( const)? (?=\S))?"
 )
 DOCTOR = "see what this machine can run: orun doctor"
 HINTS = {  # by what ONNX Runtime says
+    # Up to 1.31 it replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
     "tensor(float8": (
         "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
     ),

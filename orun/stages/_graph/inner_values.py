@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from orun.core.targets import Target
 from orun.measure.session import open_session
 from orun.stages._graph.feeds import take_example
 from orun.stages._graph.io import input_names, save
+from orun.stages._graph.sessions import Feed
 from orun.stages._graph.signature import ranks_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,14 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
         names: names of inputs, or of inner values whose types are declared or can be inferred.
         dataset: the examples.
     """
-    inputs, ranks = input_names(model), ranks_of(model)
+    ranks = ranks_of(model)
+    feeds = (take_example(dataset.inputs, number, ranks) for number in range(len(dataset)))
+    return values_for(model, names, feeds)
+
+
+def values_for(model: ModelProto, names: Sequence[str], feeds: Iterable[Feed]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield values of a model for each of several inputs, as `values_of` does."""
+    inputs = input_names(model)
     inner = [name for name in names if name not in inputs]
     declared = {value.name for value in model.graph.output}
     copy = type(model)()
@@ -45,7 +53,6 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
         path = Path(folder, "inner_values.onnx")
         save(copy, path, external=True)
         session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
-    for number in range(len(dataset)):
-        feed = take_example(dataset.inputs, number, ranks)
+    for feed in feeds:
         values = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
         yield {name: values[name] if name in values else feed[name] for name in names}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.errors import StageFailed
 from orun.stages._sklearn.input_columns import NUMBERS, accept_columns, matrix_of, widen
-from orun.stages._sklearn.plain import Estimator, parts_of
+from orun.stages._sklearn.plain import Estimator, last_step, parts_of
 from orun.stages._sklearn.wide_steps import has_trees, with_wide_steps
 from orun.stages.contract import Context
 
@@ -113,9 +113,7 @@ def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, An
     `zipmap` is for the whole pipeline. Each other option is for its last step, or for the parts that know it, such as
     the vectorizers of a pipeline.
     """
-    from sklearn.pipeline import Pipeline
-
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    last = last_step(estimator)
     options: dict[int, dict[str, Any]] = {}
     for name, value in {**_score_options(last), **settings.options}.items():
         knowing = [part for part in parts_of(estimator) if name in known_options(part)]

@@ -12,9 +12,7 @@ from skl2onnx._supported_operators import sklearn_operator_name_map
 from skl2onnx.common._apply_operation import apply_identity, apply_reshape
 from skl2onnx.common._registration import get_converter
 from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, guess_proto_type
-from skl2onnx.common.shape_calculator import (
-    calculate_linear_classifier_output_shapes,
-)
+from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 from skl2onnx.operator_converters.common import concatenate_variables
 from skl2onnx.operator_converters.feature_selection import convert_sklearn_feature_selection
 from skl2onnx.operator_converters.function_transformer import convert_sklearn_function_transformer

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from orun.errors import StageFailed
 from orun.stages._sklearn.conversion import Settings, convert, known_options
 from orun.stages._sklearn.input_columns import NUMBERS
-from orun.stages._sklearn.plain import Estimator, column_names, without_wrappers
+from orun.stages._sklearn.plain import Estimator, column_names, last_step, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -153,10 +153,9 @@ def _is_fitted(estimator: Estimator) -> bool:
 
 
 def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) -> None:
-    from sklearn.pipeline import Pipeline
     from sklearn.svm import LinearSVC
 
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    last = last_step(estimator)
     if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
         raise StageFailed(context.stage, "`zipmap` is a parameter of its own, not one of `options`", hint=hint)
@@ -167,9 +166,8 @@ def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) 
 def only_labels(estimator: Estimator) -> bool:
     """Return whether skl2onnx yields probabilities that scikit-learn lacks: the shares of a hard vote."""
     from sklearn.ensemble import VotingClassifier
-    from sklearn.pipeline import Pipeline
 
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    last = last_step(estimator)
     return isinstance(last, VotingClassifier) and last.voting == "hard"
 
 

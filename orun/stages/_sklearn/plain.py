@@ -32,6 +32,13 @@ def without_wrappers(estimator: Estimator) -> Estimator:
     return holder[0]
 
 
+def last_step(estimator: Estimator) -> Estimator:
+    """Return the last step of a pipeline, or the estimator that is none."""
+    from sklearn.pipeline import Pipeline
+
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
 def parts_of(estimator: Estimator) -> Iterator[Estimator]:
     """Yield the estimator and all estimators inside, each once."""
     pending, seen = [estimator], set[int]()

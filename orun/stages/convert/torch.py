@@ -288,7 +288,7 @@ def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case
     import torch
 
     from orun.stages._torch.export import export
-    from orun.stages._torch.value_branches import find_value_branch
+    from orun.stages._torch.value_branches import naming_value_branch
 
     example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
     if params.exporter == "dynamo" and isinstance(bound.module, torch.jit.ScriptModule):
@@ -302,15 +302,6 @@ def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case
         if quantized
         else f"try `exporter: {other}`, or another `opset`"
     )
-    with failing(context, f"PyTorch's {params.exporter} exporter cannot export the model", hint):
-        try:
-            return export(bound, example.feed, params.opset, params.exporter, context.log)
-        except Exception as error:
-            if (line := find_value_branch(error, context.root)) is None:
-                raise
-            raise StageFailed(
-                context.stage,
-                "the module's forward depends on the values of its inputs, which an exported graph cannot",
-                why=line,
-                hint="compute both results and choose by torch.where, or return a module without that branch",
-            ) from error
+    problem = f"PyTorch's {params.exporter} exporter cannot export the model"
+    with failing(context, problem, hint), naming_value_branch(context):
+        return export(bound, example.feed, params.opset, params.exporter, context.log)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from orun.stages._graph.agreement import Trial
@@ -57,26 +55,11 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
 def _find_counting(model: ModelProto, names: Collection[str], cases: Sequence[Case]) -> set[str]:
     """Return which values are 0, 1, 2, ... along the last axis in all cases."""
     import numpy as np
-    from onnx import ValueInfoProto
 
-    from orun.stages._graph.io import save
-    from orun.stages._graph.sessions import session
+    from orun.stages._graph.inner_values import values_for
 
-    ordered = sorted(names)
-    copy = type(model)()
-    copy.CopyFrom(model)
-    declared = {value.name for value in copy.graph.output}
-    copy.graph.output.extend(ValueInfoProto(name=name) for name in ordered if name not in declared)
-    with TemporaryDirectory(dir=".") as folder:
-        path = Path(folder, "positions.onnx")
-        save(copy, path, external=True)
-        run = session(path, ordered)
-    results = [run(case.feed) for case in cases]
-    return {
-        name
-        for place, name in enumerate(ordered)
-        if all(np.all(values[place] == np.arange(values[place].shape[-1])) for values in results)
-    }
+    seen = list(values_for(model, sorted(names), (case.feed for case in cases)))
+    return {name for name in names if all(np.all(item[name] == np.arange(item[name].shape[-1])) for item in seen)}
 
 
 def _parts_of(node: NodeProto) -> list[NodeProto]:
