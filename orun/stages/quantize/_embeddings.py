@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
+from orun.errors import StageFailed
 from orun.stages._graph.agreement import Trial
 from orun.stages._graph.feeds import Case
 from orun.stages.contract import Context
@@ -26,6 +27,9 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
         model: whole in memory; it is changed.
         is_selected: tells whether a node is to be quantized.
         trial: inputs of the model to see the positions with.
+
+    Raises:
+        StageFailed: when one cannot be split, as its mask is read.
     """
     from orun.stages._graph.agreement import load_cases
     from orun.stages._graph.io import load_graph
@@ -39,7 +43,14 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
     counting = _find_counting(model, positions, load_cases(context, load_graph(context.model()), trial))
     outputs = {value.name for value in model.graph.output}
     read = outputs | {name for node in model.graph.node for name in node.input if name}
-    split = [node for node in fused if node.input[POSITIONS] in positions - counting and not read & {*node.output[1:2]}]
+    split = [node for node in fused if node.input[POSITIONS] in positions - counting]
+    if losing := [node.name for node in split if read & {*node.output[1:2]}]:
+        raise StageFailed(
+            context.stage,
+            f"quantized, the embeddings of {', '.join(losing)} would lose their positions",
+            why="ONNX Runtime's quantizer drops these, and a node whose mask is read cannot be split",
+            hint="name them in `exclude`",
+        )
     for node in split:
         place = list(model.graph.node).index(node)
         for part in reversed(_parts_of(node)):

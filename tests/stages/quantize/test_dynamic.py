@@ -224,6 +224,27 @@ def test_embeddings_keep_their_positions(
     assert (note in made.notes) != fused
 
 
+def test_embeddings_that_would_lose_their_positions(tmp_path: Path) -> None:
+    """Their mask is read, which the parts of the operator do not compute."""
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 9, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (int32[batch, 5] ids) => (float[batch, 5, 16] y, int32[batch] m) <int32[1, 5] p = {2, 3, 4, 5, 6}> {
+            [embed] y, m = com.microsoft.EmbedLayerNormalization(ids, , words, places, , scale, shift, , p)
+        }
+        """
+    )
+    for name, size in {"words": (50, 16), "places": (40, 16), "scale": (16,), "shift": (16,)}.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.ones(size, np.float32), name))
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, artifact(tmp_path, model))
+    assert str(caught.value) == (
+        "quantized, the embeddings of embed would lose their positions\n"
+        "  ONNX Runtime's quantizer drops these, and a node whose mask is read cannot be split\n"
+        "  hint: name them in `exclude`"
+    )
+
+
 def test_the_standards_own_attention_is_left_as_it_is(tmp_path: Path) -> None:
     """ONNX Runtime's quantizer takes it for its own operator of this name, and the result does not load."""
     result = quantize(tmp_path, artifact(tmp_path, parse(STANDARD_ATTENTION)))
