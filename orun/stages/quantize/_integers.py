@@ -13,7 +13,7 @@ from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 SHOWN = 3  # weights in a message
 SCALE = "_scale"  # ends the name of a value's scale
@@ -27,6 +27,14 @@ def require_types(context: Context, op_types: Collection[str] | None) -> None:
         raise StageFailed(
             context.stage, "`op_types` is empty", hint="name the types to quantize, or leave it out for all types"
         )
+
+
+def is_quantized(
+    op_types: Collection[str] | None, exclude: Collection[str], include: Collection[str], node: NodeProto
+) -> bool:
+    """Return whether the parameters of a kind leave a node to be quantized; all types by None, all names by nothing."""
+    of_type = op_types is None or node.op_type in op_types
+    return of_type and node.name not in exclude and (not include or node.name in include)
 
 
 def find_integer_weights(model: ModelProto) -> list[str]:

@@ -20,10 +20,10 @@ from orun.stages.common_parameters import Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
-from orun.stages.quantize._integers import quantizing, require_integers, require_types
+from orun.stages.quantize._integers import is_quantized, quantizing, require_integers, require_types
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
 
 WEIGHT_COPIES = 3.2  # peak memory as a multiple of the weights
 ATTENTION_BIAS = 5  # index of the bias among the inputs of ONNX Runtime's Attention
@@ -95,7 +95,8 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
     _require_unbiased(context, model, params)
-    keep_positions(context, model, partial(_is_selected, params), Trial(params.dims, params.inputs))
+    is_selected = partial(is_quantized, params.op_types, params.exclude, ())
+    keep_positions(context, model, is_selected, Trial(params.dims, params.inputs))
     model = add_types(model)
     for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it
         value.type.tensor_type.ClearField("shape")
@@ -130,11 +131,6 @@ def _require_unbiased(context: Context, model: ModelProto, params: Params) -> No
             hint="fuse with `multi_head_attention: true`, which keeps the projections separate, or name them in "
             "`exclude`",
         )
-
-
-def _is_selected(params: Params, node: NodeProto) -> bool:
-    """Return whether the parameters leave a node to be quantized."""
-    return node.name not in params.exclude and (params.op_types is None or node.op_type in params.op_types)
 
 
 def _op_types(model: ModelProto, params: Params) -> list[str]:

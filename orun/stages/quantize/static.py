@@ -41,10 +41,10 @@ from orun.stages.common_parameters import Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
-from orun.stages.quantize._integers import require_integers, require_scales, require_types
+from orun.stages.quantize._integers import is_quantized, require_integers, require_scales, require_types
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
 
     from orun.measure.dataset import Dataset
     from orun.stages._graph.agreement import Trial
@@ -168,12 +168,6 @@ def _trial(params: Params) -> Trial:
     return make_trial(params.dims, params.inputs, ranges_made_up=params.dataset is None)
 
 
-def _is_selected(params: Params, node: NodeProto) -> bool:
-    """Return whether the parameters leave a node to be quantized."""
-    of_type = params.op_types is None or node.op_type in params.op_types
-    return of_type and node.name not in params.exclude and (not params.include or node.name in params.include)
-
-
 def _require_supported(context: Context, params: Params) -> None:
     """Refuse parameters that exclude one another."""
     if FLOAT8 in (params.activation_type, params.weight_type):
@@ -236,7 +230,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known("include", params.include, names)
     require_known("exclude", params.exclude, names)
     require_known("op_types", params.op_types or [], [node.op_type for node in model.graph.node])
-    is_selected = partial(_is_selected, params)
+    is_selected = partial(is_quantized, params.op_types, params.exclude, params.include)
     if params.format != "qdq":
         keep_positions(context, model, is_selected, _trial(params))
     model = add_types(model)
