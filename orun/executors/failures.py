@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import gettempdir
 
 from orun.environment.physical_memory import memory_here
 from orun.environment.python_path import PACKAGE
@@ -15,12 +17,14 @@ from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, St
 from orun.executors.job import Job
 from orun.executors.local.messages import Ended, Trouble
 from orun.executors.tracing.scope import Scope
+from orun.fs.os_errors import explain_shortage, quoted
 from orun.text import units
 from orun.text.suggestions import closest, near, settings
 
 TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are searched
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)
 FATAL = b"Fatal Python error:"
+LESS_MEMORY = "If memory is short, run fewer stages side by side (-j 1), or give this one less to do at a time"
 KINDS = str(PACKAGE / "stages")
 
 
@@ -32,8 +36,17 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
     if trouble.file:
         inside = f" in {trouble.function}" if trouble.function else ""
         why.append(f"at {near(trouble.file)}:{trouble.line}{inside}")
+    if trouble.shortage:
+        return _of_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]))
     advice = _install(job, trouble.packages) if trouble.packages else trouble.hint
     return _error(error, job, trouble.message, "\n".join(why), advice)
+
+
+def _of_shortage(job: Job, number: int, why: str) -> StageError:
+    """Return the error of a stage that met a full disk or another shortage, whatever failed of it."""
+    places = dict.fromkeys([near(str(_store(job))), gettempdir()])
+    problem, advice = explain_shortage(number, " ".join(map(quoted, places)))
+    return _error(StageFailed, job, problem, why, LESS_MEMORY if number == errno.ENOMEM else advice)
 
 
 def _install(job: Job, packages: Sequence[str]) -> str:
@@ -98,8 +111,7 @@ def _killed(job: Job, ended: Ended, name: str) -> StageError:
         why = f"the kernel ended it because memory ran out: its largest process had {sizes}"
     else:
         why = f"from outside, or because memory ran out: its largest process had {sizes}"
-    advice = "If memory is short, run fewer stages side by side (-j 1), or give this one less to do at a time"
-    return _error(StageCrashed, job, f"{job.stage} was killed: {name}", why, advice)
+    return _error(StageCrashed, job, f"{job.stage} was killed: {name}", why, LESS_MEMORY)
 
 
 def _crash_location(job: Job) -> str:
@@ -126,10 +138,16 @@ def _error(error: type[StageError], job: Job, message: str, why: str = "", advic
     return error(job.stage, message, why=why, hint=hint, log=job.log, advice=advice)
 
 
+def _store(job: Job) -> Path:
+    """Return the store of a job's run, .../runs/ID/logs/STAGE.log; outside of one, the folder of its log."""
+    folder = Path(job.log).parent
+    return folder.parents[2] if folder.parent.parent.name == "runs" else folder
+
+
 def _store_option(job: Job) -> str:
     """Return the option that names the run's store, unless it is the default one."""
-    store = Path(job.log).parents[2].parent  # .../runs/ID/logs/STAGE.log
+    store = _store(job)
     default = Path(os.environ.get("ORUN_STORE") or Path(job.project, "artifacts")).absolute()
-    if Path(job.log).parents[2].name != "runs" or store == default:
+    if store in (default, Path(job.log).parent):
         return ""
     return f" --store {shlex.quote(near(str(store)))}"

@@ -32,6 +32,8 @@ _MESSAGES = {
     errno.ESTALE: ("the server has another file there by now", "See that the file system is there: df -h {place}"),
 }
 _OTHER = "Look at what is there: ls -ld {path}"
+# What a machine has run out of: disk space, memory, descriptors.
+SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 def to_store_error(error: OSError, action: str, path: str | Path, read_only_hint: str = "") -> StoreError:
@@ -51,6 +53,12 @@ def to_store_error(error: OSError, action: str, path: str | Path, read_only_hint
     nearest = _existing(failed)
     hint = hint.format(place=quoted(_existing(path)), path=quoted(nearest)) + _owner(error, nearest)
     return StoreError(f"cannot {action}: {text}", why=f"{failed}: {reason}", hint=hint)
+
+
+def explain_shortage(number: int, places: str) -> tuple[str, str]:
+    """Return the problem and the hint for one of `SHORTAGES`; `places` are the arguments of a command that looks."""
+    text, hint = _MESSAGES[number]
+    return text, hint.format(place=places)
 
 
 def is_os_error(error: StoreError) -> bool:

@@ -29,13 +29,11 @@ from orun.fs.observed_state import (
     tells_more,
     was_absent,
 )
-from orun.fs.os_errors import to_store_error
+from orun.fs.os_errors import SHORTAGES, to_store_error
 from orun.store import ImplicitDependencies, Signature, StatCache
 
 # Errors of the machine, not of the file. A network file system reports a full disk of its cache to readers, too.
-FAILING = (
-    errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
-)  # fmt: skip
+FAILING = (errno.EIO, errno.ESTALE, *SHORTAGES)
 # Appearances of a program or library: whether it is the first of its name in the folders of a variable.
 SEARCH_RESULTS = frozenset(f"{place}{variable}" for place in (FIRST, NOT_FIRST) for variable in (PROGRAMS, LIBRARIES))
 

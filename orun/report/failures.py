@@ -61,7 +61,8 @@ def _beyond(lines: list[str], failure: Failure) -> list[str]:
     Frames of libraries and of orun do not help the user, who has the log for them. A traceback through other code, as
     the user's, stays if the refusal does not state its error.
     """
-    if not any(line.startswith(REFUSAL) and line.endswith(failure.what) for line in lines):
+    stated = (failure.what, *failure.why.splitlines()[:1])  # of a full disk, what failed of it is the first cause
+    if not any(line.startswith(REFUSAL) and line.endswith(stated) for line in lines):
         return lines
     heads = [number for number, line in enumerate(lines) if line in (TRACEBACK, *LINKS) or STAMP.match(line)]
     entries = [lines[start:end] for start, end in pairwise([0, *heads, len(lines)])]

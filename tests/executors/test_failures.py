@@ -11,7 +11,7 @@ from orun.core.serialization import replace
 from orun.environment.install_commands import installer
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, UnknownName
 from orun.executors import Job, LocalExecutor
-from orun.executors.failures import from_end, from_trouble
+from orun.executors.failures import LESS_MEMORY, from_end, from_trouble
 from orun.executors.local.failure_location import write
 from orun.executors.local.messages import Ended, Trouble
 from orun.executors.tracing.scope import Scope
@@ -428,6 +428,38 @@ def test_paths_below_the_working_folder_are_shown_as_one_types_them(
     error = from_trouble(job, Trouble("StageFailed", "f raised E", file=f"{job.root}/mine.py", line=3, function="f"))
     assert error.why == "at pipelines/mine.py:3 in f"
     assert error.hint.endswith("Run it alone: orun pipelines/release.yaml --only f")
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "why"),
+    [
+        (
+            "with failing(context, 'tool cannot convert', 'try opset'): raise OSError(28, 'No space left on device')",
+            "the disk is full",
+            "tool cannot convert\nOSError: [Errno 28] No space left on device\nat {file}:4 in f",
+        ),
+        (
+            "raise RuntimeError('writer failed: (No space left on device)')",
+            "the disk is full",
+            "f raised RuntimeError: writer failed: (No space left on device)\nat {file}:4 in f",
+        ),
+        (
+            "raise MemoryError('Unable to allocate 7.28 TiB')",
+            "there is not enough memory",
+            "f raised MemoryError: Unable to allocate 7.28 TiB\nat {file}:4 in f",
+        ),
+    ],
+)
+def test_what_the_machine_has_run_out_of_is_the_failure(
+    executor: LocalExecutor, project: Project, code: str, what: str, why: str
+) -> None:
+    """Not the library that met it, nor what its hint would change."""
+    file = project.root / "shortage.py"
+    file.write_text(f"from orun.stages.library_errors import failing\n\ndef f(context):\n    {code}\n")
+    error = failure(executor, project.job("shortage.py:f"))
+    assert (error.what, error.why) == (what, why.format(file=file))
+    advice = "Nothing that was stored is lost. Free some space" if what == "the disk is full" else LESS_MEMORY
+    assert error.hint.startswith(advice)
 
 
 def test_a_signal_without_a_name(project: Project) -> None:

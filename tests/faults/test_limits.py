@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import pytest
 
@@ -81,7 +81,13 @@ def test_a_stage_that_fills_the_disk_says_so_although_its_log_cannot(disk: Path)
     )
     failure = project.run()["make"].failure
     assert failure is not None
-    assert failure.what == "make raised OSError: [Errno 28] No space left on device"
+    assert failure.what == "the disk is full"
+    assert (
+        failure.why
+        == f"make raised OSError: [Errno 28] No space left on device\nat {project.folder}/stages.py:12 in make"
+    )
+    full = "Nothing that was stored is lost. Free some space and run it again: df -h "
+    assert failure.hint.startswith(f"{full}{project.store} {gettempdir()}\n")
 
 
 LONG = f"a folder with spaces, ünïcode and 日本/{'x' * 200}/{'y' * 200}"

@@ -68,6 +68,8 @@ def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
         "  | DecodeError: wire format was corrupt",
     ]
     assert shown("", "something else")[-1] == "  |   wire format was corrupt"
+    refused = "cut.onnx is not an ONNX model\nwire format was corrupt"
+    assert shown(refused, "the disk is full")[-2:] == ["  last 1 line of its log:", "  | loading"]
 
 
 def test_frames_of_libraries_that_led_to_a_refusal_are_not_shown(tmp_path: Path) -> None:

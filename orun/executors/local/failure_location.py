@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from orun.errors import MissingPackages, OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
 from orun.executors.local.messages import Trouble
 from orun.executors.tracing.scope import Scope
+from orun.fs.os_errors import SHORTAGES
 
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it
 LINE_LENGTH = 300
@@ -21,6 +24,28 @@ LINE_LENGTH = 300
 
 def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
     """Return the report of an exception that ended a stage."""
+    report = _describe(job, scope, error)
+    return replace(report, shortage=shortage) if (shortage := _find_shortage(error)) else report
+
+
+def _find_shortage(error: BaseException | None) -> int:
+    """Return the errno of a shortage behind an error, such as a full disk; 0 if there is none.
+
+    Libraries wrap it in errors of their own, and those in C++ keep nothing but its text.
+    """
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return errno.ENOMEM
+        if isinstance(error, OSError) and error.errno in SHORTAGES:
+            return error.errno
+        message = "\n".join(_message(error))
+        if number := next((number for number in SHORTAGES if os.strerror(number) in message), 0):
+            return number
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return 0
+
+
+def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
     if isinstance(error, OrunError):
         name: Literal["OutputRefused", "StageFailed"] = "StageFailed"
         if isinstance(error, OutputRefused):

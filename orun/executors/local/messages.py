@@ -25,6 +25,7 @@ class Trouble(Record, frozen=True):
         name: an unknown name that was used; empty if that is not the failure.
         known: the known names.
         packages: distributions that are not installed; empty if that is not the failure.
+        shortage: errno of what the machine has run out of, such as disk space; 0 if that is not the failure.
     """
 
     error: Literal["StageFailed", "OutputRefused"]
@@ -37,6 +38,7 @@ class Trouble(Record, frozen=True):
     name: str = ""
     known: Sequence[str] = ()
     packages: Sequence[str] = ()
+    shortage: int = 0
 
 
 class Ended(Record, frozen=True):
