@@ -169,7 +169,7 @@ def _unknown(path: Path) -> UsageError:
 
 
 def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
-    from orun.scaffold.torch_inspection import has_weights, inspect_transformers
+    from orun.scaffold.transformers_inspection import has_weights, inspect_transformers
 
     if (path / "saved_model.pb").is_file():
         return ModelFacts("tensorflow", name, inputs)

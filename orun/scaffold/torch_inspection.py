@@ -1,88 +1,18 @@
-"""Inspection of PyTorch models: folders of transformers, exported programs, TorchScript, modules."""
+"""Inspection of PyTorch models: exported programs, TorchScript, modules; outputs by one call."""
 
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_mask
 from orun.stages._graph.axes import list_free
 from orun.stages._graph.feeds import SIZES
 
-# What `optimize/transformer` calls the families of transformers' configurations.
-FAMILIES = {
-    "albert": "bert", "bart": "bart", "bert": "bert", "camembert": "bert", "clip": "clip", "deit": "vit",
-    "distilbert": "bert", "electra": "bert", "gpt2": "gpt2", "gpt_neox": "gpt_neox", "mpnet": "bert", "phi": "phi",
-    "qwen3": "qwen3", "roberta": "bert", "swin": "swin", "t5": "t5", "vit": "vit", "xlm-roberta": "bert",
-}  # fmt: skip
-SEGMENTED = ("bert", "albert", "electra")  # families whose models take token_type_ids
-AUDIO = ("wav2vec2", "hubert", "wavlm")
-VISION = "image_size"
 TRIED = 400  # size of a dynamic axis that a module is called with, enough for the convolutions of speech models
-MARGIN = 2  # positions that RoBERTa does not use for tokens
-WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")
-
-
-def has_weights(folder: Path) -> bool:
-    """Return whether a folder of transformers holds PyTorch weights."""
-    return any(file for pattern in WEIGHT_FILES for file in folder.glob(pattern))
-
-
-def inspect_transformers(name: str, path: Path) -> ModelFacts:
-    """Return the facts about a folder of transformers, from its configuration and one call."""
-    if not has_weights(path):
-        why = "expected model.safetensors or pytorch_model.bin beside its config.json"
-        raise UsageError(f"{path} has no weights", why=why, hint=f"git lfs pull, or copy them there: ls {quoted(path)}")
-    config = json.loads((path / "config.json").read_text("utf-8"))
-    if not isinstance(config, dict) or "model_type" not in config:
-        raise UsageError(f"{path} is not a folder of transformers", why="its config.json has no model_type")
-    family = str(config["model_type"])
-    causal = any(str(item).endswith(("CausalLM", "LMHeadModel")) for item in config.get("architectures") or ())
-    if VISION in config:
-        size = config[VISION]
-        height, width = (size, size) if isinstance(size, int) else size
-        inputs = [InputFact("pixel_values", "float32", ("batch", config.get("num_channels", 3), height, width))]
-    elif family in AUDIO:
-        inputs = [InputFact("input_values", "float32", ("batch", "samples"))]
-    else:
-        text = ("batch", "sequence")
-        inputs = [
-            InputFact("input_ids", "int64", text, int(config["vocab_size"]) - 1),
-            InputFact("attention_mask", "int64", text, None, "right-padded" if causal else "mask"),
-        ]
-        if family in SEGMENTED:
-            inputs.append(InputFact("token_type_ids", "int64", text, int(config.get("type_vocab_size", 2)) - 1))
-        if config.get("is_encoder_decoder"):
-            target = ("batch", "target_sequence")
-            inputs.append(InputFact("decoder_input_ids", "int64", target, int(config["vocab_size"]) - 1))
-    longest = int(config.get("max_position_embeddings") or config.get("n_positions") or 0)
-    size = min(TRIED, longest - MARGIN) if longest else TRIED
-    again = "write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
-    outputs, sizes = _called(str(path), _pretrained(path), inputs, again, by_name=True, size=size)
-    return ModelFacts(
-        "torch",
-        name,
-        tuple(inputs),
-        outputs,
-        sizes,
-        family=FAMILIES.get(family, "bert"),
-        longest=max(longest - MARGIN, 0),
-    )
-
-
-def _pretrained(path: Path) -> Any:
-    """Return a model of transformers from its folder, without a cache between calls; no code in the folder is run."""
-    import transformers
-
-    config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    config.use_cache = False
-    model_class = getattr(transformers, (config.architectures or ["AutoModel"])[0])
-    return model_class.from_pretrained(path, config=config, local_files_only=True).eval()
 
 
 def inspect_program(name: str, path: Path) -> ModelFacts:
@@ -139,11 +69,11 @@ def inspect_module(name: str, module: Any, parameters: Sequence[str], inputs: tu
         )
     by_name = {item.name for item in inputs} <= set(parameters)
     again = "declare the types and axes that it takes: --input 'NAME=float32[batch,...]'"
-    outputs, sizes = _called(name, module.eval(), inputs, again, by_name=by_name)
+    outputs, sizes = call_once(name, module.eval(), inputs, again, by_name=by_name)
     return ModelFacts("torch", name, inputs, outputs, sizes)
 
 
-def _called(
+def call_once(
     name: str, module: Any, inputs: Sequence[InputFact], hint: str, *, by_name: bool, size: int = TRIED
 ) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]]]:
     """Return the names of a module's outputs, and the sizes of its dynamic axes if it does not take small ones.
@@ -175,7 +105,7 @@ def output_names(count: int) -> tuple[str, ...]:
 
 
 def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool, size: int = TRIED) -> tuple[str, ...]:
-    """Return names of a module's outputs after one call: the keys of a returned mapping, else numbers."""
+    """Return names of a module's outputs after one call: by the keys of a returned mapping, else numbers."""
     import torch
 
     from orun.stages._torch.export import flatten
@@ -189,7 +119,15 @@ def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool, size: i
         feeds[item.name] = torch.ones(shape, dtype=getattr(torch, item.dtype))
     with torch.no_grad():
         result = module(**feeds) if by_name else module(*feeds.values())
-    count = len(list(flatten(result)))
-    if isinstance(result, Mapping) and len(result) == count:
-        return tuple(map(str, result))
-    return output_names(count)
+    count = len(list(flatten(result)))  # it refuses what is no tensor
+    return tuple(_names("", result)) if isinstance(result, Mapping) else output_names(count)
+
+
+def _names(name: str, value: Any) -> Iterator[str]:
+    """Yield a name for each tensor of an output, in the order in which `flatten` yields them."""
+    if isinstance(value, Mapping | list | tuple):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            yield from _names(f"{name}_{key}" if name else str(key), item)
+    elif value is not None:
+        yield name

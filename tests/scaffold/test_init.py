@@ -214,24 +214,3 @@ def test_an_encoder_with_a_decoder(tmp_path: Path) -> None:
         "decoder_input_ids int64[batch, target_sequence]",
     ]
     assert facts.outputs == ("logits", "encoder_last_hidden_state")
-
-
-@pytest.mark.slow
-def test_a_folder_of_transformers_with_other_inputs(tmp_path: Path) -> None:
-    import transformers
-
-    config = transformers.WhisperConfig(
-        vocab_size=60, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, pad_token_id=0, bos_token_id=0,
-        eos_token_id=0, decoder_start_token_id=0, max_source_positions=20, max_target_positions=20,
-    )  # fmt: skip
-    transformers.WhisperForConditionalGeneration(config).save_pretrained(tmp_path / "whisper")
-    with pytest.raises(UsageError) as caught:
-        read_model(str(tmp_path / "whisper"), tmp_path)
-    assert caught.value.what.endswith(
-        "whisper cannot be called with input_ids int64[batch, sequence], attention_mask int64[batch, sequence], "
-        "decoder_input_ids int64[batch, target_sequence]"
-    )
-    assert caught.value.hint == (
-        "write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
-    )

@@ -211,7 +211,14 @@ def _from_transformers(context: Context, path: str, source: Source, name: str, *
             raise StageFailed(
                 context.stage, f"transformers has no class {title!r}", hint="set `transformers: {model_class: ...}`"
             )
-        config.use_cache = False  # the cache of keys and values is no output
+        disable_cache(config)
         return kind.from_pretrained(
             path, config=config, attn_implementation=source.attention, trust_remote_code=False, **options, **local
         )
+
+
+def disable_cache(config: Any) -> None:
+    """Let a model of transformers, and the models in it, return no cache of keys and values, which is no tensor."""
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        if part is not None:
+            part.use_cache = False

@@ -1,0 +1,145 @@
+"""Inspection of folders of transformers: inputs by the model's class and configuration, outputs by one call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from orun.errors import UsageError
+from orun.fs.os_errors import quoted
+from orun.scaffold.data_declaration import PREPARATION, USUAL_SIDE
+from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.torch_inspection import TRIED, call_once, forward_parameters
+
+# What `optimize/transformer` calls the families of transformers' configurations.
+FAMILIES = {
+    "albert": "bert", "bart": "bart", "bert": "bert", "camembert": "bert", "clip": "clip", "deit": "vit",
+    "distilbert": "bert", "electra": "bert", "gpt2": "gpt2", "gpt_neox": "gpt_neox", "mpnet": "bert", "phi": "phi",
+    "qwen3": "qwen3", "roberta": "bert", "swin": "swin", "t5": "t5", "vit": "vit", "xlm-roberta": "bert",
+}  # fmt: skip
+SEGMENTED = ("bert", "albert", "electra")  # families whose models take token_type_ids
+MARGIN = 2  # positions that RoBERTa does not use for tokens
+WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")
+AGAIN = "write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
+
+
+def has_weights(folder: Path) -> bool:
+    """Return whether a folder of transformers holds PyTorch weights."""
+    return any(file for pattern in WEIGHT_FILES for file in folder.glob(pattern))
+
+
+def inspect_transformers(name: str, path: Path) -> ModelFacts:
+    """Return the facts about a folder of transformers."""
+    if not has_weights(path):
+        why = "expected model.safetensors or pytorch_model.bin beside its config.json"
+        raise UsageError(f"{path} has no weights", why=why, hint=f"git lfs pull, or copy them there: ls {quoted(path)}")
+    stated = json.loads((path / "config.json").read_text("utf-8"))
+    if not isinstance(stated, dict) or "model_type" not in stated:
+        raise UsageError(f"{path} is not a folder of transformers", why="its config.json has no model_type")
+    model = _pretrained(path)
+    inputs = _inputs(path, model)
+    longest = _longest(model.config)
+    size = min(TRIED, longest - MARGIN) if longest else TRIED
+    outputs, sizes = call_once(str(path), model, inputs, AGAIN, by_name=True, size=size)
+    return ModelFacts(
+        "torch",
+        name,
+        tuple(inputs),
+        outputs,
+        sizes,
+        family=FAMILIES.get(model.config.model_type, "bert"),
+        longest=max(longest - MARGIN, 0),
+    )
+
+
+def _pretrained(path: Path) -> Any:
+    """Return a model of transformers from its folder, without a cache between calls; no code in the folder is run."""
+    import transformers
+
+    from orun.stages._torch.source import disable_cache
+
+    config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    disable_cache(config)
+    model_class = getattr(transformers, (config.architectures or ["AutoModel"])[0])
+    return model_class.from_pretrained(path, config=config, local_files_only=True).eval()
+
+
+def _inputs(path: Path, model: Any) -> list[InputFact]:
+    """Return the inputs of a model, by what its class calls the main one.
+
+    Raises:
+        UsageError: when the main input is none of texts, images, videos or sounds.
+    """
+    config = model.config
+    main = model.main_input_name
+    if main == "pixel_values":
+        inputs = [_pixels(path, model)]
+    elif main == "input_ids":
+        inputs = _tokens(model)
+        if hasattr(config, "vision_config") and "pixel_values" in forward_parameters(model):
+            inputs.append(_pixels(path, model))
+    elif sound := _sound(main, config):
+        inputs = [sound]
+    else:
+        raise UsageError(f"orun does not know what {path} takes as {main}", hint=AGAIN)
+    if config.is_encoder_decoder:
+        vocabulary = config.get_text_config(decoder=True).vocab_size
+        inputs.append(InputFact("decoder_input_ids", "int64", ("batch", "target_sequence"), vocabulary - 1))
+    return inputs
+
+
+def _tokens(model: Any) -> list[InputFact]:
+    config = model.config.get_text_config()
+    axes = ("batch", "sequence")
+    is_causal = type(model).__name__.endswith(("CausalLM", "LMHeadModel"))
+    inputs = [
+        InputFact("input_ids", "int64", axes, config.vocab_size - 1),
+        InputFact("attention_mask", "int64", axes, None, "right-padded" if is_causal else "mask"),
+    ]
+    if config.model_type in SEGMENTED:
+        inputs.append(InputFact("token_type_ids", "int64", axes, config.type_vocab_size - 1))
+    return inputs
+
+
+def _pixels(path: Path, model: Any) -> InputFact:
+    """Return the images, or the frames of a video, that a model takes."""
+    config = next((part for name in ("vision_config", "encoder") if (part := getattr(model.config, name, None))), None)
+    config = config or model.config
+    size = getattr(config, "image_size", None) or _prepared_size(path)
+    height, width = (size, size) if isinstance(size, int) else size
+    frames = getattr(config, "num_frames", None) if "video" in model.input_modalities else None
+    image = (getattr(config, "num_channels", 3), height, width)
+    return InputFact("pixel_values", "float32", ("batch", frames, *image) if frames else ("batch", *image))
+
+
+def _prepared_size(path: Path) -> int | tuple[int, int]:
+    """Return the size to which the file beside a model crops or resizes images, in pixels."""
+    file = path / PREPARATION
+    stated = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    size = stated.get("crop_size") or stated.get("size") or USUAL_SIDE
+    if isinstance(size, int):
+        return size
+    shortest = size.get("shortest_edge", USUAL_SIDE)
+    return size.get("height", shortest), size.get("width", shortest)
+
+
+def _sound(main: str, config: Any) -> InputFact | None:
+    """Return the waveform or the spectrogram that a model takes; None if its configuration has no size for it."""
+    bands = getattr(config, "num_mel_bins", None)
+    if main == "input_values":
+        return InputFact(main, "float32", ("batch", config.max_length, bands) if bands else ("batch", "samples"))
+    if main != "input_features":
+        return None
+    if bands:  # of Whisper, whose convolution halves the frames
+        return InputFact(main, "float32", ("batch", bands, 2 * config.max_source_positions))
+    if bands := getattr(config, "input_feat_per_channel", None):
+        return InputFact(main, "float32", ("batch", "frames", bands))
+    return None
+
+
+def _longest(config: Any) -> int:
+    """Return the largest number of tokens that a model takes; 0 when unknown."""
+    text = config.get_text_config(decoder=config.is_encoder_decoder or None)
+    names = ("max_position_embeddings", "n_positions", "max_target_positions")
+    return next((longest for name in names if (longest := getattr(text, name, None))), 0)

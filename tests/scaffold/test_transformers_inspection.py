@@ -1,0 +1,123 @@
+"""Facts about folders of transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orun.errors import UsageError
+from orun.scaffold.transformers_inspection import inspect_transformers
+
+LAYERS: dict[str, Any] = {
+    "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+}  # fmt: skip
+TOKENS: dict[str, Any] = {"vocab_size": 60, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+DECODER: dict[str, Any] = {
+    **TOKENS, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "decoder_start_token_id": 1,
+}  # fmt: skip
+PIXELS = "pixel_values float32[batch, 3, 32, 32]"
+TARGET = "decoder_input_ids int64[batch, target_sequence]"
+EMBEDDINGS = "logits_per_image logits_per_text text_embeds image_embeds"
+STATES = "{0}_model_output_last_hidden_state {0}_model_output_pooler_output"
+IMAGES = {"image_size": 32, "patch_size": 16}
+
+
+def whisper() -> Any:
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    return WhisperForConditionalGeneration(WhisperConfig(max_source_positions=20, max_target_positions=20, **DECODER))
+
+
+def speech_to_text() -> Any:
+    from transformers import Speech2TextConfig, Speech2TextForConditionalGeneration
+
+    return Speech2TextForConditionalGeneration(Speech2TextConfig(conv_channels=16, **DECODER))
+
+
+def spectrograms() -> Any:
+    from transformers import ASTConfig, ASTForAudioClassification
+
+    return ASTForAudioClassification(ASTConfig(max_length=32, num_mel_bins=16, **LAYERS))
+
+
+def videos() -> Any:
+    from transformers import VideoMAEConfig, VideoMAEForVideoClassification
+
+    return VideoMAEForVideoClassification(VideoMAEConfig(num_frames=4, **IMAGES, **LAYERS))
+
+
+def clip() -> Any:
+    from transformers import CLIPConfig, CLIPModel
+
+    text = {**TOKENS, **LAYERS, "max_position_embeddings": 24}
+    return CLIPModel(CLIPConfig(text_config=text, vision_config={**IMAGES, **LAYERS}))
+
+
+def captions() -> Any:
+    from transformers import BertConfig, BertLMHeadModel, VisionEncoderDecoderModel, ViTConfig, ViTModel
+
+    decoder = BertConfig(is_decoder=True, add_cross_attention=True, **TOKENS, **LAYERS)
+    return VisionEncoderDecoderModel(encoder=ViTModel(ViTConfig(**IMAGES, **LAYERS)), decoder=BertLMHeadModel(decoder))
+
+
+def images_of_any_size() -> Any:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    return ResNetForImageClassification(ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1]))
+
+
+def time_series() -> Any:
+    from transformers import PatchTSTConfig, PatchTSTForPrediction
+
+    return PatchTSTForPrediction(PatchTSTConfig(d_model=16, num_attention_heads=2, ffn_dim=16, num_hidden_layers=1))
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "outputs"),
+    [
+        (whisper, ["input_features float32[batch, 80, 40]", TARGET], "logits encoder_last_hidden_state"),
+        (speech_to_text, ["input_features float32[batch, frames, 80]", TARGET], "logits encoder_last_hidden_state"),
+        (spectrograms, ["input_values float32[batch, 32, 16]"], "logits"),
+        (videos, ["pixel_values float32[batch, 4, 3, 32, 32]"], "logits"),
+        (
+            clip,
+            ["input_ids int64[batch, sequence]", "attention_mask int64[batch, sequence]", PIXELS],
+            f"{EMBEDDINGS} {STATES.format('text')} {STATES.format('vision')}",
+        ),
+        (captions, [PIXELS, TARGET], "logits encoder_last_hidden_state"),
+        (images_of_any_size, ["pixel_values float32[batch, 3, 224, 224]"], "logits"),
+    ],
+)
+def test_inputs_and_outputs(tmp_path: Path, make: Any, inputs: list[str], outputs: str) -> None:
+    make().save_pretrained(tmp_path)
+    facts = inspect_transformers("model", tmp_path)
+    assert [str(item) for item in facts.inputs] == inputs
+    assert facts.outputs == tuple(outputs.split())
+
+
+@pytest.mark.parametrize(
+    ("stated", "size"),
+    [
+        ({"size": {"shortest_edge": 40}, "crop_size": {"height": 32, "width": 48}}, "32, 48"),
+        ({"size": {"shortest_edge": 40}}, "40, 40"),
+        ({"size": 36}, "36, 36"),
+    ],
+)
+def test_images_have_the_size_to_which_they_are_prepared(tmp_path: Path, stated: object, size: str) -> None:
+    images_of_any_size().save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(stated), "utf-8")
+    assert str(inspect_transformers("model", tmp_path).inputs[0]) == f"pixel_values float32[batch, 3, {size}]"
+
+
+def test_a_model_of_other_inputs_is_refused(tmp_path: Path) -> None:
+    time_series().save_pretrained(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        inspect_transformers("model", tmp_path)
+    assert str(caught.value) == (
+        f"orun does not know what {tmp_path} takes as past_values\n"
+        "  hint: write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
+    )
