@@ -37,6 +37,8 @@ PICKLES = (".joblib", ".pkl", ".pickle")
 TREES = (".json", ".ubj", ".txt", ".cbm")
 SHOWN = 5  # files of a folder
 WEIGHTS = (".safetensors", ".bin", ".ckpt", ".npz", ".gguf")
+SUFFIXES = (".onnx", ".pt2", ".pt", ".pth", ".py", *TENSORFLOW, *PICKLES, *TREES, *WEIGHTS)
+HUB = re.compile(r"(?:https://huggingface\.co/)?(?P<name>\w[\w.-]*(?:/[\w.-]+)?)(?:/tree/.*)?/?")
 FORMS = (
     ".onnx, .pt2, .pt, .keras, .h5, .tflite, .pb, .joblib, .json, .ubj, .txt or .cbm of trees, a SavedModel, "
     "a folder of transformers, or file.py:function"
@@ -131,7 +133,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         return inspect_function(source, name, inputs)
     path = Path(source)
     if not path.exists():
-        raise UsageError(f"there is no {source}", hint="name a model: a file, a folder, or file.py:function")
+        raise _missing(source)
     suffix = path.suffix.lower()
     if path.is_dir():
         return _inspect_folder(name, path, inputs)
@@ -150,6 +152,16 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
 
         return inspect_estimator(name, READERS[suffix](path))
     raise _unknown(path)
+
+
+def _missing(source: str) -> UsageError:
+    """Return the error for a path that is not there, with a hint if it may be the name of a model on a hub."""
+    hint = "name a model: a file, a folder, or file.py:function"
+    hub = HUB.fullmatch(source)
+    if hub and Path(source).suffix.lower() not in SUFFIXES:
+        name = hub["name"]
+        hint += f"; from the Hugging Face hub: hf download {name} --local-dir {name.rpartition('/')[2]}"
+    return UsageError(f"there is no {source}", hint=hint)
 
 
 def _unknown(path: Path) -> UsageError:
@@ -179,6 +191,18 @@ def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> Mod
     if models:
         names = ", ".join(model.relative_to(path).as_posix() for model in models[:SHOWN])
         raise UsageError(f"{path} is a folder around {names}", hint=f"orun init {quoted(models[0])}")
+    if (path / "adapter_config.json").is_file():
+        raise UsageError(
+            f"{path} is an adapter, not a whole model",
+            why="its weights are added to those of another model",
+            hint="merge them and save the whole: model.merge_and_unload().save_pretrained('merged'); then: "
+            "orun init merged",
+        )
+    if (path / "model_index.json").is_file():
+        raise UsageError(
+            f"{path} is a folder of diffusers, which holds several models",
+            hint="write a function that returns one of them: orun init file.py:function --input ...",
+        )
     why = "a folder of transformers has config.json, a SavedModel has saved_model.pb"
     raise UsageError(f"{path} is not a model", why=why, hint=f"ls {quoted(path)}")
 

@@ -36,7 +36,11 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         raise UsageError(f"{path} has no weights", why=why, hint=f"git lfs pull, or copy them there: ls {quoted(path)}")
     stated = json.loads((path / "config.json").read_text("utf-8"))
     if not isinstance(stated, dict) or "model_type" not in stated:
-        raise UsageError(f"{path} is not a folder of transformers", why="its config.json has no model_type")
+        raise UsageError(
+            f"{path} is not a folder of transformers",
+            why="its config.json has no model_type",
+            hint="write a function that returns the model, such as timm.create_model(...): orun init file.py:function",
+        )
     model = _pretrained(path)
     inputs = _inputs(path, model)
     longest = _longest(model.config)
@@ -50,7 +54,17 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         sizes,
         family=FAMILIES.get(model.config.model_type, "bert"),
         longest=max(longest - MARGIN, 0),
+        warning=_beyond(path),
     )
+
+
+def _beyond(path: Path) -> str:
+    """Return a warning of the modules of sentence-transformers that follow the model; empty if there are none."""
+    file = path / "modules.json"
+    modules = json.loads(file.read_text("utf-8"))[1:] if file.is_file() else []
+    names = ", ".join(module["type"].rpartition(".")[2] for module in modules)
+    advice = "for the embedding of a text, write a function that returns the whole module: orun init file.py:function"
+    return f"the release ends before {names}, which modules.json adds; {advice}" if names else ""
 
 
 def _pretrained(path: Path) -> Any:

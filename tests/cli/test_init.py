@@ -131,10 +131,20 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
     assert model.with_suffix(".yaml").read_text() == "mine"
 
 
+NAMED = "hint: name a model: a file, a folder, or file.py:function"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["none.onnx"], ["there is no none.onnx", "hint: name a model: a file, a folder, or file.py:function"]),
+        (["none.onnx"], ["there is no none.onnx", NAMED]),
+        (
+            ["https://huggingface.co/google/vit-base"],
+            [
+                "there is no https://huggingface.co/google/vit-base",
+                f"{NAMED}; from the Hugging Face hub: hf download google/vit-base --local-dir vit-base",
+            ],
+        ),
         (
             ["forest.joblib"],
             [

