@@ -90,12 +90,12 @@ def _tokenized(
     texts = [name for name, holds_text in features.items() if holds_text]
     if not texts:
         return {}
-    # A folder with the pipeline in it cannot be a tokenizer's: all its files, also the store, would be part of the key.
-    if folder.absolute().is_relative_to(model_folder.absolute()) or not is_tokenizer(model_folder):
+    tokenizer = _find_tokenizer(model_folder, folder)
+    if tokenizer is None:
         raise UsageError(
             f"{data} holds texts, and the model takes tokens",
-            why="there is no tokenizer in a folder with the model",
-            hint="save it there: tokenizer.save_pretrained('my-model'); then: orun init my-model",
+            why="there is no tokenizer with the model, or there are several",
+            hint=f"save it in a folder there: tokenizer.save_pretrained({str(model_folder / 'tokenizer')!r})",
         )
     if TEXT not in texts and len(texts) > 1:
         raise UsageError(
@@ -106,11 +106,25 @@ def _tokenized(
     column = TEXT if TEXT in texts else texts[0]
     return {
         "text": {
-            "tokenizer": relative_to(folder, str(model_folder)),
+            "tokenizer": relative_to(folder, str(tokenizer)),
             **({"column": column} if column != TEXT else {}),
             **({"length": longest} if longest else {}),
         }
     }
+
+
+def _find_tokenizer(model_folder: Path, folder: Path) -> Path | None:
+    """Return the folder of the tokenizer: the model's own, or the only one in that; None without one.
+
+    A folder with the pipeline in it is none: all its files, also the store, would be part of the key.
+    """
+    inside = sorted(path for path in model_folder.iterdir() if path.is_dir())
+    suitable = [
+        path
+        for path in (model_folder, *inside)
+        if is_tokenizer(path) and not folder.absolute().is_relative_to(path.absolute())
+    ]
+    return suitable[0] if suitable[:1] == [model_folder] or len(suitable) == 1 else None
 
 
 def _single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:

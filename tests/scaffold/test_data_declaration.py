@@ -74,6 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         ("titled.csv", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
         ("lines.txt", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
+        ("lines.txt", ModelFacts("torch", "net.py:load", TOKENS), {"text": {"tokenizer": "bert"}}),
         ("reviews.csv", TEXT, {"inputs": {"X": "review"}, "labels": "label"}),
         (
             "photos",
@@ -130,11 +131,11 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
         ),
         (
             "lines.txt",
-            ModelFacts("onnx", "bert.onnx", TOKENS),
+            ModelFacts("torch", "vit", TOKENS),
             [
                 "lines.txt holds texts, and the model takes tokens",
-                "there is no tokenizer in a folder with the model",
-                "hint: save it there: tokenizer.save_pretrained('my-model'); then: orun init my-model",
+                "there is no tokenizer with the model, or there are several",
+                "hint: save it in a folder there: tokenizer.save_pretrained('vit/tokenizer')",
             ],
         ),
         (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ from orun.fs.os_errors import SHORTAGES
 
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it
 LINE_LENGTH = 300
+STRING = re.compile(r"""(["'])([^"']+)\1""")
 
 
 def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
@@ -64,20 +66,33 @@ def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
         if isinstance(error, KeyError) and ".inputs[" in last:
             rest.append(f"its inputs are {', '.join(job.inputs) or 'none'}: `@stage(inputs=...)` says which there are")
         rest += [_printable(note[:LINE_LENGTH]) for note in getattr(error, "__notes__", ())]
-    hint = _hint(job, error)
+    hint = _hint(job, scope, error)
     report = Trouble("StageFailed", message, "\n".join(rest), hint, file, line, function)
     module = error.name if isinstance(error, ModuleNotFoundError) else None
     return replace(report, packages=(OF_MODULES.get(module, module),)) if module and not hint else report
 
 
-def _hint(job: Job, error: BaseException) -> str:
+def _hint(job: Job, scope: Scope, error: BaseException) -> str:
     """Return how to get a missing module, or how to name a project file that was opened in the working folder."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(job, error.name)
-    name = error.filename if isinstance(error, FileNotFoundError) else None
-    if isinstance(name, str) and name and Path(job.root, name).exists():
-        return f"A stage runs in an empty folder of its own: Path(__file__).parent / {name!r}"
-    return ""
+    name = next((name for name in _names_opened(scope, error) if name and Path(job.root, name).exists()), "")
+    return f"A stage runs in an empty folder of its own: Path(__file__).parent / {name!r}" if name else ""
+
+
+def _names_opened(scope: Scope, error: BaseException) -> Iterator[str]:
+    """Yield names of files that were looked for in vain: the error's own, else those that the user's lines may name.
+
+    Libraries say "File not found" in errors of other classes, and of a folder that is not there that a hub is not.
+    """
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
+        yield error.filename
+        return
+    nameless = isinstance(error, OSError) and error.errno is None
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for _, name in STRING.findall(frame.line or "") if scope.is_code(frame.filename) else ():
+            if not Path(name).is_absolute() and (nameless or name in str(error)):
+                yield name
 
 
 def _missing_module(job: Job, name: str) -> str:
