@@ -118,8 +118,8 @@ def _tokens(model: Any) -> list[InputFact]:
 
 def _pixels(path: Path, model: Any) -> InputFact:
     """Return the images, or the frames of a video, that a model takes."""
-    config = next((part for name in ("vision_config", "encoder") if (part := getattr(model.config, name, None))), None)
-    config = config or model.config
+    parts = (getattr(model.config, name, None) for name in ("vision_config", "encoder"))
+    config = next(filter(None, parts), model.config)
     size = getattr(config, "image_size", None) or _prepared_size(path)
     height, width = (size, size) if isinstance(size, int) else size
     frames = getattr(config, "num_frames", None) if "video" in model.input_modalities else None
