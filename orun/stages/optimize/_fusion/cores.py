@@ -239,7 +239,7 @@ def _unfolded(edit: Rewriter, core: Core) -> Core:
     count = _folded_heads(core)
     query, value = (separate_heads(edit, core.last, part, count) for part in (core.query, core.value))
     transpose = made_by(core.key, "Transpose")
-    if transpose is not None and len(dims(required(transpose, 0)) or ()) == FOLDED:
+    if transpose is not None and swaps_last(transpose) and len(dims(required(transpose, 0)) or ()) == FOLDED:
         key, turned = separate_heads(edit, core.last, required(transpose, 0), count), False
     else:
         key, turned = separate_heads(edit, core.last, core.key, count), True

@@ -170,6 +170,36 @@ def test_heads_that_are_folded_into_the_batch(tmp_path: Path) -> None:
     assert operators(made) == {"Attention": 1, "MatMul": 1, "Add": 1}
 
 
+def test_heads_that_are_split_where_the_batch_comes_second(tmp_path: Path) -> None:
+    """As PyTorch's MultiheadAttention has them: one transposition takes keys from the first axis to the last."""
+    text = """
+  length = Constant <value = int64[3] {5, 6, 4}> ()
+  xt = Transpose <perm = [1, 0, 2]> (x)
+  q3 = MatMul (xt, wq)
+  k3 = MatMul (xt, wk)
+  v3 = MatMul (xt, wv)
+  q4 = Reshape (q3, length)
+  k4 = Reshape (k3, length)
+  v4 = Reshape (v3, length)
+  q = Transpose <perm = [1, 0, 2]> (q4)
+  kt = Transpose <perm = [1, 2, 0]> (k4)
+  v = Transpose <perm = [1, 0, 2]> (v4)
+  s = MatMul (q, kt)
+  w = Softmax (s)
+  seen = MatMul (w, v)
+  back = Transpose <perm = [1, 0, 2]> (seen)
+  width = Constant <value = int64[3] {5, 3, 8}> ()
+  joined = Reshape (back, width)
+  projected = MatMul (joined, wo)
+  y = Transpose <perm = [1, 0, 2]> (projected)
+"""
+    model = parser.parse_model(f"{HEADER} graph (float[3, 5, 8] x) => (float[3, 5, 8] y) {{ {text} }}")
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in matrices(*MATRICES).items())
+    made = fuse(tmp_path, model)
+    assert operators(made)["MultiHeadAttention"] == 1
+    assert made.value("attentions_left") == 0
+
+
 def test_a_head_for_each_element_of_the_batch(tmp_path: Path) -> None:
     """Without a head's axis anywhere, as an attention over the pixels of an image has it."""
     text = """
