@@ -51,8 +51,9 @@ class InputFact(Record, frozen=True):
 
 
 def with_mask(item: InputFact) -> InputFact:
-    """Return the input, filled as an attention mask if its name says that it is one."""
-    is_mask = item.name.endswith("attention_mask") and item.dtype.startswith("int")
+    """Return the input, filled as an attention mask if it is integers for each token that are named a mask."""
+    is_named = item.name == "mask" or item.name.endswith("_mask")
+    is_mask = is_named and item.dtype.startswith("int") and len(item.shape) == len(("batch", "sequence"))
     return replace(item, fill="right-padded") if is_mask else item
 
 
