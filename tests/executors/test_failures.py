@@ -349,6 +349,7 @@ def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: Loc
         ("ValueError('File not found: bert')", True),  # as Keras does
         ("ValueError('hidden_size must be above 0')", False),
         ("PermissionError(13, 'Permission denied')", False),
+        ("type('Shy', (Exception,), {'__str__': lambda self: 1 / 0})()", False),  # nor can its message be shown
     ],
 )
 def test_a_folder_that_a_library_did_not_find_lies_beside_the_pipeline(
@@ -359,7 +360,9 @@ def test_a_folder_that_a_library_did_not_find_lies_beside_the_pipeline(
     project.write("pipelines/mine.py", code)
     project.write("pipelines/bert/config.json", "{}")
     hint = "A stage runs in an empty folder of its own: Path(__file__).parent / 'bert'"
-    assert (hint in failure(executor, project.job("mine.py:f")).hint) is is_told
+    error = failure(executor, project.job("mine.py:f"))
+    assert error.what.startswith("f raised ")
+    assert (hint in error.hint) is is_told
 
 
 def test_a_failure_inside_a_kind_is_placed_there(executor: LocalExecutor, project: Project) -> None:

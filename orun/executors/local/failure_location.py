@@ -81,18 +81,19 @@ def _hint(job: Job, scope: Scope, error: BaseException) -> str:
 
 
 def _names_opened(scope: Scope, error: BaseException) -> Iterator[str]:
-    """Yield names of files that were looked for in vain: the error's own, else those that the user's lines may name.
+    """Yield names of files that were not found: the error's own, else the strings in the user's lines that led to it.
 
-    Libraries say "File not found" in errors of other classes, and of a folder that is not there that a hub is not.
+    Keras says "File not found" in a ValueError. Transformers takes a folder that is not there for a name on a hub.
     """
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
         yield error.filename
         return
     nameless = isinstance(error, OSError) and error.errno is None
+    message = "\n".join(_message(error))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        for _, name in STRING.findall(frame.line or "") if scope.is_code(frame.filename) else ():
-            if not Path(name).is_absolute() and (nameless or name in str(error)):
-                yield name
+        if scope.is_code(frame.filename):
+            names = [name for _, name in STRING.findall(frame.line or "")]
+            yield from (name for name in names if not Path(name).is_absolute() and (nameless or name in message))
 
 
 def _missing_module(job: Job, name: str) -> str:
