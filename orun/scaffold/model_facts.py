@@ -51,9 +51,12 @@ class InputFact(Record, frozen=True):
 
 
 def with_mask(item: InputFact) -> InputFact:
-    """Return the input, filled as an attention mask if it is integers for each token that are named a mask."""
-    is_named = item.name == "mask" or item.name.endswith("_mask")
-    is_mask = is_named and item.dtype.startswith("int") and len(item.shape) == len(("batch", "sequence"))
+    """Return the input, filled as an attention mask if it is integers and its name says that it is one.
+
+    Any other mask is one of attention if it has the axes of tokens, batch and sequence.
+    """
+    by_token = len(item.shape) == 2 and (item.name == "mask" or item.name.endswith("_mask"))  # noqa: PLR2004
+    is_mask = item.dtype.startswith("int") and (by_token or item.name.endswith("attention_mask"))
     return replace(item, fill="right-padded") if is_mask else item
 
 
