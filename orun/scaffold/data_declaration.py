@@ -161,7 +161,7 @@ def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
     if channels == 1:
         preparation |= {"channels": "grey", "mean": [0.0], "std": [1.0]}
     else:
-        preparation |= _stated(_read(model_folder / PREPARATION))
+        preparation |= _stated(read_object(model_folder / PREPARATION))
     if channels_last:
         preparation["layout"] = "nhwc"
     return {"images": preparation}
@@ -169,16 +169,21 @@ def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
 
 def _class_names(file: Path) -> list[str]:
     """Return the names of the classes in the order of the model's scores; empty if its configuration has none."""
-    names = _read(file).get("id2label") or {}
+    names = read_object(file).get("id2label") or {}
     return [names[number] for number in sorted(names, key=int)]
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """Return the content of a file of JSON; empty without one."""
+def read_json(file: Path) -> Any:
+    """Return the content of a file of JSON beside a model; None if there is none that can be read."""
     try:
-        content = json.loads(file.read_text("utf-8"))
+        return json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
-        return {}
+        return None
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Return the object in a file of JSON beside a model; an empty one if there is none."""
+    content = read_json(file)
     return content if isinstance(content, dict) else {}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
-from orun.scaffold.data_declaration import PREPARATION, USUAL_SIDE
+from orun.scaffold.data_declaration import PREPARATION, USUAL_SIDE, read_json, read_object
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.torch_inspection import TRIED, call_once, forward_parameters
 
@@ -60,9 +60,9 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
 
 def _beyond(path: Path) -> str:
     """Return a warning of the modules of sentence-transformers that follow the model; empty if there are none."""
-    file = path / "modules.json"
-    modules = json.loads(file.read_text("utf-8"))[1:] if file.is_file() else []
-    names = ", ".join(module["type"].rpartition(".")[2] for module in modules)
+    modules = read_json(path / "modules.json")
+    types = [str(module["type"]) for module in modules[1:]] if isinstance(modules, list) else []
+    names = ", ".join(title.rpartition(".")[2] for title in types)
     advice = "for the embedding of a text, write a function that returns the whole module: orun init file.py:function"
     return f"the release ends before {names}, which modules.json adds; {advice}" if names else ""
 
@@ -129,8 +129,7 @@ def _pixels(path: Path, model: Any) -> InputFact:
 
 def _prepared_size(path: Path) -> int | tuple[int, int]:
     """Return the size to which the file beside a model crops or resizes images, in pixels."""
-    file = path / PREPARATION
-    stated = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    stated = read_object(path / PREPARATION)
     size = stated.get("crop_size") or stated.get("size") or USUAL_SIDE
     if isinstance(size, int):
         return size
