@@ -11,6 +11,7 @@ from orun.fs.os_errors import quoted
 from orun.scaffold.data_declaration import PREPARATION, USUAL_SIDE, read_json, read_object
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.torch_inspection import TRIED, call_once, forward_parameters
+from orun.stages._torch.pretrained import UnknownClass, load_pretrained
 
 # What `optimize/transformer` calls the families of transformers' configurations.
 FAMILIES = {
@@ -22,6 +23,10 @@ SEGMENTED = ("bert", "albert", "electra")  # families whose models take token_ty
 MARGIN = 2  # positions that RoBERTa does not use for tokens
 WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")
 AGAIN = "write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
+OWN_CODE = (
+    "if you trust the code that comes with it, write a function that returns AutoModel.from_pretrained(..., "
+    "trust_remote_code=True): orun init file.py:function --input ..."
+)
 
 
 def has_weights(folder: Path) -> bool:
@@ -41,7 +46,11 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
             why="its config.json has no model_type",
             hint="write a function that returns the model, such as timm.create_model(...): orun init file.py:function",
         )
-    model = _pretrained(path)
+    _require_known(path, stated)
+    try:
+        model = load_pretrained(str(path), local_files_only=True).eval()
+    except UnknownClass as error:
+        raise UsageError(f"{error}, which config.json of {path} names", hint=OWN_CODE) from error
     inputs = _inputs(path, model)
     longest = _longest(model.config)
     size = min(TRIED, longest - MARGIN) if longest else TRIED
@@ -67,16 +76,20 @@ def _beyond(path: Path) -> str:
     return f"the release ends before {names}, which modules.json adds; {advice}" if names else ""
 
 
-def _pretrained(path: Path) -> Any:
-    """Return a model of transformers from its folder, without a cache between calls; no code in the folder is run."""
-    import transformers
+def _require_known(path: Path, stated: dict[str, Any]) -> None:
+    """Refuse a type of model that transformers does not have.
 
-    from orun.stages._torch.source import disable_cache
+    Raises:
+        UsageError: with what to do: use the model's own code, or a newer transformers.
+    """
+    from transformers import CONFIG_MAPPING, __version__
 
-    config = transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    disable_cache(config)
-    model_class = getattr(transformers, (config.architectures or ["AutoModel"])[0])
-    return model_class.from_pretrained(path, config=config, local_files_only=True).eval()
+    family = stated["model_type"]
+    if family not in CONFIG_MAPPING:
+        raise UsageError(
+            f"transformers {__version__} has no model of the type {family!r}, which config.json of {path} names",
+            hint=OWN_CODE if "auto_map" in stated else f"pip install --upgrade transformers; or {AGAIN}",
+        )
 
 
 def _inputs(path: Path, model: Any) -> list[InputFact]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,36 @@ def test_a_model_of_other_inputs_is_refused(tmp_path: Path) -> None:
         f"orun does not know what {tmp_path} takes as past_values\n"
         "  hint: write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
     )
+
+
+OWN_CODE = (
+    "if you trust the code that comes with it, write a function that returns AutoModel.from_pretrained(..., "
+    "trust_remote_code=True): orun init file.py:function --input ..."
+)
+UNKNOWN = f"transformers {version('transformers')} has no model of the type 'new'"
+NEWER = (
+    "pip install --upgrade transformers; or write a function that returns it, and declare what it takes: "
+    "orun init file.py:function --input ..."
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem", "hint"),
+    [
+        ({"architectures": ["NewModel"]}, "transformers has no class 'NewModel'", OWN_CODE),
+        ({"model_type": "new", "auto_map": {"AutoModel": "modeling_new.NewModel"}}, UNKNOWN, OWN_CODE),
+        ({"model_type": "new"}, UNKNOWN, NEWER),
+    ],
+)
+def test_a_model_with_code_of_its_own_is_refused(
+    tmp_path: Path, change: dict[str, object], problem: str, hint: str
+) -> None:
+    images_of_any_size().save_pretrained(tmp_path)
+    stated = json.loads((tmp_path / "config.json").read_text("utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps({**stated, **change}), "utf-8")
+    with pytest.raises(UsageError) as caught:
+        inspect_transformers("model", tmp_path)
+    assert str(caught.value) == f"{problem}, which config.json of {tmp_path} names\n  hint: {hint}"
 
 
 def test_what_follows_a_sentence_encoder_is_warned_of() -> None:

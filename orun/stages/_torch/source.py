@@ -17,6 +17,7 @@ from orun.errors import StageFailed
 from orun.stages._data.packages import need
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, bind_program, plain
+from orun.stages._torch.pretrained import UnknownClass, load_pretrained
 from orun.stages.contract import Context
 from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing
@@ -193,32 +194,16 @@ def _from_hub(context: Context, source: Source) -> Any:
 
 
 def _from_transformers(context: Context, path: str, source: Source, name: str, **options: Any) -> Any:
-    """Load a model of transformers in its own class, or the one of the source. No code that comes with it is run."""
+    """Load a model of transformers from a folder, or of a revision on the hub."""
     need("transformers", f"the model {name}")
-    import transformers
-
-    local = {} if options else {"local_files_only": True}
-    hint = (
-        "the folder holds config.json and the weights, as save_pretrained leaves them"
-        if local
-        else "see that the hub can be reached, or name a folder"
-    )
+    if options:
+        hint = "see that the hub can be reached, or name a folder"
+    else:
+        hint = "the folder holds config.json and the weights, as save_pretrained leaves them"
+        options = {"local_files_only": True}
     with failing(context, f"transformers cannot load {name}", hint):
-        config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, **options, **local)
-        title = source.model_class or (config.architectures or ["AutoModel"])[0]
-        kind = getattr(transformers, title, None)
-        if kind is None:
-            raise StageFailed(
-                context.stage, f"transformers has no class {title!r}", hint="set `transformers: {model_class: ...}`"
-            )
-        disable_cache(config)
-        return kind.from_pretrained(
-            path, config=config, attn_implementation=source.attention, trust_remote_code=False, **options, **local
-        )
-
-
-def disable_cache(config: Any) -> None:
-    """Let a model of transformers, and the models in it, return no cache of keys and values, which is no tensor."""
-    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
-        if part is not None:
-            part.use_cache = False
+        try:
+            return load_pretrained(path, source.model_class, source.attention, **options)
+        except UnknownClass as error:
+            advice = "set `transformers: {model_class: ...}`"
+            raise StageFailed(context.stage, str(error), hint=advice) from error
