@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from orun.stages.contract import Context, stage
+from orun import Context, stage
 
 DATA = "model.onnx.data"
 OPSET = 21

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from orun.measure.dataset import Dataset
+from orun import Dataset
 
 Floats = NDArray[np.float32]
 TRAINED_ON = 1200  # images; the others are of other writers

@@ -9,7 +9,7 @@ from torch.ao.quantization import get_default_qat_qconfig_mapping
 from torch.ao.quantization.quantize_fx import prepare_qat_fx
 from torch.nn.utils import prune
 
-from orun.measure.dataset import Dataset
+from orun import Dataset
 
 
 def teacher() -> nn.Module:

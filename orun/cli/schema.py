@@ -8,7 +8,7 @@ from orun.cli import options
 from orun.cli.verb import Verb
 
 EXAMPLES = (
-    ("orun schema > pipeline.schema.json", "for an editor; first line of a pipeline file: see below"),
+    ("orun schema > pipeline.schema.json", "for an editor; the first line of a pipeline file names it, as above"),
     ("orun schema --events > events.schema.json", "for a program that reads event logs"),
 )
 
