@@ -17,7 +17,7 @@ from orun.cli.verb import Verb
 from orun.core.serialization import encode, foreign_json
 from orun.core.source_location import abridged
 from orun.errors import UsageError
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.report.figures import ABSENT, NOT_THERE, count, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect

@@ -10,7 +10,7 @@ from pathlib import Path
 import orun
 from orun.cli.mcp_results import PipelineFile
 from orun.errors import OrunError, PipelineError
-from orun.fs.observed_state import TEXT_LIMIT, read_bounded
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.pipeline.problems import place
 from orun.store.layout import VERSION_FILE
 

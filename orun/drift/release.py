@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from orun.core.serialization import Record, foreign_json
 from orun.errors import UsageError
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.stages.release._manifest import MANIFEST, REFERENCE
 from orun.stages.release._reference import FORMAT
 from orun.store import Store

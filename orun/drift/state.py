@@ -15,7 +15,7 @@ from orun.drift.e_process import BETS, DriftTest
 from orun.drift.sample_log import Sample
 from orun.drift.watcher import Group, Watcher
 from orun.errors import UsageError
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 
 FORMAT = 1
 ARRAYS = ("times", "counted", "peak", "since", "detected", "latest")  # of a watcher

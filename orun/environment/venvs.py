@@ -24,7 +24,7 @@ from orun.core.targets import Environment, Interpreter
 from orun.environment import distributions, venv_contents
 from orun.environment.user_cache import cache_folder
 from orun.errors import UsageError
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 
 PACKAGE = Path(__file__).parent.parent
 # Packages that a stage's process imports to run orun's code. They are linked, not installed, so that they do not

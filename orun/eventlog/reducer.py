@@ -8,7 +8,7 @@ from pathlib import Path
 from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.core.run_record import RunResult, StageResult, Verdict
 from orun.core.serialization import decode, foreign_json, replace
-from orun.fs.observed_state import LOG_LIMIT, read_bounded
+from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
 from orun.store.checksummed_json import read_record, unusable_record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import stat
@@ -10,18 +9,14 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from orun.fs.bounded_reads import CHUNK, NOTHING_THERE, require_regular
+
 FILE, FOLDER = "file", "folder"
 BYTES = " bytes"
 LINK_TO, A_LINK, NO_LINK = "link to ", "a link: ", "no link: "
 LINKS = (LINK_TO, A_LINK, NO_LINK)
 FIRST, NOT_FIRST = "first on ", "not first on "  # followed by the name of a search path variable
 PROGRAMS, LIBRARIES = "PATH", "LD_LIBRARY_PATH"
-CHUNK = 1 << 20  # bytes to read at a time
-TEXT_LIMIT = 4 << 20  # bytes of a text by people: a pipeline, a project's settings, requirements, code
-RECORD_LIMIT = 64 << 20  # bytes of a document by programs: a record, a manifest, a baseline
-LOG_LIMIT = 256 << 20  # bytes of an event log
-NOTHING_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP}
-NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # Windows has no named pipes among its files
 ABSENT = ""  # digest of a missing file, and of a variable that is not set
 
 
@@ -68,15 +63,6 @@ def seen_at(path: str | Path) -> str:
             return ABSENT
         raise
     return FOLDER if stat.S_ISDIR(mode) else FILE
-
-
-def is_special(path: str | Path) -> bool:
-    """Return whether a pipe, socket or device is at a path, links followed."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def appearance(path: str | Path, *, size: bool = False, link: bool = False, target: bool = False) -> str:
@@ -143,59 +129,6 @@ def was_absent(state: str) -> bool:
 def tells_more(state: str) -> bool:
     """Return whether an `appearance` holds more than the content of the file shows."""
     return state.startswith((*LINKS, FIRST, NOT_FIRST))
-
-
-def require_regular(path: str | Path) -> os.stat_result:
-    """Return the state of a regular file that is to be read, links followed.
-
-    Raises:
-        OSError: if it is missing, a folder, or a pipe, socket or device, whose reading might never end.
-    """
-    status = os.stat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "Not a regular file", str(path))
-    return status
-
-
-def unreachable(path: Path, written: str, noun: str) -> str:
-    """Return why a path in a text of the user cannot be read.
-
-    Args:
-        path: the absolute path.
-        written: the path as the user wrote it.
-        noun: what was expected there, such as `code file`.
-    """
-    if not os.path.lexists(path):
-        return f"there is no {noun} {written!r}"
-    try:
-        require_regular(path)
-    except OSError as error:
-        if path.is_symlink() and error.errno in NOTHING_THERE:
-            return f"{written!r} is a link to {str(path.readlink())!r}, which leads nowhere"
-        return f"cannot read {written!r}: {error.strerror}"
-    return f"cannot read {written!r}"
-
-
-def read_bounded(path: str | Path, limit: int) -> bytes:
-    """Read a file that somebody else may have written, after a check of its kind and size.
-
-    Args:
-        path: of the file; links are followed.
-        limit: most bytes.
-
-    Raises:
-        OSError: if it cannot be read, is not a regular file, or is larger.
-    """
-    require_regular(path)
-    descriptor = os.open(path, os.O_RDONLY | NO_WAIT)  # a pipe that has just come does not wait
-    with open(descriptor, "rb", buffering=0) as file:
-        size = os.fstat(descriptor).st_size
-        content = file.read(max(size, CHUNK) + 1) if size <= limit else b""
-    if max(size, len(content)) > limit:
-        raise OSError(errno.EFBIG, f"File too large: more than {limit >> 20} MiB", str(path))
-    return content
 
 
 def digest_file(path: str | Path) -> str:

@@ -15,7 +15,7 @@ from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
-from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.fs.output_file import OutputFile
 

@@ -10,8 +10,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from orun.errors import StoreError
+from orun.fs.bounded_reads import is_special
 from orun.fs.durable import make_database
-from orun.fs.observed_state import is_special, seen_at
+from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
 from orun.history.points import Point
 from orun.store.layout import VERSION_FILE

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 
 SHA1, SHA256 = 40, 64  # hexadecimal digits of an id
 HEX = frozenset("0123456789abcdef")

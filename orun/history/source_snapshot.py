@@ -11,7 +11,8 @@ from orun.core.key_component import subjects
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, foreign_json
 from orun.executors import Mask
-from orun.fs.observed_state import RECORD_LIMIT, digest_file, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
+from orun.fs.observed_state import digest_file
 from orun.fs.os_errors import convert_os_errors
 from orun.history.git_revision import edited
 from orun.pipeline.model import Pipeline

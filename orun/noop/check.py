@@ -26,7 +26,8 @@ from orun.environment import device, distributions
 from orun.environment.env_vars import reproducible_settings, stage_value
 from orun.environment.startup import startup_code
 from orun.eventlog import Journal, Listener, unrecorded_notice
-from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
+from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
+from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
 from orun.fs.os_errors import convert_os_errors
 from orun.fs.signatures import Signature, signature_of
 from orun.remote.options import Remote

@@ -11,7 +11,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from orun.core.source_location import Position, Problem, abridged
-from orun.fs.observed_state import TEXT_LIMIT, read_bounded
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.pipeline.text import encoding
 
 CONSTRAINT = ("-c", "--constraint")

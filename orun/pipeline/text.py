@@ -12,7 +12,7 @@ from blake3 import blake3
 from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.fs.observed_state import TEXT_LIMIT, read_bounded, require_regular
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded, require_regular
 from orun.pipeline.nodes import Span
 
 MODELS = {  # suffixes of model files, and the kinds that take them

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import PipelineError
-from orun.fs.observed_state import is_special, unreachable
+from orun.fs.bounded_reads import is_special, unreachable
 from orun.pipeline.files import beside_target
 from orun.pipeline.fragments import describe_type, plain_default
 from orun.pipeline.model import Reference

@@ -20,7 +20,8 @@ from orun.environment import distributions
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.environment.install_commands import install_command
 from orun.errors import UsageError
-from orun.fs.observed_state import TEXT_LIMIT, presence, read_bounded
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
+from orun.fs.observed_state import presence
 from orun.remote.options import FLEET, MODE, URL, Remote, config_file
 from orun.remote.trust import public_texts
 from orun.store.layout import VERSION_FILE

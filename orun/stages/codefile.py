@@ -13,7 +13,7 @@ from blake3 import blake3
 from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.fs.observed_state import TEXT_LIMIT, read_bounded
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.text.suggestions import Unknown, closest, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

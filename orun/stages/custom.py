@@ -13,7 +13,7 @@ from typing import Any
 from orun.core.source_location import Problem
 from orun.core.targets import StageClass
 from orun.errors import PipelineError
-from orun.fs.observed_state import unreachable
+from orun.fs.bounded_reads import unreachable
 from orun.stages.annotations import ALLOWED, Unreadable, read_annotation
 from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 from orun.errors import PipelineError
-from orun.fs.observed_state import FILE, presence, unreachable
+from orun.fs.bounded_reads import unreachable
+from orun.fs.observed_state import FILE, presence
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
 from orun.stages.contract import module_name

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from orun.core import serialization
+from orun.fs.bounded_reads import require_regular
 from orun.fs.digests import digest_bytes
 from orun.fs.durable import replace_file
 from orun.fs.flushing import Flushing
-from orun.fs.observed_state import require_regular
 from orun.fs.signatures import Signature, signature_of
 from orun.store.checksummed_json import canonical, decode_checksummed, encode_checksummed
 from orun.store.layout import safe_name

@@ -13,8 +13,8 @@ from typing import Any
 
 from orun.core.serialization import from_json, to_json
 from orun.errors import StoreError
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.fs.digests import LENGTH, digest_bytes
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 from orun.fs.os_errors import convert_os_errors, quoted
 
 _HEAD = b'{"seal":"'

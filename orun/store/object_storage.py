@@ -18,7 +18,7 @@ from obstore import delete, get, get_range, head, put
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import HTTPStore, from_url
 
-from orun.fs.observed_state import is_special
+from orun.fs.bounded_reads import is_special
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from orun.fs.bounded_reads import require_regular
 from orun.fs.digests import digest_bytes
-from orun.fs.observed_state import require_regular
 from orun.fs.os_errors import to_store_error
 from orun.fs.signatures import CLOCK, Signature, read_steadily, signature_of
 from orun.fs.traits import has_stable_inodes, is_local

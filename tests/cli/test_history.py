@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.fs.observed_state import read_bounded
+from orun.fs.bounded_reads import read_bounded
 from orun.store import checksummed_json
 
 from .conftest import CommandLine

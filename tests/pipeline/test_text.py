@@ -7,7 +7,7 @@ from blake3 import blake3
 
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.fs.observed_state import TEXT_LIMIT
+from orun.fs.bounded_reads import TEXT_LIMIT
 from orun.pipeline.text import read
 
 

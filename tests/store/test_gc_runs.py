@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orun.errors import StoreError, UsageError
-from orun.fs.observed_state import read_bounded
+from orun.fs.bounded_reads import read_bounded
 from orun.runner.retention import releases
 from orun.stages.release._manifest import MANIFEST
 from orun.store import Lock, Store, checksummed_json

@@ -14,7 +14,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, from_json
 from orun.errors import StoreError
 from orun.eventlog import read_result
-from orun.fs.observed_state import LOG_LIMIT, RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.history.run_diff import completed
 from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models

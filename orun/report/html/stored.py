@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orun.core.run_record import StageResult
 from orun.errors import OrunError
-from orun.fs.observed_state import RECORD_LIMIT
+from orun.fs.bounded_reads import RECORD_LIMIT
 from orun.report.html.onnx_outline import Outline, read_outlines
 from orun.stages.contract import MODEL
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orun.core.serialization import Record, field, foreign_json
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.stages.release._manifest import MANIFEST, requirements_of, verify_bundle
 
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from orun.fs.bounded_reads import is_special
 from orun.fs.durable import make_folder, new_file, sync_folders, write_all, write_file
-from orun.fs.observed_state import is_special
 
 CHUNK = 1 << 20
 PART = ".orun-part"  # suffix of a file that is not complete yet

@@ -17,7 +17,7 @@ from typing import Any
 from blake3 import blake3
 
 from orun.core.serialization import foreign_json
-from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.stages.contract import MODEL
 
 FORMAT = 1
