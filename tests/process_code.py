@@ -18,7 +18,8 @@ from orun.planning import cache_key, kind_code
 
 PINS = Path(__file__).with_name("process_code.json")
 ENTRIES = ("orun.executors.local.stage_process", "orun.executors.local.zygote")
-FACADES = frozenset({"orun", "orun.executors"})  # they import on demand, and a stage's process demands nothing of them
+# They import on demand, and a stage's process demands nothing of them.
+FACADES = frozenset({"orun", "orun.executors", "orun.store"})
 
 
 def modules() -> dict[str, str]:

@@ -46,12 +46,22 @@ def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(
 
 
 def test_the_facade_is_in_no_key_because_no_module_takes_a_name_of_it() -> None:
-    package = Path(cache_key.__file__).parent
+    package = Path(cache_key.__file__).parents[1]
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ImportFrom) and node.module == "orun" and path.parent.name != "cli":
                 taken = [alias.name for alias in node.names if alias.name != "__version__"]
                 assert all((package / name).is_dir() or (package / f"{name}.py").is_file() for name in taken), path
+
+
+def test_the_store_is_in_no_key_because_no_module_of_a_stage_takes_a_name_of_its_facade() -> None:
+    reached = [kind_code.reached(entry, process_code.FACADES) for entry in process_code.ENTRIES]
+    reached += [kind_code.reached(module_name(kind)) for kind in BUILTIN]
+    store = Path(cache_key.__file__).parents[1] / "store"
+    for path in {path for modules in reached for _, path, _ in modules if path.endswith(".py")}:
+        for node in ast.walk(ast.parse(Path(path).read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module == "orun.store":
+                assert all((store / f"{alias.name}.py").is_file() for alias in node.names), path
 
 
 def test_the_code_of_every_stage_s_process_has_a_version() -> None:
@@ -107,3 +117,8 @@ def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypa
     monkeypatch.syspath_prepend(str(tmp_path))
     names = [name for name, _ in kind_code.code_files("orun_closure_package.inner.kind")]
     assert names == [f"orun_closure_package.{name}" for name in ("inner", "inner.kind", "real", "shared", "worker")]
+
+
+def test_the_key_of_a_kind_that_uses_object_storage_holds_nothing_else_of_the_store() -> None:
+    names = [name for name, _ in kind_code.code_files(module_name("release/publish"))]
+    assert [name for name in names if name.startswith("orun.store")] == ["orun.store.object_storage"]

@@ -34,6 +34,7 @@ HARMLESS = frozenset(
         "orun.stages.memory_headroom",
         "orun.stages.name_checks",
         "orun.stages.params",
+        "orun.store",
     }
 )
 
