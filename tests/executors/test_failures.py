@@ -257,6 +257,13 @@ def test_a_module_that_is_missing(executor: LocalExecutor, project: Project) -> 
     assert f"  hint: {installer()} no_such_module\n" in told(failure(executor, job), job)
 
 
+def test_a_folder_without_code_is_no_module_that_was_meant(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/no_such_module/image.txt", "")
+    project.write("pipelines/mine.py", "def f(context): import no_such_modules\n")
+    job = project.job("mine.py:f")
+    assert f"  hint: {installer()} no_such_modules\n" in told(failure(executor, job), job)
+
+
 def test_a_package_that_a_parameter_needs(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", MISSING)
     job = project.job("mine.py:f")
@@ -340,6 +347,24 @@ def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: Loc
         "  hint: Its log: LOGS/log.txt\n"
         "  hint: Run it alone: orun ROOT/release.yaml --only g"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("beside_pipeline.csv", "Path(__file__).parent / '../beside_pipeline.csv'"),
+        ("beside_code.csv", "Path(__file__).parent / 'beside_code.csv'"),
+        ("beside_both.csv", "Path(__file__).parent / 'beside_both.csv'"),
+    ],
+)
+def test_the_path_of_a_file_is_shown_from_the_code_file_that_names_it(
+    executor: LocalExecutor, project: Project, name: str, hint: str
+) -> None:
+    project.write("pipelines/src/export.py", f"def f(context): open({name!r})\n")
+    for file in ("beside_pipeline.csv", "src/beside_code.csv", "beside_both.csv", "src/beside_both.csv"):
+        project.write(f"pipelines/{file}", "1")
+    error = failure(executor, project.job("src/export.py:f"))
+    assert error.hint.splitlines()[0] == f"A stage runs in an empty folder of its own: {hint}"
 
 
 @pytest.mark.parametrize(

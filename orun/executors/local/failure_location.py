@@ -76,24 +76,31 @@ def _hint(job: Job, scope: Scope, error: BaseException) -> str:
     """Return how to get a missing module, or how to name a project file that was opened in the working folder."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(job, error.name)
-    name = next((name for name in _names_opened(scope, error) if name and Path(job.root, name).exists()), "")
-    return f"A stage runs in an empty folder of its own: Path(__file__).parent / {name!r}" if name else ""
+    for name, code_file in _names_opened(scope, error):
+        beside = Path(code_file).parent
+        for path in (beside / name, Path(job.root, name)):
+            if name and not Path(name).is_absolute() and path.exists():
+                relative = os.path.relpath(path, beside)
+                return f"A stage runs in an empty folder of its own: Path(__file__).parent / {relative!r}"
+    return ""
 
 
-def _names_opened(scope: Scope, error: BaseException) -> Iterator[str]:
-    """Yield names of files that were not found: the error's own, else the strings in the user's lines that led to it.
+def _names_opened(scope: Scope, error: BaseException) -> Iterator[tuple[str, str]]:
+    """Yield names of files that were not found, each with the user's code file that names it.
 
+    They are the error's own, else the strings in the user's lines that led to it.
     Keras says "File not found" in a ValueError. Transformers takes a folder that is not there for a name on a hub.
     """
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
-        yield error.filename
+        if code_file := _last_frame(error, scope.is_code)[0]:
+            yield error.filename, code_file
         return
     nameless = isinstance(error, OSError) and error.errno is None
     message = "\n".join(_message(error))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if scope.is_code(frame.filename):
             names = [name for _, name in STRING.findall(frame.line or "")]
-            yield from (name for name in names if not Path(name).is_absolute() and (nameless or name in message))
+            yield from ((name, frame.filename) for name in names if nameless or name in message)
 
 
 def _missing_module(job: Job, name: str) -> str:
@@ -103,7 +110,7 @@ def _missing_module(job: Job, name: str) -> str:
     inside, dot, module = name.rpartition(".")
     folders = getattr(sys.modules.get(inside), "__path__", ()) if dot else (job.root, job.project)
     paths = ((path, folder) for folder in folders for path in Path(folder).glob("*"))
-    modules = {path.stem: folder for path, folder in paths if path.is_dir() or path.suffix in (".py", ".so")}
+    modules = {path.stem: folder for path, folder in paths if path.suffix in (".py", ".so") or any(path.glob("*.py"))}
     if close := get_close_matches(module, filter(str.isidentifier, modules), n=1, cutoff=0.8):
         match = f"{inside}{dot}{close[0]}"
         if match == name:
