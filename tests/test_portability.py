@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from orun.core.events import Notice
-from tests.project import Project
+from tests.project import STAGES, Project
 
 # Libraries are imported first, on the system as it is: what they do about Windows is their own. Frameworks are stubs,
 # which saves most of the time. Then what Windows lacks is taken away, from orun's modules alone where it is a module.
 WITHOUT_POSIX = """
-import builtins, contextlib, importlib.abc, importlib.machinery, io, json, os, pkgutil, signal, sys, types
+import builtins, contextlib, importlib.abc, importlib.machinery, io, json, mmap, os, pkgutil, signal, sys, types
 import asyncio, concurrent.futures, ctypes, multiprocessing.connection, shutil, socket, subprocess, tempfile, uuid
 import click, jinja2, jsonschema, msgspec, networkx, numpy, onnx, onnxruntime, rich.console, yaml
 from unittest.mock import MagicMock
@@ -52,10 +52,11 @@ FUNCTIONS = {
         " wait3 wait4 P_ALL P_PID P_PIDFD WNOWAIT WEXITED WNOHANG WIFEXITED WIFSIGNALED O_CLOEXEC O_NOFOLLOW"
         " O_DIRECTORY O_NONBLOCK O_NOCTTY O_ACCMODE O_PATH O_TMPFILE sched_getaffinity sched_setaffinity"
         " register_at_fork uname statvfs mkfifo mknod getxattr setxattr listxattr posix_fadvise"
-        " posix_fallocate posix_spawn pread pwrite preadv pwritev sendfile copy_file_range memfd_create"
+        " posix_fallocate posix_spawn pread pwrite readv writev preadv pwritev sendfile copy_file_range memfd_create"
         " pidfd_open chown lchown fchown pipe2 getpriority setpriority nice getloadavg sysconf confstr sync"
         " fdatasync fchdir"
     ),
+    mmap: "MAP_PRIVATE MAP_ANONYMOUS",
     signal: (
         "SIGKILL SIGHUP SIGQUIT SIGSTOP SIGTSTP SIGCONT SIGCHLD SIGPIPE SIGURG SIGALRM SIGUSR1 SIGUSR2 SIGXCPU SIGWINCH"
         " pthread_sigmask pthread_kill sigwait sigwaitinfo sigtimedwait sigpending setitimer getitimer alarm"
@@ -130,6 +131,7 @@ PROGRAMS = {"pipeline.yaml": "run"}
 def on_windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Modules that could not be imported, and what command lines came to, in a process without fcntl and the like."""
     project = Project.make(tmp_path_factory.mktemp("test") / "project")
+    project.write("stages.py", f"{STAGES}# {'a file of several reads ' * 100_000}")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_POSIX, json.dumps([*WORK, *REFUSED])],
         capture_output=True, text=True, check=True, timeout=300, cwd=project.folder,

@@ -26,17 +26,19 @@ def digest_bytes(data: bytes) -> str:
 def digest_descriptor(source: int, copy_to: int | None = None) -> str:
     """Return the digest of the rest of an open file, and copy it to another descriptor if there is one."""
     size = os.fstat(source).st_size
-    chunk: bytes | memoryview = os.read(source, min(_CHUNK, size + 1))
+    chunk = os.read(source, min(_CHUNK, size + 1))
     more = len(chunk) != size  # some network file systems return less than is there
     hasher = blake3(chunk, max_threads=_threads() if more else 1)
     if copy_to is not None:
         write_all(copy_to, chunk)
-    buffer = _buffer() if more else memoryview(b"")
-    while more and (count := os.readv(source, [buffer])):
-        chunk = buffer[:count]
-        hasher.update(chunk)
-        if copy_to is not None:
-            write_all(copy_to, chunk)
+    if not more:
+        return hasher.hexdigest()
+    buffer = _buffer()
+    with open(source, "rb", buffering=0, closefd=False) as file:
+        while count := file.readinto(buffer):
+            hasher.update(buffer[:count])
+            if copy_to is not None:
+                write_all(copy_to, buffer[:count])
     return hasher.hexdigest()
 
 
@@ -48,6 +50,8 @@ def _buffer() -> memoryview:
     """
     import mmap  # not needed for small files
 
+    if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
+        return memoryview(bytearray(_CHUNK))
     try:
         pages = mmap.mmap(-1, _CHUNK + _CACHE_LINE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:

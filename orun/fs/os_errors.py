@@ -102,7 +102,10 @@ def _missing(error: OSError, path: str | Path) -> tuple[str, str] | None:
 
 def _owner(error: OSError, path: Path) -> str:
     """Return the end of a hint that names the owner of a path, if that is another user."""
-    if error.errno not in (errno.EACCES, errno.EPERM) or (uid := path.lstat().st_uid) in (os.geteuid(), 0):
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return ""
+    uid = path.lstat().st_uid
+    if uid == 0 or uid == os.geteuid():  # 0 is the administrator, and everybody on Windows, which has no `geteuid`
         return ""
     commands = f"`chmod -R g+w {quoted(path)}`, and by `umask 002` from now on"
     return f". It is user {uid}'s, who lets the group write by {commands}"

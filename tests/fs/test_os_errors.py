@@ -30,6 +30,14 @@ def test_an_error_that_nobody_thought_of_is_told_too() -> None:
     assert error.what == to_store_error(OSError("Directory not empty"), "clean up", "/").what
 
 
+def test_a_permission_error_on_windows_names_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "geteuid")
+    error = to_store_error(PermissionError(errno.EACCES, "Permission denied", "/"), "clean up", "/")
+    assert str(error) == (
+        "cannot clean up: permission denied\n  /: Permission denied\n  hint: See whose it is: ls -ld '/'"
+    )
+
+
 def test_a_store_that_was_moved_away_is_told(tmp_path: Path) -> None:
     lock = tmp_path / "store" / "locks" / "4f"
     error = to_store_error(FileNotFoundError(errno.ENOENT, "No such file or directory", str(lock)), "take a lock", lock)
