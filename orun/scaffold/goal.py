@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Literal
 
+from orun.core.metrics import UNIT_WORDS, Unit
 from orun.core.serialization import Record
 from orun.errors import UsageError
-from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES, TASK
+from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
+from orun.pipeline.scales import EXPECTED, UNLIMITED
 from orun.text.suggestions import closest
-from orun.text.units import parse_duration, parse_ratio, parse_size, show
+from orun.text.units import PERCENT, RATE, parse_duration, parse_ratio, parse_size, show, split
 
 GoalStage = Literal["tune", "accuracy", "latency"]
 
@@ -21,6 +22,8 @@ EXAMPLE = "size<25MB, p50<10ms, cosine>0.99"
 TIMES = ("p50", "p90", "p95", "p99", "cpu", "first", "load")
 ALIASES = {"cosine": "cosine.mean", "latency": "p50", "memory": "size"}
 SPEEDUP, THROUGHPUT, SIZE = "speedup", "throughput", "size"
+USUAL: dict[Unit, str] = {"s": "ms", "B": "MB"}  # units in which a bare number is most likely meant
+SUFFIXES: dict[Unit, str] = {"x": "x", "1/s": RATE}  # that a number of these units may have
 DEFAULT = ("cosine.mean", "0.99")  # what a search keeps when the goal does not name an accuracy
 
 
@@ -51,53 +54,72 @@ class Condition(Record, frozen=True):
 
     def miss(self, measured: float) -> str:
         """Return how far a measured value is beyond the threshold: `24 % above`; empty when it is not."""
-        _, _, parse = _metrics()[self.metric]
-        limit = parse(self.threshold)
+        _, _, unit = _metrics()[self.metric]
+        limit = _value(self.threshold, unit)
         if (measured <= limit) if self.rule == "max" else (measured >= limit):
             return ""
         side = "above" if self.rule == "max" else "below"
         return f"{show(abs(measured - limit) / abs(limit), 'ratio')} {side}" if limit else side
 
 
-def _metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Callable[[str], float]]]:
-    """Return every metric that a goal may name: its stage, the rule of its direction, the parser of its thresholds."""
-    table: dict[str, tuple[GoalStage, Literal["min", "max"], Callable[[str], float]]] = {
-        SIZE: ("tune", "max", parse_size),
-        SPEEDUP: ("latency", "min", _factor),
-        THROUGHPUT: ("latency", "min", _rate),
+def _metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Unit]]:
+    """Return every metric that a goal may name: its stage, the rule of its direction, and its unit."""
+    table: dict[str, tuple[GoalStage, Literal["min", "max"], Unit]] = {
+        SIZE: ("tune", "max", "B"),
+        SPEEDUP: ("latency", "min", "x"),
+        THROUGHPUT: ("latency", "min", "1/s"),
     }
-    table |= dict.fromkeys(TIMES, ("latency", "max", parse_duration))
+    table |= dict.fromkeys(TIMES, ("latency", "max", "s"))
     for name in (*(metric for metrics in FIDELITY.values() for metric in metrics), *TASK):
-        rule: Literal["min", "max"] = "max" if name.partition(".")[0] in ERRORS else "min"
-        table[name] = ("accuracy", rule, parse_ratio if name in SHARES else float)
+        table[name] = ("accuracy", "max" if name.partition(".")[0] in ERRORS else "min", UNITS[name])
     return table
 
 
-def _factor(text: str) -> float:
-    return float(text.removesuffix("x"))
+def _value(threshold: str, unit: Unit) -> float:
+    """Return the threshold of a metric as a number.
 
-
-def _rate(text: str) -> float:
-    return float(text.removesuffix("/s"))
+    Raises:
+        ValueError: when it is no quantity of that unit; the message says what is expected.
+    """
+    if unit == "s":
+        return parse_duration(threshold)
+    if unit == "B":
+        return parse_size(threshold)
+    if unit == "ratio":
+        return parse_ratio(threshold)
+    parts = split(threshold)
+    if parts is None or parts[1] not in ("", SUFFIXES.get(unit, "")):
+        raise ValueError(f"{threshold!r} is not {EXPECTED[unit]}")
+    return parts[0]
 
 
 def parse_goal(text: str) -> tuple[Condition, ...]:
     """Parse a goal.
 
     Raises:
-        UsageError: when a condition cannot be read, names no metric, or asks for the wrong direction.
+        UsageError: when a condition cannot be read, names no metric or the metric of another one, asks for the wrong
+            direction, or has a threshold that no gate can have.
     """
-    conditions = tuple(_condition(part) for part in re.split(r"[,;]| and ", text) if part.strip())
+    conditions: dict[str, Condition] = {}
+    for part in (part.strip() for part in re.split(r"[,;]| and ", text) if part.strip()):
+        condition = _condition(part)
+        if first := conditions.get(condition.metric):
+            raise UsageError(
+                f"the goal names {condition.metric} twice",
+                why=f"{first.text} and {condition.text}",
+                hint=f'--goal "{first.text}"',
+            )
+        conditions[condition.metric] = condition
     if not conditions:
         raise UsageError("the goal is empty", hint=f'--goal "{EXAMPLE}"')
-    return conditions
+    return tuple(conditions.values())
 
 
 def _condition(text: str) -> Condition:
     matched = CONDITION.fullmatch(text)
     if matched is None:
         raise UsageError(
-            f"the goal '{text.strip()}' is not a condition",
+            f"the goal '{text}' is not a condition",
             why="expected METRIC<VALUE or METRIC>VALUE",
             hint=f'--goal "{EXAMPLE}"',
         )
@@ -108,15 +130,28 @@ def _condition(text: str) -> Condition:
         near = closest(name, [*ALIASES, *known])
         why = f"did you mean {near}?" if near else f"expected {', '.join(known)}"
         raise UsageError(f"the goal names no metric: '{name}'", why=why, hint=f'--goal "{EXAMPLE}"')
-    stage, rule, parse = known[metric]
+    stage, rule, unit = known[metric]
     try:
-        parse(threshold)
+        value = _value(threshold, unit)
     except ValueError as error:
-        raise UsageError(f"the goal '{text.strip()}' has no such threshold", why=str(error)) from error
+        raise UsageError(f"the goal '{text}' has no such threshold", why=str(error)) from error
+    right = f"{name}{'<' if rule == 'max' else '>'}{threshold}"
     if rule != ("max" if sign in "<=≤" else "min"):
         better = "smaller" if rule == "max" else "larger"
-        right = f"{name}{'<' if rule == 'max' else '>'}{threshold}"
         raise UsageError(f"{name} is better when it is {better}", hint=f'--goal "{right}"')
+    is_bare = re.search(r"[A-Za-zµ%]$", threshold) is None
+    if is_bare and value and unit in USUAL:
+        raise UsageError(
+            f"the goal '{text}' has no unit",
+            why=f"{name} {UNIT_WORDS[unit]}",
+            hint=f'--goal "{right}{USUAL[unit]}"',
+        )
+    if unit == "ratio" and value > 1 and metric not in UNLIMITED:
+        raise UsageError(
+            f"the goal '{text}' cannot be reached",
+            why=f"{name} {UNIT_WORDS[unit]}, at most 1",
+            hint=f'--goal "{right}%"' if is_bare and value <= PERCENT else f'--goal "{name}>90%"',
+        )
     return Condition(metric, rule, threshold, stage)
 
 

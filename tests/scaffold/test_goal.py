@@ -7,6 +7,8 @@ import pytest
 from orun.errors import UsageError
 from orun.scaffold.goal import Condition, check_goal, gates_of, parse_goal, searched
 
+BEYOND = 'cannot be reached\n  agreement is a proportion, at most 1\n  hint: --goal "agreement>90%"'
+
 
 def test_conditions() -> None:
     goal = parse_goal("size<25MB, p50 <= 10 ms and cosine>0.99; speedup≥1.5x, max_abs<1e-3")
@@ -36,6 +38,22 @@ def test_a_goal_without_an_accuracy_keeps_the_outputs_close() -> None:
         ("cosin>0.9", "the goal names no metric: 'cosin'\n  did you mean cosine?"),
         ("size>25MB", 'size is better when it is smaller\n  hint: --goal "size<25MB"'),
         ("p50<25MB", "the goal 'p50<25MB' has no such threshold\n  '25MB' is not a duration"),
+        ("cosine>nan", "the goal 'cosine>nan' has no such threshold\n  'nan' is not a number"),
+        ("speedup>2%", "the goal 'speedup>2%' has no such threshold\n  '2%' is not a factor such as 1.5 or 1.5x"),
+        ("p50<10", "the goal 'p50<10' has no unit\n  p50 is a time\n  hint: --goal \"p50<10ms\""),
+        ("size < 25", "the goal 'size < 25' has no unit\n  size is a size\n  hint: --goal \"size<25MB\""),
+        (
+            "agreement>90",
+            f"the goal 'agreement>90' {BEYOND}",
+        ),
+        (
+            "agreement>150%",
+            f"the goal 'agreement>150%' {BEYOND}",
+        ),
+        (
+            "latency<10ms, cosine>0.9, p50<8ms",
+            'the goal names p50 twice\n  p50<10ms and p50<8ms\n  hint: --goal "p50<10ms"',
+        ),
         (", ", "the goal is empty"),
         ("f1>0.9", "the goal on f1 needs labels"),
     ],
@@ -44,6 +62,13 @@ def test_goals_that_cannot_be(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_goal(text, "")
     assert str(caught.value).startswith(message)
+
+
+def test_thresholds_that_every_gate_takes_need_no_unit() -> None:
+    goal = parse_goal("max_abs<0.5, relative<2, speedup>2, throughput>90, agreement>1, p50<0")
+    assert [condition.text for condition in goal] == [
+        "max_abs<0.5", "relative<2", "speedup>2", "throughput>90", "agreement>1", "p50<0",
+    ]  # fmt: skip
 
 
 def test_labels_come_with_the_users_data() -> None:
