@@ -11,7 +11,7 @@ from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from orun import api
-from orun.core.run_record import StageResult
+from orun.core.run_record import INTERRUPTED, StageResult
 from orun.core.serialization import Record
 from orun.environment.env_vars import variable
 from orun.errors import UsageError
@@ -112,6 +112,7 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
 
     Raises:
         UsageError: when an input is missing or not known.
+        KeyboardInterrupt: when the run was interrupted.
     """
     path, kind = find_stage(reference)
     folder, stage = path.absolute().parent, stage_id(kind)
@@ -129,6 +130,8 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
     ):
         values = {f"stages.{stage}.with.{name}": value for name, value in overrides.items()}
         run = api.run(api.load(file, values), store=store, on_event=listener)
+        if run.exit_code == INTERRUPTED:
+            raise KeyboardInterrupt
         failed = next((stage for stage in run.stages if stage.failure), None)
         if failed is not None:
             return _failed(failed)
