@@ -12,6 +12,7 @@ from typing import Any, get_args
 from orun.core.serialization import decode, encode
 from orun.errors import MissingPackages, OrunError, PipelineError, UsageError
 from orun.fs.os_errors import quoted
+from orun.pipeline.axes import NAMELESS
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.inspection_process import MARK
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_mask
@@ -31,6 +32,7 @@ FRAMEWORKS = {  # distribution of each module that reads models
 }
 CODE = re.compile(r".+\.py:\w+")
 INPUT = re.compile(r"(?P<name>[^=\[\]\s]+)=(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
+LETTER = re.compile(r"[^\W\d]")
 KERAS_WEIGHTS = ".weights.h5"
 TENSORFLOW = (".keras", ".h5", ".hdf5", ".tflite", ".pb")
 PICKLES = (".joblib", ".pkl", ".pickle")
@@ -112,9 +114,24 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
             near = closest(matched["dtype"], known)
             why = f"did you mean {near}?" if near else f"expected {one_of(known)}"
             raise UsageError(f"the input {matched['name']!r} has an unknown type {matched['dtype']!r}", why=why)
-        axes = tuple(int(axis) if axis.isdigit() else axis for axis in matched["shape"].split(",") if axis)
-        inputs.append(InputFact(matched["name"], matched["dtype"], axes))
+        axes = matched["shape"].split(",") if matched["shape"] else []
+        inputs.append(
+            InputFact(matched["name"], matched["dtype"], tuple(_axis(matched["name"], axis) for axis in axes))
+        )
     return tuple(map(with_mask, inputs))
+
+
+def _axis(name: str, axis: str) -> int | str:
+    """Return the size or the name of an axis; other tools' placeholders of a dynamic axis, `?` and -1, are neither."""
+    if axis.isdecimal():
+        return int(axis)
+    if axis in NAMELESS or not LETTER.search(axis):
+        raise UsageError(
+            f"the input {name!r} has the axis {axis!r}, which is no size and no name",
+            why="an axis of any size has a name; axes of one name have one size",
+            hint="--input 'image=float32[batch,3,224,224]'",
+        )
+    return axis
 
 
 def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trust: bool) -> ModelFacts:
@@ -208,4 +225,4 @@ def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> Mod
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.stdin.read()))

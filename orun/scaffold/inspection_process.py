@@ -62,11 +62,11 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
 def _answer(source: str, request: Mapping[str, Any]) -> Any:
     """Return the answer of the process; raise the error that it met."""
     report(f"reading {near(source)}")
-    command = [sys.executable, "-m", "orun.scaffold.inspection", json.dumps(request)]
+    command = [sys.executable, "-m", "orun.scaffold.inspection"]
     try:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=json.dumps(request),
             capture_output=True,
             text=True,
             errors="replace",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orun.errors import UsageError
 from orun.scaffold.inspection import parse_inputs
 
 
@@ -22,3 +23,19 @@ from orun.scaffold.inspection import parse_inputs
 def test_integers_that_are_named_a_mask_of_tokens_are_one(declared: str, fill: str) -> None:
     (item,) = parse_inputs([declared])
     assert item.fill == fill
+
+
+def test_axes_are_sizes_and_names() -> None:
+    inputs = parse_inputs(["x=float32[batch, 3, 2*half+1]", "scale=float32[]"])
+    assert [item.shape for item in inputs] == [("batch", 3, "2*half+1"), ()]
+
+
+@pytest.mark.parametrize("axis", ["?", "None", "-1", "", "..."])
+def test_an_axis_of_any_size_needs_a_name(axis: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_inputs([f"x=float32[{axis},3]"])
+    assert str(caught.value) == (
+        f"the input 'x' has the axis {axis!r}, which is no size and no name\n"
+        "  an axis of any size has a name; axes of one name have one size\n"
+        "  hint: --input 'image=float32[batch,3,224,224]'"
+    )
