@@ -105,6 +105,10 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(_HOME_OF[name]), name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 class _Package(ModuleType):
     """The package, in which the room `orun/history/` does not hide the function `orun.history` once it is imported."""
 

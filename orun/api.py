@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,7 +53,7 @@ def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # n
 
     Args:
         file: path of the YAML file.
-        set: values that replace those of the file, by dotted path (`{"vars.sequence": 64}`).
+        set: values that replace those of the file, by dotted path (`{"vars.sequence": 64}`): JSON or paths.
 
     Raises:
         PipelineError: with every mistake of the file.
@@ -65,8 +65,16 @@ def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # n
 
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Values as `--set` would be given them: text as it is, anything else as JSON, which YAML contains."""
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in (values or {}).items()}
+    """Return values as `--set` has them: text as it is, anything else as JSON, which YAML contains."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, default=os.fspath)
+        for name, value in (values or {}).items()
+    }
+
+
+def as_list(items: PathLike | Iterable[PathLike]) -> list[str]:
+    """Return names or paths as a list; a text or a path is a single item."""
+    return [os.fspath(item) for item in ([items] if isinstance(items, str | os.PathLike) else items)]
 
 
 def default_store(folder: Path) -> Path:
@@ -79,10 +87,10 @@ def plan(  # noqa: PLR0913 - the options of the command line
     file: PathLike | Pipeline,
     *,
     set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
-    only: Collection[str] = (),
-    from_: Collection[str] = (),
-    to: Collection[str] = (),
-    force: Collection[str] = (),
+    only: str | Collection[str] = (),
+    from_: str | Collection[str] = (),
+    to: str | Collection[str] = (),
+    force: str | Collection[str] = (),
     fresh: bool = False,
     store: PathLike | None = None,
     remote: Remote | str | None = None,
@@ -93,7 +101,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
     Args:
         file: a pipeline file, or a loaded pipeline.
         set: as for `load`.
-        only: ids of stages to look at alone.
+        only: ids of stages to look at alone; a single id may be a text, here and below.
         from_: ids of stages to look at with all after them.
         to: ids of stages to look at with all before them.
         force: ids of stages to run whatever is stored.
@@ -165,10 +173,10 @@ def run(  # noqa: PLR0913 - the options of the command line
     file: PathLike | Pipeline,
     *,
     set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
-    only: Collection[str] = (),
-    from_: Collection[str] = (),
-    to: Collection[str] = (),
-    force: Collection[str] = (),
+    only: str | Collection[str] = (),
+    from_: str | Collection[str] = (),
+    to: str | Collection[str] = (),
+    force: str | Collection[str] = (),
     fresh: bool = False,
     keep_going: bool = False,
     strict: bool = False,
@@ -178,7 +186,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     remote: Remote | str | None = None,
     executor: Fleet | str | None = None,
     wait: float = 0.0,
-    reports: Collection[PathLike] = (),
+    reports: PathLike | Collection[PathLike] = (),
     on_event: Listener | None = None,
 ) -> RunResult:
     """Bring a pipeline up to date and judge its gates.
@@ -186,7 +194,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     Args:
         file: a pipeline file, or a loaded pipeline.
         set: values that replace those of the file, as for `load`.
-        only: ids of stages to run alone; those before them must be up to date.
+        only: ids of stages to run alone; those before them must be up to date. A single id may be a text, here and
+            below.
         from_: ids of stages to run with all after them; those before them must be up to date.
         to: ids of stages to run with all before them.
         force: ids of stages to run whatever is stored.
@@ -222,7 +231,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
     request = None if part else _request(file, set, store, remote, executor, strict=strict)
-    paths = [Path(report) for report in reports]
+    paths = [Path(path) for path in as_list(reports)]
     if request and (answered := answer(request, paths, listener, started_at)):
         return answered
     with ExitStack() as planning:
@@ -272,7 +281,7 @@ def rebuild(
     file: PathLike | Pipeline,
     *,
     set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
-    only: Collection[str] = (),
+    only: str | Collection[str] = (),
     store: PathLike | None = None,
     on_result: Callable[[Rebuilt], None] = lambda _: None,
 ) -> tuple[Rebuilt, ...]:
@@ -370,7 +379,7 @@ def watch(
         raise UsageError(f"alpha must be above 0 and below 1, not {alpha:g}")
     if per < 0:
         raise UsageError(f"a period has no {per:g} seconds")
-    logs = [os.fspath(path) for path in ([log] if isinstance(log, str | os.PathLike) else log)]
+    logs = as_list(log)
     known = release if isinstance(release, Release) else load_release(Path(release))
     watcher = Watcher(known, learn or {}, alpha, per)
     if not state:
@@ -440,7 +449,7 @@ def _planner(
     from orun.store import Store
 
     opened = Store.open(Path(store) if store else default_store(pipeline.root), read_only=read_only)
-    forced = select(pipeline, only=force) if force else ()
+    forced = select(pipeline, only=as_list(force)) if force else ()
     names = [stage.id for stage in forced]
     return Planner(pipeline, opened, baselines.read(pipeline), force=names, fresh=fresh)
 
@@ -504,4 +513,5 @@ def _selected(
     """Ids of the stages that were asked for; all when nothing was said."""
     from orun.pipeline.graph import select
 
-    return {stage.id for stage in select(pipeline, only=only, from_=from_, to=to)}
+    chosen = select(pipeline, only=as_list(only), from_=as_list(from_), to=as_list(to))
+    return {stage.id for stage in chosen}

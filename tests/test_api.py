@@ -1,14 +1,16 @@
-"""The public functions that read: history, verify."""
+"""The public functions: their arguments, history, verify."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import orun
+from orun.api import rebuild
 from orun.errors import UsageError
 from orun.stages.release._manifest import REQUIRED, write_manifest
 from tests.report.test_notebook import CODE
@@ -38,6 +40,40 @@ def test_the_room_of_the_history_does_not_hide_the_function() -> None:
     module = importlib.import_module("orun.history")
     assert callable(orun.history)
     assert importlib.import_module("orun.history") is module
+
+
+def test_the_names_of_the_package() -> None:
+    assert {*orun.__all__} <= {*dir(orun)}
+
+
+def test_a_single_name_is_a_text(store: Path) -> None:
+    """Its letters were taken as names of stages."""
+    file = store.parent / "p.yaml"
+    for name in ("only", "from_", "to", "force"):
+        chosen: Any = {name: "write"}
+        assert [step.stage.id for step in orun.plan(file, store=store, **chosen).steps] == ["write"]
+        assert [stage.stage for stage in orun.run(file, store=store, **chosen).stages] == ["write"]
+    assert [rebuilt.stage for rebuilt in rebuild(file, only="write", store=store)] == ["write"]
+
+
+def test_a_single_report_is_a_path(store: Path) -> None:
+    file = store.parent / "p.yaml"
+    for report in (str(file), file):
+        with pytest.raises(UsageError) as caught:
+            orun.run(file, store=store, reports=report)
+        assert str(caught.value) == f"{file} cannot be written\n  the run reads it\n  hint: name another file"
+
+
+def test_a_path_is_a_value(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    text = "vars: {model: a.onnx}\nstages: {import: {uses: convert/onnx, with: {path: '${vars.model}'}}}\n"
+    file.write_text(text, encoding="utf-8")
+    (tmp_path / "b.onnx").touch()
+    for value in (Path("b.onnx"), "b.onnx"):
+        pipeline = orun.load(file, set={"vars.model": value})
+        assert pipeline.stage("import").params["path"] == "b.onnx"
+    pipeline = orun.load(file, set={"stages.import.with": {"path": Path("b.onnx")}})
+    assert pipeline.stage("import").params["path"] == "b.onnx"
 
 
 def test_the_check_of_a_bundle(tmp_path: Path) -> None:

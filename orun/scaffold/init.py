@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from orun.api import PathLike, default_listener
+from orun.api import PathLike, as_list, default_listener
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.fs.output_file import OutputFile
@@ -25,7 +25,7 @@ def init(  # noqa: PLR0913 - the options of the command line
     goal: str = "",
     data: str = "",
     target: str = "cpu",
-    inputs: Sequence[str] = (),
+    inputs: str | Sequence[str] = (),
     trust: bool = False,
     store: PathLike | None = None,
     on_event: Listener | None = None,
@@ -41,7 +41,8 @@ def init(  # noqa: PLR0913 - the options of the command line
         goal: what the release must reach, such as `size<25MB, p50<10ms, cosine>0.99`.
         data: your own examples: `file.py:function`, a file, or a folder of images. Made-up examples when empty.
         target: execution provider, such as `cpu`, `cuda` or `openvino`.
-        inputs: `NAME=DTYPE[AXES]` for each input that the file of the model does not describe.
+        inputs: `NAME=DTYPE[AXES]` for each input that the file of the model does not describe; a single input may be a
+            text.
         trust: unpickle a scikit-learn file, which runs the code in it.
         store: the store's folder; see `default_store`.
         on_event: as for `run`.
@@ -56,7 +57,7 @@ def init(  # noqa: PLR0913 - the options of the command line
     if output:
         require_free(file, f"orun {quoted(file)}")
     conditions = check_goal(goal, data)
-    facts = read_model(name, file.parent, inputs, trust=trust)
+    facts = read_model(name, file.parent, as_list(inputs), trust=trust)
     request = Request(facts, target_named(target), declare_data(data, file.parent, facts), conditions)
     if output is None:
         return text_of(file, with_examples(file, request), gates_of(conditions))
