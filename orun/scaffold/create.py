@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,9 +17,10 @@ from orun.fs.os_errors import quoted
 from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives
+from orun.scaffold.init_command import init_command
 from orun.scaffold.inspection_process import declare_data, read_model
 from orun.scaffold.left_out import reason_of
-from orun.scaffold.paths import data_path, file_for, pipeline_name
+from orun.scaffold.paths import data_path, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
 from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
@@ -247,18 +247,18 @@ def require_supported(file: Path, request: Request) -> None:
     facts = request.facts
     if facts.graph is None or not facts.graph.unknown:
         return
-    source = os.path.normpath(file.parent / facts.source)
+    source, again = os.path.normpath(file.parent / facts.source), init_command(file, request)
     if undefined := [name for name in facts.graph.unknown if ":" not in name]:
         raise UsageError(
             f"{source} has operators that ONNX does not define: {', '.join(undefined)}",
             why="they have no domain, as ONNX's own operators",
-            hint=f"export the model with the domain of the library that defines them, then: orun init {quoted(source)}",
+            hint=f"export the model with the domain of the library that defines them, then: {again}",
         )
     raise UsageError(
         f"{source} has operators that ONNX Runtime does not have: {', '.join(facts.graph.unknown)}",
         why="it runs only with the library that defines them",
-        hint=f"orun init {quoted(source)} --dry-run > {quoted(file)}; name the library there, in the `session` of the "
-        f"target: custom_op_libraries: [FILE]; then: orun {quoted(file)}",
+        hint=f"{again} --dry-run > {quoted(file)}; name the library there, in the `session` of the target: "
+        f"custom_op_libraries: [FILE]; then: orun {quoted(file)}",
     )
 
 
@@ -268,21 +268,12 @@ def _require_examples(file: Path, request: Request) -> None:
     if not facts.refusal:
         return
     guesses = ", ".join(repr(column.name) for column in facts.columns if column.doubt)
-    again = command_with_examples(file, request)
+    again = init_command(file, replace(request, data=f"{data.name}:{FUNCTION}", is_made_up=False))
     raise UsageError(
         f"{facts.source} cannot take the examples that orun made up from what it has learned",
         why=f"{facts.refusal}\nnothing in it describes {guesses}" if guesses else facts.refusal,
         hint=f"write typical examples into {data}, where the made-up ones are, then: {again}",
     )
-
-
-def command_with_examples(file: Path, request: Request) -> str:
-    """Return the command that writes the pipeline with examples that the user has filled in."""
-    source = os.path.normpath(file.parent / request.facts.source)
-    output = [] if file == file_for(source) else ["-o", str(file)]
-    trust = ["--trust"] if request.facts.needs_trust else []
-    command = ["orun", "init", source, *trust, *output, "--data", f"{data_path(file)}:{FUNCTION}"]
-    return shlex.join(command)
 
 
 def _require_search(request: Request, result: RunResult) -> None:

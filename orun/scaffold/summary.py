@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
-import shlex
 
 from orun.core.metrics import Metric
+from orun.core.serialization import replace
 from orun.fs.os_errors import quoted
 from orun.report.summary import why_skipped
 from orun.scaffold.create import Created
+from orun.scaffold.goal import parse_goal
+from orun.scaffold.init_command import init_command
 from orun.text.units import show
 
 
@@ -63,20 +64,9 @@ def worse_note(created: Created) -> str:
     if request.goal or not named:
         return ""
     goal = "speedup>1" if is_slower else f"size<{math.floor(graph.size) if graph else 0}B"
-    command = _search_command(created, goal)
+    file = created.file.with_stem(f"{created.file.stem}-goal")
+    command = init_command(file, replace(request, goal=parse_goal(goal)))
     return f"note: the release is {named} than the original here; a search may find a better one: {command}"
-
-
-def _search_command(created: Created, goal: str) -> str:
-    """Return the command that searches for a model with a goal, and writes another file."""
-    facts, file = created.request.facts, created.file
-    source = os.path.normpath(file.parent / facts.source)
-    declared = facts.inputs if ".py:" in source or source.endswith(".pt") else ()  # which do not say what they take
-    inputs = [
-        word for item in declared for word in ("--input", f"{item.name}={item.dtype}[{','.join(map(str, item.shape))}]")
-    ]
-    other = str(file.with_stem(f"{file.stem}-goal"))
-    return shlex.join(["orun", "init", source, *inputs, "--goal", goal, "-o", other])
 
 
 def _release_size(created: Created) -> Metric | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,18 +157,6 @@ def test_what_nothing_describes_is_a_guess() -> None:
     assert [column.doubt for column in columns] == ["", "Dates"]
     _, text = examples_of(estimator)
     assert "# a guess: Dates does not say what it takes" in text
-
-
-def test_the_command_after_the_examples_are_filled_in() -> None:
-    from orun.scaffold.create import command_with_examples
-    from orun.scaffold.recipe import Request
-    from orun.scaffold.targets import target_named
-
-    facts = ModelFacts("sklearn", "../my forest.joblib", needs_trust=True)
-    request = Request(facts, target_named("cpu"), is_made_up=True)
-    assert command_with_examples(Path("out/forest.yaml"), request) == (
-        "orun init 'my forest.joblib' --trust -o out/forest.yaml --data out/forest_data.py:examples"
-    )
 
 
 @pytest.mark.skipif(find_spec("catboost") is None, reason="CatBoost is not installed")

@@ -1,0 +1,48 @@
+"""The command of `orun init` that writes a pipeline once more, for messages that advise it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.paths import file_for
+from orun.scaffold.recipe import Request
+
+TORCHSCRIPT = (".pt", ".pth")
+
+
+def init_command(file: Path, request: Request) -> str:
+    """Return the command that writes a pipeline file with all options of a request.
+
+    Args:
+        file: the pipeline file, in the folder that the paths of the request start from.
+        request: the model and its options; made-up examples are made up again.
+    """
+    return shlex.join(_arguments(file, request))
+
+
+def _arguments(file: Path, request: Request) -> Iterator[str]:
+    facts, data = request.facts, request.data
+    source = os.path.normpath(file.parent / facts.source)
+    yield from ("orun", "init", source)
+    if facts.needs_trust:
+        yield "--trust"
+    if not request.target.is_cpu:
+        yield from ("--target", request.target.name)
+    for item in _declared(facts):
+        yield from ("--input", f"{item.name}={item.dtype}[{','.join(map(str, item.shape))}]")
+    if data and not request.is_made_up:
+        yield from ("--data", os.path.normpath(file.parent / (data if isinstance(data, str) else data["path"])))
+    if request.goal:
+        yield from ("--goal", ", ".join(condition.text for condition in request.goal))
+    if file != file_for(source):
+        yield from ("-o", str(file))
+
+
+def _declared(facts: ModelFacts) -> tuple[InputFact, ...]:
+    """Return the inputs that options have declared, because the model does not say what it takes."""
+    is_silent = facts.form == "tensorflow" or ".py:" in facts.source or facts.source.lower().endswith(TORCHSCRIPT)
+    return facts.inputs if is_silent else ()
