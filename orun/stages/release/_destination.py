@@ -36,6 +36,10 @@ class Publisher(Protocol):
         """Return the digest of a release whose publication has begun and not ended; empty if there is none."""
         return ""
 
+    def other_files(self) -> list[str]:
+        """Return the files that belong to no release and that `publish` would remove."""
+        return []
+
     def missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
         """Return the files of a bundle that the destination lacks or has in another size."""
         del bundle, names

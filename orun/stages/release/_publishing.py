@@ -98,6 +98,17 @@ class _Hub(Publisher):
             except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError):
                 return ""
 
+    def other_files(self) -> list[str]:
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+        list_files = partial(self._api.list_repo_files, self._name, revision=self._revision)
+        with report_refusal(f"hf://{self._name}", *self._errors):
+            try:
+                names = retry(_host(self._api.endpoint), list_files, self._network, self._answers)
+            except (RepositoryNotFoundError, RevisionNotFoundError):
+                return []
+        return [name for name in names if name != ".gitattributes"]  # which the hub adds, and keeps
+
     def _read_manifest(self) -> bytes:
         """Return the manifest on the hub; its client would return one from its cache."""
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status

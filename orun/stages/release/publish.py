@@ -17,6 +17,10 @@ is removed first. In a folder or bucket, the note `.orun-publishing.json` marks 
 that publishes there removes its files, and of two that publish at the same time one fails. A complete release stays as
 it is. Another release, or an unfinished one, is replaced only with `overwrite: true`.
 
+A release on a hub is a commit that removes all other files of the repository. A repository with files and no release is
+therefore refused as well without `overwrite: true`. A repository that does not exist is created with the hub's default
+visibility.
+
 The artifact is `receipt.json`: what was published, and where. While the receipt is stored, orun does not publish again,
 even if somebody removed the release; `--force` publishes again.
 """
@@ -33,6 +37,7 @@ from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
+from orun.text.lists import first_few
 
 if TYPE_CHECKING:
     from orun.stages.release._destination import Publisher
@@ -102,6 +107,12 @@ def _is_published(context: Context, params: Params, publisher: Publisher, digest
             f"another release is being published to {params.to}, or its publishing was interrupted",
             why=f"its manifest has the digest {begun}\nthat of this release is {digest}",
             hint="wait until it is published; if it was interrupted, set `overwrite: true` or publish to another place",
+        )
+    elif not present and not params.overwrite and (files := publisher.other_files()):
+        raise UsageError(
+            f"{params.to} holds files that belong to no release",
+            why=f"publishing would remove {first_few(files)}",
+            hint="publish to another place, or set `overwrite: true`",
         )
     return False
 

@@ -6,9 +6,10 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -144,11 +145,13 @@ def test_a_place_that_never_answers(
 class Hub(BaseHTTPRequestHandler):
     """A hub that knows no repository and lets nobody make one."""
 
+    error = "RepoNotFound"
+
     def log_message(self, *args: object) -> None:
         pass
 
     def do_HEAD(self) -> None:
-        self._answer(404, {"X-Error-Code": "RepoNotFound"})
+        self._answer(404, {"X-Error-Code": self.error})
 
     def do_GET(self) -> None:
         self.do_HEAD()
@@ -157,21 +160,71 @@ class Hub(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(401, {"X-Error-Message": "Invalid username or password."})
 
-    def _answer(self, status: int, headers: dict[str, str]) -> None:
+    def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.send_response(status)
-        for name, value in {"Content-Length": "0", **headers}.items():
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
+        self.wfile.write(body)
 
 
-def test_a_hub_up_to_its_refusal(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(UsageError) as caught:
-        publish(tmp_path, bundle, "hf://owner/tiny")
-    server.shutdown()
-    server.server_close()
-    assert caught.value.what == "hf://owner/tiny did not take the release"
-    assert "401" in caught.value.why
+class HubWithRepository(Hub):
+    """A hub with a repository that holds files and no release."""
+
+    error = "EntryNotFound"
+    files = (".gitattributes", "README.md", "weights/model.bin")
+
+    def do_GET(self) -> None:
+        if urlsplit(self.path).path != "/api/models/owner/tiny/tree/main":
+            return super().do_GET()
+        listing = [{"type": "file", "path": path, "size": 1, "oid": "0"} for path in self.files]
+        return self._answer(200, {}, json.dumps(listing).encode())
+
+
+class HubWithEmptyRepository(HubWithRepository):
+    """A hub with a repository in which is only the file that the hub adds."""
+
+    files = (".gitattributes",)
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[type[Hub], bool], UsageError]]:
+    """Publish to a hub, and return the error."""
+    servers = []
+
+    def publish_to(hub: type[Hub], overwrite: bool) -> UsageError:
+        servers.append(server := ThreadingHTTPServer(("127.0.0.1", 0), hub))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+        with pytest.raises(UsageError) as caught:
+            publish(tmp_path, bundle, "hf://owner/tiny", overwrite=overwrite)
+        return caught.value
+
+    yield publish_to
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("hub", "overwrite"), [(Hub, False), (HubWithEmptyRepository, False), (HubWithRepository, True)]
+)
+def test_a_hub_up_to_its_refusal(
+    refused: Callable[[type[Hub], bool], UsageError], hub: type[Hub], overwrite: bool
+) -> None:
+    error = refused(hub, overwrite)
+    assert error.what == "hf://owner/tiny did not take the release"
+    assert "401" in error.why
+
+
+def test_files_of_a_repository_without_a_release_are_not_removed(
+    refused: Callable[[type[Hub], bool], UsageError],
+) -> None:
+    assert str(refused(HubWithRepository, False)) == (
+        "hf://owner/tiny holds files that belong to no release\n"
+        "  publishing would remove README.md, weights/model.bin\n"
+        "  hint: publish to another place, or set `overwrite: true`"
+    )
