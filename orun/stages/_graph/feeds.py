@@ -183,7 +183,9 @@ def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, ran
     if np.dtype(item.dtype).kind in "iub":
         low, high = _bounds(item)
         return random.integers(int(low), int(high), shape, endpoint=True).astype(item.dtype)
-    return _floats(item, shape, random).astype(item.dtype)
+    if item.low is None and item.high is None:
+        return random.standard_normal(shape).astype(item.dtype)
+    return random.uniform(*_bounds(item), shape).astype(item.dtype)
 
 
 def _bounds(item: Input) -> tuple[float, float]:
@@ -208,13 +210,6 @@ def bounds_of(dtype: str) -> tuple[float, float]:
     if kind == "b":
         return 0, 1
     return (float(np.finfo(dtype).min), float(np.finfo(dtype).max)) if kind == "f" else (-math.inf, math.inf)
-
-
-def _floats(item: Input, shape: tuple[int, ...], random: np.random.Generator) -> Array:
-    if item.low is None and item.high is None:
-        return random.standard_normal(shape)
-    low = (item.high or 0.0) - 1.0 if item.low is None else item.low
-    return random.uniform(low, low + 1.0 if item.high is None else item.high, shape)
 
 
 def _mask(shape: tuple[int, ...], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:

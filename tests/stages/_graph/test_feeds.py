@@ -69,10 +69,25 @@ def test_bounds_are_kept_and_reached() -> None:
     assert set(highest.feed["x"]) == {3}
 
 
-@pytest.mark.parametrize(("low", "high", "bounds"), [(5, None, (5, 6)), (None, -5, (-6, -5))])
-def test_one_bound_alone(low: float | None, high: float | None, bounds: tuple[float, float]) -> None:
-    first = next(make_cases([Input("x", "float32", (100,), low=low, high=high)], {}, 0)).feed["x"]
-    assert bounds[0] <= first.min() < first.max() <= bounds[1]
+@pytest.mark.parametrize(
+    ("low", "high", "bounds"),
+    [
+        (5, None, (5, 6)),
+        (None, -5, (-6, -5)),
+        (None, 255, (0, 255)),
+        (-3, None, (-3, 1)),
+    ],
+)
+def test_values_with_a_single_bound_span_the_range(
+    low: float | None, high: float | None, bounds: tuple[float, float]
+) -> None:
+    cases = make_cases([Input("x", "float32", (1000,), low=low, high=high)], {}, 0)
+    random, lowest, highest = (case.feed["x"] for case in cases)
+    least, most = bounds
+    margin = (most - least) / 100
+    assert (set(lowest), set(highest)) == ({least}, {most})
+    assert least <= random.min() < least + margin
+    assert most - margin < random.max() <= most
 
 
 def test_a_mask_always_shows_something() -> None:
