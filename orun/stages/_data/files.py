@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,10 @@ READERS: Mapping[str, Callable[[Path, str], Columns]] = {
 }
 TABLES = (".csv", ".parquet")
 KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
+# Keys of a source by what they are for. `classes` is for columns, and for the boxes of `annotations`.
+FOR_IMAGES = ("images", "annotations")
+FOR_INPUTS = ("inputs", "types")
+FOR_COLUMNS = (*FOR_INPUTS, "labels", "fields", "missing", "text")
 
 
 def read(root: Path, source: Source) -> Dataset:
@@ -33,15 +37,16 @@ def read(root: Path, source: Source) -> Dataset:
     if path.is_dir():
         from orun.stages._data.images import read_annotated, read_images
 
-        columns_only = ("fields",) if source.annotations else ("classes", "fields")
-        if keys := [key for key in columns_only if getattr(source, key)]:
+        if key := _declared(source, FOR_COLUMNS if source.annotations else (*FOR_COLUMNS, "classes")):
             raise UsageError(
-                f"`{keys[0]}` is for columns, and {name} is a folder",
-                why="the class of an image is its folder, in order of names, and it has no fields",
+                f"`{key}` is for columns, and {name} is a folder",
+                why="its images are the only input, and their classes are its folders, in order of names",
             )
         return read_annotated(root, name, source) if source.annotations else read_images(path, name, source.images)
-    if source.annotations:
-        raise UsageError("`annotations` is for a folder of images", why=f"{name} is none")
+    if key := _declared(source, FOR_IMAGES):
+        raise UsageError(f"`{key}` is for a folder of images", why=f"{name} is none")
+    if source.text is not None and (key := _declared(source, FOR_INPUTS)):
+        raise UsageError(f"`{key}` is for columns that are inputs", why="`text` makes the inputs from texts")
     _require_known(path, name)
     columns = _read_columns(path, name, nan=source.missing == "nan")
     if source.text is not None:
@@ -49,6 +54,12 @@ def read(root: Path, source: Source) -> Dataset:
 
         return tokenize(root, name, columns, source)
     return assemble(name, columns, source)
+
+
+def _declared(source: Source, keys: Iterable[str]) -> str:
+    """Return the first of these keys that the pipeline declares; empty without any."""
+    default = Source(source.path)
+    return next((key for key in keys if getattr(source, key) != getattr(default, key)), "")
 
 
 def list_columns(path: Path, name: str) -> Mapping[str, bool]:

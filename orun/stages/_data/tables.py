@@ -32,7 +32,7 @@ def _load(path: Path, name: str) -> pa.Table:
     if not table.num_rows:
         raise UsageError(f"{name} has no rows")
     if twice := sorted({column for column in table.column_names if table.column_names.count(column) > 1}):
-        raise UsageError(f"{name} has several columns of the same name", why=f"{', '.join(twice)}")
+        raise UsageError(f"{name} has several columns of the same name", why=", ".join(twice))
     return table
 
 
@@ -65,7 +65,7 @@ def _load_parquet(path: Path, name: str) -> pa.Table:
 def read_lines(path: Path, name: str) -> Columns:
     """Read the column `text`: one text a line, without empty lines."""
     try:
-        texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+        texts = [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is not text in UTF-8", why=str(error)) from error
     if not texts:

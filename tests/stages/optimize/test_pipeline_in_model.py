@@ -23,6 +23,7 @@ from orun.stages._data.images import prepare_image
 from orun.stages._data.source import Images
 from orun.stages.optimize._pipeline.comparison import best_boxes
 from orun.stages.optimize._pipeline.outputs import Boxes
+from orun.stages.optimize._pipeline.wordpiece import read_wordpiece
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -257,6 +258,13 @@ def test_tokenizers_that_no_operator_computes(tmp_path: Path) -> None:
         "  its pre-tokenizer is Whitespace, and only BertPreTokenizer has an operator\n"
         "  hint: let your own code tokenize, and keep the model as it is"
     )
+
+
+def test_a_token_that_is_a_line_separator(tmp_path: Path) -> None:
+    tokens = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028", "a")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), "utf-8")
+    assert read_wordpiece(tmp_path, "own", 8).vocabulary == tokens
 
 
 def test_an_image_that_is_none(tmp_path: Path) -> None:

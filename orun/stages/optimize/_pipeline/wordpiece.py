@@ -58,7 +58,8 @@ def read_wordpiece(root: Path, name: str, length: int | None) -> WordPiece:
     if (folder / FAST).is_file():
         tokenizer = _from_fast(_load(folder / FAST, name), config, name, length)
     elif (folder / SLOW).is_file():
-        tokenizer = _from_slow((folder / SLOW).read_text("utf-8").splitlines(), config, name, length)
+        lines = (folder / SLOW).read_text("utf-8").removesuffix("\n").split("\n")
+        tokenizer = _from_slow(lines, config, name, length)
     else:
         raise UsageError(
             f"{name} is not the folder of a WordPiece tokenizer",
