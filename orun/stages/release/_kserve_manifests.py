@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from orun.errors import UsageError
 
-LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-# KServe builds names of up to 63 characters from the service's: `NAME-predictor-00001-private`.
-LONGEST = 40
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")  # a name on Kubernetes, by RFC 1123
+LONGEST = 63
+# KServe requires a letter first, and builds longer names from the service's: `NAME-predictor-00001-private`.
+LONGEST_SERVICE = 40
 FORMAT = "orun"  # of the downloaded folder, by which KServe finds the runtime
 MOUNT = "/mnt/models"  # where KServe puts what it downloads
 CONTAINER = "kserve-container"  # the name that KServe looks for
@@ -59,13 +60,19 @@ def require_names(service: Service) -> None:
     Raises:
         UsageError: for the first of them.
     """
-    for parameter, name in (("name", service.name), ("namespace", service.namespace)):
-        if (name or parameter == "name") and (not LABEL.fullmatch(name) or len(name) > LONGEST):
-            raise UsageError(
-                f"{parameter}: {name!r:.80} is no name on Kubernetes",
-                why=f"allowed are up to {LONGEST} lower-case letters, digits and `-`, a letter first",
-                hint=f"set `{parameter}`",
-            )
+    name, namespace = service.name, service.namespace
+    if not LABEL.fullmatch(name) or name[0].isdigit() or len(name) > LONGEST_SERVICE:
+        raise UsageError(
+            f"name: {name!r:.80} is no name of a service on KServe",
+            why=f"allowed are up to {LONGEST_SERVICE} lower-case letters, digits and `-`, a letter first",
+            hint="set `name`",
+        )
+    if namespace and (not LABEL.fullmatch(namespace) or len(namespace) > LONGEST):
+        raise UsageError(
+            f"namespace: {namespace!r:.80} is no name on Kubernetes",
+            why=f"allowed are up to {LONGEST} lower-case letters, digits and `-`, no `-` first or last",
+            hint="set `namespace`",
+        )
     if not service.image or any(map(str.isspace, service.image)):
         raise UsageError(f"image: {service.image!r:.80} is no container image", hint="name it: registry/digits:1.2.0")
     if service.storage_uri and not urlsplit(service.storage_uri).scheme:

@@ -26,7 +26,6 @@ from orun.stages.params import Doc, Range, Size
 SPEC = Spec(
     inputs={"server": Port(("bundle",), "The folder of `release/server`.")},
     output="files",
-    metrics=(),
     releases=True,
     kept=True,
 )

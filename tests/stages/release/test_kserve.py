@@ -59,6 +59,12 @@ def test_an_image_with_the_folder(tmp_path: Path, server: Path) -> None:
     assert container["resources"] == {"requests": AMOUNTS, "limits": AMOUNTS}
 
 
+def test_a_namespace_may_be_longer_than_a_name_and_begin_with_a_digit(tmp_path: Path, server: Path) -> None:
+    namespace = "2026-" + "m" * 58
+    manifest = read(write(tmp_path, server, namespace=namespace), "inferenceservice.yaml")
+    assert manifest["metadata"] == {"name": "scale", "namespace": namespace}
+
+
 def test_the_same_bytes_again(tmp_path: Path, server: Path) -> None:
     first, second = (digest(write(tmp_path, server).output) for _ in range(2))
     assert first == second
@@ -96,7 +102,7 @@ def test_a_folder_that_kserve_downloads(tmp_path: Path, server: Path) -> None:
         (
             {"name": "Scale_1"},
             (
-                "name: 'Scale_1' is no name on Kubernetes\n"
+                "name: 'Scale_1' is no name of a service on KServe\n"
                 "  allowed are up to 40 lower-case letters, digits and `-`, a letter first\n  hint: set `name`"
             ),
         ),
@@ -104,7 +110,15 @@ def test_a_folder_that_kserve_downloads(tmp_path: Path, server: Path) -> None:
             {"namespace": "-"},
             (
                 "namespace: '-' is no name on Kubernetes\n"
-                "  allowed are up to 40 lower-case letters, digits and `-`, a letter first\n  hint: set `namespace`"
+                "  allowed are up to 63 lower-case letters, digits and `-`, no `-` first or last\n"
+                "  hint: set `namespace`"
+            ),
+        ),
+        (
+            {"name": "1st"},
+            (
+                "name: '1st' is no name of a service on KServe\n"
+                "  allowed are up to 40 lower-case letters, digits and `-`, a letter first\n  hint: set `name`"
             ),
         ),
         ({"image": "a b"}, "image: 'a b' is no container image\n  hint: name it: registry/digits:1.2.0"),
