@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.stages._graph.feeds import Input, bounds_of, list_axes
+from orun.stages._graph.axes import list_free
+from orun.stages._graph.feeds import Input, bounds_of
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names
 from orun.stages.common_parameters import PADDED
@@ -38,7 +39,7 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
     Raises:
         UsageError: when an input is no tensor, or of a type that NumPy does not have; when the domain cannot be read.
     """
-    rows = _rows(model.graph)
+    rows = find_table_rows(model.graph)
     names = input_names(model)
     declared = {**read_domain(model).inputs, **(over or {})}
     inputs = [_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names]
@@ -47,7 +48,8 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
 
 def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return the sizes to try for dynamic axes, by name, from the domain that the model carries."""
-    known = list_axes(inputs_of(model))
+    names = input_names(model)
+    known = list_free(axes_of(value) for value in model.graph.input if value.name in names)
     return {axis: sizes for axis, sizes in read_domain(model).sizes.items() if axis in known}
 
 
@@ -130,7 +132,7 @@ def _within(item: Input, values: InputValues) -> Input:
     return replace(item, low=low, high=high, mask=False)
 
 
-def _rows(graph: GraphProto) -> dict[str, int]:
+def find_table_rows(graph: GraphProto) -> dict[str, int]:
     """Return the rows of the smallest table that each input looks up."""
     origin = {value.name: value.name for value in graph.input}
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}

@@ -15,7 +15,8 @@ from orun.core.metrics import Estimate, Metric
 from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names, nodes, tensors
-from orun.stages._graph.signature import inputs_of, sizes_of
+from orun.stages._graph.signature import find_table_rows, sizes_of
+from orun.stages.common_parameters import PADDED
 from orun.stages.release._card_usage import usage
 from orun.text.markdown import escape, table
 from orun.text.units import amount, show, span
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
     from orun.measure.session_settings import SessionSettings
-    from orun.stages._graph.feeds import Input
+    from orun.stages._graph.input_domain import InputValues
 
 OPERATOR_TYPES = 8  # most frequent ones, which the card names
 MEMBER = "\u21b3 "  # before a gate of a group
@@ -151,20 +152,27 @@ def _settings(settings: Sequence[SessionSettings]) -> Iterator[str]:
 
 def _domain(model: ModelProto) -> Iterator[str]:
     """Yield the declared input domain: values of inputs and sizes of dynamic axes."""
-    declared = read_domain(model).inputs
-    values = [(item.name, "values", _values(item)) for item in inputs_of(model) if item.name in declared]
+    declared, rows = read_domain(model).inputs, find_table_rows(model.graph)
+    values = [
+        (name, "values", _values(declared[name], rows.get(name))) for name in input_names(model) if name in declared
+    ]
     sizes = [(axis, "sizes tried", ", ".join(map(str, tried))) for axis, tried in sizes_of(model).items()]
     if values or sizes:
         yield "The model is made for these inputs, and was checked with them:"
         yield table(("input or axis", "", "domain"), [*values, *sizes])
 
 
-def _values(item: Input) -> str:
-    if item.mask:
-        return "0 and 1, all ones before the zeros" if item.padded else "0 and 1, at least one 1 in each row"
-    if item.low is None and item.high is None:
+def _values(declared: InputValues, rows: int | None) -> str:
+    """Return the declared values of an input in words; the rows of the table that it looks up bound it as well."""
+    if declared.fill != "random":
+        return (
+            "0 and 1, all ones before the zeros" if declared.fill == PADDED else "0 and 1, at least one 1 in each row"
+        )
+    table = (None, None) if rows is None else (0, rows - 1)
+    bounds = [bound if own is None else own for own, bound in zip((declared.low, declared.high), table, strict=True)]
+    if bounds == [None, None]:
         return "any"
-    low, high = ("" if bound is None else f"{bound:g}" for bound in (item.low, item.high))
+    low, high = ("" if bound is None else f"{bound:g}" for bound in bounds)
     if low and high:
         return f"{low} to {high}"
     return f"at least {low}" if low else f"at most {high}"

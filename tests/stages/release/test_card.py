@@ -139,6 +139,26 @@ def test_the_input_domain(tmp_path: Path) -> None:
     )
 
 
+def test_the_domain_of_inputs_that_cannot_be_made_up(tmp_path: Path) -> None:
+    model = parse(
+        """
+        <ir_version: 9, opset_import: ["" : 20]>
+        g (bfloat16[batch, 2] x, seq(float[length]) past) => (bfloat16[batch, 2] y) { y = Identity (x) }
+        """
+    )
+    write_domain(model, InputDomain({"x": InputValues(low=0, high=1)}, {"batch": (1, 8)}))
+    run = run_stage(
+        "release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, model)}, lineage=lineage_file(tmp_path)
+    )
+    rows = [line for line in (run.output / "README.md").read_text("utf-8").splitlines() if line.startswith("| ")]
+    assert [row for row in rows if row.startswith(("| input |", "| x |", "| batch |"))] == [
+        "| input | x | bfloat16 | \\[batch, 2\\] |",
+        "| input | past | sequence |  |",
+        "| x | values | 0 to 1 |",
+        "| batch | sizes tried | 1, 8 |",
+    ]
+
+
 def test_gates_of_a_group_stand_below_it_and_what_no_verdict_tells_below_all(tmp_path: Path) -> None:
     """A member that failed is no failure of what was released, and a difference of proportions no share of one."""
     common = {"stage": "quality", "fails": False, "finding": {"code": "group"}, "outcome": "passed"}
