@@ -7,6 +7,7 @@ an age. For the folders of runs see `old_runs`.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -150,7 +151,7 @@ def _carry_out(store: Store, choice: _Choice) -> None:
         tree = by_path[path].action.tree if path in by_path else ""
         if tree in choice.trees and (content := store.tree(tree)):
             store.parts.checkouts.withdraw(content, pipeline, stage)
-        if not tree or tree in choice.trees:
+        if tree in choice.trees or not os.path.lexists(path):  # a new record may be newer than the inventory
             actions.remove_pointer(pipeline, stage)
     for record in choice.inventory.records:
         if record.action.tree in choice.trees:

@@ -37,7 +37,10 @@ def _usage(folder: Path, seen: set[tuple[int, int]]) -> Usage:
     files = size = 0
     for root, _, names in os.walk(folder):
         for name in names:
-            status = os.lstat(f"{root}/{name}")
+            try:
+                status = os.lstat(f"{root}/{name}")
+            except FileNotFoundError:  # a run beside this has just removed it
+                continue
             files += 1
             if (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))

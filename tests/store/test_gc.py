@@ -14,8 +14,9 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
-from orun.store import Store
+from orun.store import Store, gc
 from orun.store.gc import Collected, Keep, Removed, collect
+from orun.store.inventory import Inventory, read_inventory
 from orun.store.pins import pin, unpin
 from orun.store.verify import verify
 from tests.store.support import action, add, add_bytes, content, fill, flip, object_path
@@ -179,6 +180,27 @@ def test_a_changed_checkout_stays(closed: Store) -> None:
     collect(closed, NOTHING)
     assert content(notes) == {"model.onnx": b"model", "shared.txt": b"the same in all", "notes.txt": b"mine"}
     assert closed.latest("bert", "int8") is None
+
+
+def test_a_result_that_is_stored_after_the_inventory_was_read_stays(
+    closed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(closed, "old", b"old")
+    closed.close()
+    with Store.open(closed.root) as runner:
+        runner.new_run("bert")
+
+        def read_then_build(store: Store) -> Inventory:
+            inventory = read_inventory(store)
+            build(runner, "new", b"new")
+            return inventory
+
+        monkeypatch.setattr(gc, "read_inventory", read_then_build)
+        collected = collect(closed, NOTHING)
+        assert [removed.stage for removed in collected.removed] == ["old"]
+        assert closed.latest("bert", "old") is None
+        (made,) = closed.actions(blake3(b"new").hexdigest())
+        assert closed.latest("bert", "new") == made
 
 
 def test_a_record_that_was_written_anew_meanwhile_stays(closed: Store) -> None:

@@ -127,6 +127,20 @@ def test_each_file_counts_once(store: Store) -> None:
     assert found["quarantine"] == found["tmp"] == found["pins"] == Usage(0, 0)
 
 
+def test_a_file_that_a_run_removes_meanwhile_does_not_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(store, {"model.onnx": b"model"})
+    (store.root / "objects" / "removed").touch()
+    lstat = os.lstat
+
+    def remove_first(path: str) -> os.stat_result:
+        if path.endswith("/removed"):
+            Path(path).unlink()
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", remove_first)
+    assert stats(store)["objects"].files == 2
+
+
 @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
 def test_what_the_system_refuses_is_not_damaged_but_by_the_disk(
     store: Store, monkeypatch: pytest.MonkeyPatch, code: int
