@@ -155,12 +155,13 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
         ]
     purposes = {tool.replace("|", " or "): reason and f" for {reason}" for tool, reason in missing.items()}
     names = ", ".join(f"{tool}{purpose}" for tool, purpose in purposes.items())
-    verb = "is" if len(missing) == 1 else "are"
+    them, verb = ("it", "is") if len(missing) == 1 else ("them", "are")
     own, extra = ([tool for tool in missing if (tool in spec.tools) == ours] for ours in (True, False))
     location, hint = "installed", install_command(own, spec.extra, other_tools=extra)
     if stage.environment:
         location = f"in environment {stage.environment.name!r}"
-        hint = f"add it to that environment: {next(iter(missing)).partition('|')[0]}==VERSION"
+        requirements = ", ".join(f"{tool.partition('|')[0]}==VERSION" for tool in missing)
+        hint = f"add {them} to that environment: {requirements}"
     message = f"stage {stage.id!r} ({stage.uses}) needs {names}, which {verb} not {location}"
     return [Problem(stage.position, message, hint=hint)]
 

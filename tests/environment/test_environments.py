@@ -207,13 +207,15 @@ def test_a_tool_that_the_environment_does_not_hold(prepared: Project) -> None:
         environments: {old: {packages: [tiny==1.0]}}
         stages:
           import: {uses: convert/onnx, with: {path: model.onnx}, environment: old}
+          simplify: {uses: optimize/simplify, needs: import, environment: old}
         """,
     )
     with pytest.raises(PipelineError) as caught:
         orun.run(file, store=prepared.store)
-    (problem,) = caught.value.problems
-    assert problem.message == "stage 'import' (convert/onnx) needs onnx, which is not in environment 'old'"
-    assert problem.hint == "add it to that environment: onnx==VERSION"
+    first, second = caught.value.problems
+    assert first.message == "stage 'import' (convert/onnx) needs onnx, which is not in environment 'old'"
+    assert first.hint == "add it to that environment: onnx==VERSION"
+    assert second.hint == "add them to that environment: onnxsim==VERSION, onnx==VERSION, onnxruntime==VERSION"
 
 
 TARGET = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,17 @@ def test_one_command_installs_all_that_is_missing(missing: list[str], extra: str
 )
 def test_beside_one_build_of_onnx_runtime_no_other_is_installed(missing: list[str], extra: str, command: str) -> None:
     assert install_commands.install_command(missing, extra, {"onnxruntime-gpu": "1.31.1"}) == command
+
+
+def test_the_packages_of_all_extras_are_known_by_their_extra() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    holders: dict[str, set[str]] = {}
+    for extra in extras.keys() - {"docs", "demo", "test"}:  # these are for people who work on orun
+        for requirement in extras[extra]:
+            holders.setdefault(re.split(r"[\[<>=]", requirement)[0], set()).add(extra)
+    del holders["orun"]
+    assert {name for name in holders if install_commands.EXTRAS.get(name) not in holders[name]} == set()
 
 
 def test_what_reaches_the_environment_of_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_custom_operators_of_a_package_that_is_not_there(project: Path, monkeypa
         orun.run(project / "it.yaml", store=project / "store")
     (problem,) = caught.value.problems
     assert problem.message == "target 'own' of stage 'one' needs onnxruntime-extensions, which is not installed"
-    assert problem.hint == f"{installer()} onnxruntime-extensions"
+    assert problem.hint == install_hint("extensions")
 
 
 def refusal(project: Path, stage: str) -> tuple[str, str]:
