@@ -172,7 +172,7 @@ class Context:
     notes: list[str] = dataclasses.field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Add a note for users of the result; every run with this result shows it."""
+        """Add a note for users of the result, ten different ones at most; every run with this result shows them."""
         self.notes.append(text)
 
     @cached_property

@@ -25,11 +25,12 @@ def test_every_run_with_the_result_tells_them(tmp_path: Path, times: int) -> Non
     """Whether it is built, taken from the store, or remembered as a whole."""
     project = Project.make(tmp_path / "project")
     writes = '    (context.output / "text").write_text(text)'
-    project.edit("stages.py", writes, '    context.note("a sentence")\n' * 2 + writes)
+    notes = '    context.note("a sentence")\n' * 10 + '    context.note("another")\n'
+    project.edit("stages.py", writes, notes + writes)
     for _ in range(times):
         result = project.run()
     assert built(result) == (["make", "upper", "count"] if times == 1 else [])
-    assert (result["make"].notes, result["upper"].notes) == (("a sentence",), ())
+    assert (result["make"].notes, result["upper"].notes) == (("a sentence", "another"), ())
     assert "note: make: a sentence" in result_lines(result, Terminal())
 
 

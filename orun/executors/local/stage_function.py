@@ -126,7 +126,7 @@ def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, 
         )
     check_output(job.stage, job.spec, Path(job.output), inputs)
     notes = (*carry_domain(job.spec, Path(job.output), inputs), *context.notes)
-    return metrics, tuple(str(note)[:LONGEST_NOTE] for note in dict.fromkeys(notes[:MOST_NOTES]))
+    return metrics, tuple(str(note)[:LONGEST_NOTE] for note in list(dict.fromkeys(notes))[:MOST_NOTES])
 
 
 def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> Context:
