@@ -99,8 +99,7 @@ class Store:
         Empty folders are not kept.
 
         Raises:
-            StoreError: also if it holds a link out of it or to a folder, a pipe, socket or device, or a name that is
-                not Unicode.
+            StoreError: also if it holds anything but files and folders.
         """
         with self._os_errors(f"store {folder}"):
             return self.parts.trees.add(folder)

@@ -2,7 +2,7 @@
 
     {"files":[{"digest":"...","executable":false,"path":"model.onnx","size":12}],"hash":"blake3","tree":1}
 
-Empty folders are not kept. A symbolic link to a file of the same folder is kept as that file.
+Empty folders are not kept.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ class Trees:
             StoreError: if it holds a file that a tree cannot hold; see `outputs.scan`.
         """
         files = scan(folder)
-        incoming = [
-            self._objects.from_shared(file.path) if file.is_link else self._objects.from_output(file.path)
-            for file in files
-        ]
+        incoming = [self._objects.from_output(f"{folder}/{file.name}") for file in files]
         entries = tuple(
             Entry(file.name, content.size, content.digest, file.executable)
             for file, content in zip(files, incoming, strict=True)
@@ -53,7 +50,7 @@ class Trees:
 
     def describe(self, folder: Path) -> Tree:
         """Return the tree that `add` would make of a folder; stores nothing."""
-        entries = tuple(map(_describe, scan(folder)))
+        entries = tuple(_describe(folder, file) for file in scan(folder))
         return Tree(digest_bytes(encode(entries)), entries)
 
     def get(self, digest: str) -> Tree | None:
@@ -135,8 +132,8 @@ def parents(path: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _describe(file: OutputEntry) -> Entry:
-    with open(file.path, "rb", buffering=0) as content:
+def _describe(folder: Path, file: OutputEntry) -> Entry:
+    with open(folder / file.name, "rb", buffering=0) as content:
         size, digest = os.fstat(content.fileno()).st_size, digest_descriptor(content.fileno())
     return Entry(file.name, size, digest, file.executable)
 

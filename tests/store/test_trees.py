@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import stat
 import time
 from pathlib import Path
@@ -100,59 +98,22 @@ def test_a_hard_link_to_an_object_is_that_object(store: Store) -> None:
     assert store.read(digest) == b"weights"
 
 
-def test_a_link_within_the_folder_becomes_a_file(store: Store) -> None:
-    folder = fill(store.make_session_folder("output"), {"sub/a": b"1"})
-    (folder / "b").symlink_to("sub/a")
-    (folder / "z").symlink_to(folder / "sub" / "a")
-    tree = store.add_tree(folder)
-    assert [(entry.path, entry.digest) for entry in tree.entries] == [
-        (name, digest_of(b"1")) for name in ("b", "sub/a", "z")
-    ]
-    assert store.check(tree.digest) == ()
-
-
 def refused(store: Store, folder: Path) -> str:
     with pytest.raises(StoreError) as caught:
         store.add_tree(folder)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("target", ["/etc/hostname", "../../elsewhere", "nowhere", "sub", "../output2/a"])
-def test_other_links_are_refused(store: Store, target: str) -> None:
+def test_nothing_but_files_and_folders_is_stored(store: Store) -> None:
     folder = fill(store.make_session_folder("output"), {"sub/a": b"1"})
-    (folder / "link").symlink_to(target)
-    assert refused(store, folder) == (
-        "'link' cannot be stored\n"
-        f"  it is a link to {target}, which is no file of the same folder\n"
-        "  hint: Leave a copy of the file instead of a link: cp -L"
-    )
-
-
-def test_a_link_to_itself_is_refused(store: Store) -> None:
-    folder = store.make_session_folder("output")
-    (folder / "link").symlink_to("link")
-    assert refused(store, folder).startswith("'link' cannot be stored\n  it is a link to link, which is no file")
-
-
-def test_special_files_are_refused(store: Store) -> None:
-    folder = store.make_session_folder("output")
-    os.mkfifo(folder / "pipe")
-    assert refused(store, folder) == (
-        "'pipe' cannot be stored\n  it is a named pipe\n  hint: Leave only files and folders in the output folder"
-    )
-    folder = store.make_session_folder("s")
-    with socket.socket(socket.AF_UNIX) as endpoint:
-        with contextlib.chdir(folder):  # the path of a socket may not be long
-            endpoint.bind("socket")
-        assert refused(store, folder).splitlines()[1] == "  it is a socket"
-
-
-def test_a_name_that_is_not_unicode_is_refused(store: Store) -> None:
-    folder = store.make_session_folder("output")
-    os.close(os.open(os.fsencode(folder) + b"/caf\xe9", os.O_CREAT))
-    assert refused(store, folder) == (
-        f"'caf\\udce9' cannot be stored\n  its name is not Unicode\n  hint: Rename it: ls -b {folder}"
-    )
+    for name, make in {"link": lambda path: path.symlink_to("a"), "pipe": os.mkfifo}.items():
+        make(folder / "sub" / name)
+        assert refused(store, folder) == (
+            f"'sub/{name}' cannot be stored\n"
+            "  it is neither a file nor a folder\n"
+            "  hint: Leave only files and folders in the output folder"
+        )
+        (folder / "sub" / name).unlink()
 
 
 def test_unusual_names_are_kept(store: Store, tmp_path: Path) -> None:
@@ -190,16 +151,17 @@ def test_a_linked_file_that_is_edited_while_it_is_copied_is_refused(
     moment = 10**9 if seen else time.time_ns() + 60 * 10**9  # in the same tick of a coarse clock, however slow this is
     os.utime(data, ns=(moment, moment))
     (folder / "data").hardlink_to(data)
-    read = os.readv
+    read = os.read
 
-    def edit_then_read(descriptor: int, buffers: list[memoryview]) -> int:
+    def read_then_edit(descriptor: int, size: int) -> bytes:
+        beginning = read(descriptor, size)
         monkeypatch.undo()
         data.write_bytes(b"b" * (3 << 20))
         if not seen:
             os.utime(data, ns=(moment, moment))
-        return read(descriptor, buffers)
+        return beginning
 
-    monkeypatch.setattr(os, "readv", edit_then_read)
+    monkeypatch.setattr(os, "read", read_then_edit)
     assert refused(store, folder) == (
         f"{folder / 'data'} was written to while it was stored\n"
         "  it has another name, too, or another owner\n"
