@@ -77,10 +77,10 @@ def _hint(job: Job, scope: Scope, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(job, error.name)
     for name, code_file in _names_opened(scope, error):
-        beside = Path(code_file).parent
-        for path in (beside / name, Path(job.root, name)):
+        folder = Path(code_file).parent
+        for path in (folder / name, Path(job.root, name)):
             if name and not Path(name).is_absolute() and path.exists():
-                relative = os.path.relpath(path, beside)
+                relative = os.path.relpath(path, folder)
                 return f"A stage runs in an empty folder of its own: Path(__file__).parent / {relative!r}"
     return ""
 
