@@ -11,12 +11,12 @@ from orun.core.serialization import Record, field
 from orun.core.source_model import SourceModel
 from orun.core.targets import Interpreter, Target
 from orun.errors import StageError
+from orun.fs.signatures import Signature
 from orun.stages.contract import Spec
 from orun.store.records import How
 
 # Interpreter options of stages: no modules from the working folder, and the same text encoding as this process.
 OPTIONS = ("-P", "-X", f"utf8={sys.flags.utf8_mode}")
-Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 
 
 class Job(Record, frozen=True):

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from orun.core.serialization import replace
 from orun.errors import StageError
 from orun.executors.failures import from_end, from_trouble
-from orun.executors.job import Job, JobResult, Signature
+from orun.executors.job import Job, JobResult
 from orun.executors.local.messages import Ended, Trouble
 from orun.executors.local.undeclared_writes import undeclared_writes
-from orun.executors.tracing.recorder import signature_of
 from orun.executors.tracing.scope import Scope
 from orun.fs.observed_state import (
     ABSENT,
@@ -23,6 +22,7 @@ from orun.fs.observed_state import (
     tells_more,
     was_absent,
 )
+from orun.fs.signatures import Signature, signature_at
 
 EMPTY = f"{FILE} of 0{BYTES}"
 
@@ -45,7 +45,7 @@ def outcome_of(
     reads, all_written = {**ended.reads, **report.reads}, {**ended.written, **written}
     all_written |= {path: all_written[path] and appends for path, appends in ended.written.items()}
     unmodified = all_written.keys() - _modified(report.reads, written) - _modified(ended.reads, ended.written)
-    reads |= {path: signature_of(path)[0] for path in unmodified & reads.keys()}
+    reads |= {path: signature_at(path) for path in unmodified & reads.keys()}
     own = {path for path in all_written.keys() & reads.keys() if not _is_input(job, path, reads[path])}
     inputs = {path: signature for path, signature in sorted(reads.items()) if path not in own}
     probed = {**ended.probed, **report.probed}
@@ -100,7 +100,7 @@ def _modified(reads: Mapping[str, Signature | None], written: Mapping[str, bool]
 
 
 def _is_as_read(path: str, seen: Signature | None) -> bool:
-    now = signature_of(path)[0]
+    now = signature_at(path)
     return now is not None and seen is not None and now[:-1] == seen[:-1]
 
 
@@ -110,4 +110,4 @@ def _is_input(job: Job, path: str, seen: Signature | None) -> bool:
     A file that was missing is the stage's own. A file of the project is an input, so that the runner notices its
     change. Any other file is an input if it is unchanged: databases are opened for writing and then only read.
     """
-    return seen is not None and (Scope([job.project]).is_code(path) or signature_of(path)[0] == seen)
+    return seen is not None and (Scope([job.project]).is_code(path) or signature_at(path) == seen)

@@ -37,6 +37,14 @@ def signature_of(status: os.stat_result) -> Signature:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
+def signature_at(path: str | Path) -> Signature | None:
+    """Return the signature of a file or folder, links followed; None if it cannot be seen."""
+    try:
+        return signature_of(os.stat(path))
+    except OSError:  # nothing there, an impossible name, or a folder that nobody may enter
+        return None
+
+
 def read_steadily(path: str | Path, *, sync: bool = False) -> Reading:
     """Read a file and notice whether somebody wrote to it meanwhile. With `sync` it is on the disk afterwards."""
     with open(path, "rb", buffering=0) as file:

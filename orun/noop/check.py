@@ -29,7 +29,7 @@ from orun.eventlog import Journal, Listener, unrecorded_notice
 from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
 from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
 from orun.fs.os_errors import convert_os_errors
-from orun.fs.signatures import Signature, signature_of
+from orun.fs.signatures import Signature, signature_at
 from orun.remote.options import Remote
 from orun.store.checksummed_json import decode_checksummed
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, note_path
@@ -120,7 +120,7 @@ def _unchanged(data: Mapping[str, Any]) -> bool:
 
 def _is_same(seen: Mapping[str, Any]) -> bool:
     """Return whether files and folders still match what `snapshot_of` returned."""
-    files, folders = map(signature, joined(seen["files"])), map(listing_digest, joined(seen["folders"]))
+    files, folders = map(signature_at, joined(seen["files"])), map(listing_digest, joined(seen["folders"]))
     return [digest_all(files), digest_all(folders)] == [seen["signatures"], seen["listings"]]
 
 
@@ -164,14 +164,6 @@ def surroundings(targets: Iterable[Any]) -> dict[str, Any]:
         "startup": [list(entry) for entry in startup_code()],
         "device": [device.fingerprint("measurement", target) for target in known],
     }
-
-
-def signature(path: str) -> Signature | None:
-    """Return the signature of a file or folder; None if it is missing."""
-    try:
-        return signature_of(os.stat(path))  # noqa: PTH116 - thousands of them
-    except OSError:
-        return None
 
 
 def replay(

@@ -21,9 +21,9 @@ from orun.environment.secret_variables import SECRET
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
 from orun.fs.observed_state import ABSENT, digest_file, listing_digest, value_digest
-from orun.fs.signatures import CLOCK, Signature
+from orun.fs.signatures import CLOCK, Signature, signature_at
 from orun.gates import baselines
-from orun.noop.check import FORMAT, Request, signature, snapshot_of, surroundings
+from orun.noop.check import FORMAT, Request, snapshot_of, surroundings
 from orun.noop.fleet_check import FleetState
 from orun.planning.facts import variables
 from orun.planning.kind_code import PAGES, reached
@@ -60,7 +60,7 @@ def write_record(
 
 def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
     observed = _observe(planner, done)
-    code = {path: signature(path) for path in _code(planner)}
+    code = {path: signature_at(path) for path in _code(planner)}
     records = _records(planner, done)
     artifacts = {stage.stage: stage.tree for stage in result.stages if stage.out}  # others are left in a remote
     stored = planner.store.take_snapshot(planner.pipeline.name, artifacts)
@@ -112,7 +112,7 @@ def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature 
     store, pipeline = planner.store, planner.pipeline.name
     actions = {name: item.action for name, item in done.items()}
     paths = [*map(store.record_of, actions.values()), *(store.pointer_of(pipeline, name) for name in actions)]
-    signatures = {str(path): signature(str(path)) for path in paths}
+    signatures = {str(path): signature_at(str(path)) for path in paths}
     stored = all(action in store.actions(action.key) for action in actions.values())
     latest = all(store.latest(pipeline, name) == action for name, action in actions.items())
     return signatures if stored and latest else None
@@ -138,11 +138,11 @@ def _observe(planner: Planner, done: Mapping[str, Done]) -> Observed | None:
     Signatures are read first, then contents, then signatures again.
     """
     read = _read(planner, done)
-    seen = {path: signature(path) for path in _expanded(read, planner.store.files)}
+    seen = {path: signature_at(path) for path in _expanded(read, planner.store.files)}
     folders = {path: listing_digest(path) for path in seen if Path(path).is_dir()}
     if any(_content(planner, path) != digest for path, digest in read.items()):
         return None
-    if baselines.read(planner.pipeline) != planner.baseline or any(signature(path) != seen[path] for path in seen):
+    if baselines.read(planner.pipeline) != planner.baseline or any(signature_at(path) != seen[path] for path in seen):
         return None
     return Observed({path: state for path, state in seen.items() if path not in folders}, folders, read)
 
@@ -156,7 +156,7 @@ def _contents(planner: Planner, done: Mapping[str, Done], observed: Observed, fr
 
 def _is_settled(path: str, result: RunResult) -> bool:
     """Return whether a file has not changed since the run began."""
-    seen = signature(path)
+    seen = signature_at(path)
     return seen is None or seen[4] < result.started_at * SECOND  # its ctime: the mtime can be set
 
 

@@ -30,6 +30,7 @@ from orun.fs.observed_state import (
     was_absent,
 )
 from orun.fs.os_errors import SHORTAGES, to_store_error
+from orun.fs.signatures import signature_at
 from orun.store import ImplicitDependencies, Signature, StatCache
 
 # Errors of the machine, not of the file. A network file system reports a full disk of its cache to readers, too.
@@ -157,7 +158,7 @@ def collect_files(
     for name, signature in reads.items():
         path = Path(name)
         stored_name = portable_name(path, root, project)
-        if not files.is_same(path, signature, now := files.signature(path)):
+        if not files.is_same(path, signature, now := signature_at(path)):
             raise changed_meanwhile(stage, f"{stored_name} was {'edited' if now else 'removed'}")
         digests[stored_name] = digest_now(path, files)
     return digests

@@ -14,7 +14,7 @@ from pathlib import Path
 from orun.fs.bounded_reads import require_regular
 from orun.fs.digests import digest_bytes
 from orun.fs.os_errors import to_store_error
-from orun.fs.signatures import CLOCK, Signature, read_steadily, signature_of
+from orun.fs.signatures import CLOCK, Signature, read_steadily, signature_at, signature_of
 from orun.fs.traits import has_stable_inodes, is_local
 from orun.store.index import Index
 
@@ -41,13 +41,6 @@ class StatCache:
         self._stable: dict[int, bool] = {}  # device -> whether its inode numbers are stable
         self._this_run: dict[tuple[str, Signature], str] = {}  # digests of files without a stable inode number
 
-    def signature(self, path: str | Path) -> Signature | None:
-        """Return device, inode, size, mtime and ctime (ns) of a path, links followed; None if it cannot be seen."""
-        try:
-            return signature_of(os.stat(path))
-        except OSError:  # nothing there, an impossible name, or a folder that nobody may enter
-            return None
-
     def signatures(self, path: str | Path) -> dict[str, Signature | None]:
         """Return the signature of a file, or of each file of a folder that counts in `digest_path`, by path.
 
@@ -55,9 +48,9 @@ class StatCache:
             StoreError: as `digest_path`.
         """
         if not os.path.isdir(path):
-            return {str(path): self.signature(path)}
+            return {str(path): signature_at(path)}
         try:
-            return {name: self.signature(name) for name, is_folder in self._walk(str(path)) if not is_folder}
+            return {name: signature_at(name) for name, is_folder in self._walk(str(path)) if not is_folder}
         except OSError as error:
             raise to_store_error(error, f"read {path}", error.filename or path) from error
 

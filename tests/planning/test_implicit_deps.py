@@ -10,6 +10,7 @@ import pytest
 
 from orun.errors import StoreError
 from orun.fs.observed_state import ABSENT
+from orun.fs.signatures import signature_at
 from orun.planning.implicit_deps import collect_files, digest_now
 from orun.store import Store
 
@@ -36,7 +37,7 @@ def test_a_file_that_cannot_be_read_for_the_disk_s_sake(
         raise OSError(code, os.strerror(code))
 
     with Store.open(tmp_path / "store") as store:
-        reads = {str(path): store.files.signature(path)}
+        reads = {str(path): signature_at(path)}
         monkeypatch.setattr("orun.fs.signatures.digest_descriptor", fail)
         with pytest.raises(StoreError) as caught:
             collect_files("upper", reads, tmp_path, tmp_path, store.files)

@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.fs import traits
-from orun.fs.signatures import signature_of
+from orun.fs.signatures import signature_at, signature_of
 from orun.store import Store, stat_cache
 from tests.store.support import bytes_read, fill, needs_proc
 
@@ -41,7 +41,7 @@ def test_a_file_of_another_number_is_another_file(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text("1")
     with Store.open(tmp_path / "store") as store:
-        seen = store.files.signature(path)
+        seen = signature_at(path)
         assert seen
         assert store.files.is_same(path, seen, seen)
         assert store.files.is_same(path, None, None)
@@ -54,18 +54,6 @@ def test_a_file_has_the_digest_of_its_content(store: Store, tmp_path: Path) -> N
     for data in (b"", b"one", BIG, b"two"):
         path.write_bytes(data)
         assert store.files.digest_file(path) == store.files.digest_path(path) == blake3(data).hexdigest()
-
-
-def test_a_signature_tells_what_may_have_changed(store: Store, tmp_path: Path) -> None:
-    path = tmp_path / "data.bin"
-    path.write_bytes(b"one")
-    status = path.stat()
-    expected = (status.st_dev, status.st_ino, 3, status.st_mtime_ns, status.st_ctime_ns)
-    assert store.files.signature(path) == expected
-    (tmp_path / "link").symlink_to(path)
-    assert store.files.signature(tmp_path / "link") == expected
-    assert store.files.signature(tmp_path / "nothing") is None
-    assert store.files.signature(path / "below a file") is None
 
 
 @needs_proc

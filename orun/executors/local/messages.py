@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from orun.core.serialization import Record, field
-from orun.executors.job import Signature
+from orun.fs.signatures import Signature
 
 Stop = Literal["", "cancelled", "timeout", "memory"]
 

@@ -23,8 +23,9 @@ from orun.executors.local.returned_metrics import checked_metrics
 from orun.executors.tracing import user_modules
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import imports_of, modules_needed, packages_of, unowned
-from orun.executors.tracing.recorder import Recorder, absolute, signature_of
+from orun.executors.tracing.recorder import Recorder, absolute
 from orun.executors.tracing.scope import Scope
+from orun.fs.signatures import signature_at
 from orun.stages._data.packages import NEEDED
 from orun.stages._graph.input_domain import carry_domain
 from orun.stages.bytecode import distrust_package
@@ -104,7 +105,7 @@ def _packages(scope: Scope, recorder: Recorder, searched: Collection[str]) -> di
         for path in user_modules.candidates(user_modules.user_path(scope), name):
             recorder.read(path)
     for path in unowned(modules):
-        recorder.reads.setdefault(path, signature_of(path)[0])
+        recorder.reads.setdefault(path, signature_at(path))
     return packages_of(modules, absent)
 
 

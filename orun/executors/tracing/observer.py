@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 
-from orun.executors.job import Signature
 from orun.executors.tracing import user_modules
 from orun.executors.tracing.forked_workers import ForkedWorkers, Notes
 from orun.executors.tracing.locales import Locales
 from orun.executors.tracing.metadata_lookups import MetadataLookups
 from orun.executors.tracing.module_searches import ModuleSearches
 from orun.executors.tracing.probes import Probes
-from orun.executors.tracing.recorder import Recorder, absolute, signature_of
+from orun.executors.tracing.recorder import Recorder, absolute
 from orun.executors.tracing.scope import Scope, installed_prefixes
 from orun.executors.tracing.variables import Variables
 from orun.fs.observed_state import ABSENT
+from orun.fs.signatures import Signature, signature_at
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Observer:
         """Start to record opens, listings and searches; variables and probes count from `narrow` on."""
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed_prefixes()))
-        self._loaded_before = {path: signature_of(path)[0] for path in paths}
+        self._loaded_before = {path: signature_at(path) for path in paths}
         self.recorder.install()
         self.searches.install()
         self.versions.install()

@@ -20,7 +20,7 @@ from typing import Any
 from orun.executors.tracing.frames import FINDERS, calling_code
 from orun.executors.tracing.recorder import LISTERS, Recorder, absolute
 from orun.executors.tracing.scope import Scope
-from orun.fs import bounded_reads, observed_state
+from orun.fs import observed_state
 from orun.fs.observed_state import appearance
 
 LSTAT: Mapping[str, bool] = {"size": True, "link": True}
@@ -40,7 +40,7 @@ PRESENCE = frozenset(
      "is_block_device", "is_char_device", "samefile", "resolve", "select_exists"}
 )  # fmt: skip
 SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids)
-OURS = (str(Path(__file__).parents[1]), observed_state.__file__, bounded_reads.__file__)  # they probe as they record
+OURS = (str(Path(__file__).parents[1]), str(Path(observed_state.__file__).parent))  # code that probes as it records
 PATHS = {"posixpath", "genericpath"}  # functions of `os.path`
 HELPERS = LISTERS | PATHS | {__name__}  # modules that probe for their callers
 

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from orun.executors.job import Signature
 from orun.executors.tracing.frames import FINDERS, calling_code
 from orun.executors.tracing.scope import Scope, scope_of
 from orun.fs.observed_state import listing_digest
+from orun.fs.signatures import Signature, signature_of
 
 WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, except byte code, which stands for its source
@@ -96,11 +96,14 @@ class Recorder:
         self._seen.add(path)
         if BYPRODUCTS in source or not self._scope.is_dependency(source) or self.is_temporary(source):
             return
-        signature, regular = signature_of(source)
-        if regular:
-            self.reads.setdefault(source, signature)
-            if signature is None:
-                self.missing[source] = True
+        try:
+            status = os.stat(source)
+        except OSError:
+            self.reads.setdefault(source, None)
+            self.missing[source] = True
+            return
+        if stat.S_ISREG(status.st_mode):
+            self.reads.setdefault(source, signature_of(status))
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         handler = self._handlers.get(event)
@@ -251,16 +254,6 @@ def _folders_above(path: str) -> Iterator[str]:
     while len(path) > 1:
         yield path
         path = os.path.dirname(path)
-
-
-def signature_of(path: str) -> tuple[Signature | None, bool]:
-    """Return the signature, None if the file is missing; and whether it is a regular file or missing."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None, True
-    signature = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return signature, stat.S_ISREG(status.st_mode)
 
 
 def source_of(path: str) -> str:

@@ -14,9 +14,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from orun.executors import JobResult, LocalExecutor
-from orun.executors.job import Signature
-from orun.executors.tracing.recorder import signature_of
 from orun.fs.observed_state import ABSENT, listing_digest
+from orun.fs.signatures import Signature, signature_at
 from tests.executors.support import Project, result
 
 HEAD = """
@@ -50,7 +49,7 @@ def places(project: Project, name: str) -> set[str]:
 
 def now(*paths: Path) -> Mapping[str, Signature | None]:
     """The paths with the signatures that they have."""
-    return {str(path): signature_of(str(path))[0] for path in paths}
+    return {str(path): signature_at(path) for path in paths}
 
 
 def test_the_code_itself(executor: LocalExecutor, project: Project) -> None:
