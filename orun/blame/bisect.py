@@ -80,15 +80,15 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
         builder = PartialBuilder(before, after, symptom, store, variables, listener)
         changes: tuple[Change, ...] = (*list_changes(before, after, stages), *variables.changes)
         ends = (builder.test(()), builder.test(changes))
-        built = len(builder.outcomes)
+        earlier_builds = 0  # before versions of packages were tried
         if ends != ENDS:  # a package may be the cause: try the versions of both runs
             versions = Versions.between(before, after, stages).build(listener)
             fixed = versions.filter_fixed(fixed)
             if versions.changes:
+                earlier_builds = len(builder.outcomes)
                 builder = replace(builder, versions=versions, outcomes={})
                 changes = (*changes, *versions.changes)
                 ends = (builder.test(()), builder.test(changes))
-                built += len(builder.outcomes)
         causes = find_causes(changes, builder.test) if ends == ENDS else []
         guilty = [change for cause in causes for change in cause]
         return Bisection(
@@ -99,7 +99,7 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
             causes=tuple(tuple(map(str, cause)) for cause in causes),
             changes=tuple(map(str, changes)),
             fixed=tuple(dict.fromkeys(map(str, fixed))),
-            built=built,
+            built=earlier_builds + len(builder.outcomes),
             advice=() if causes else tuple(advise(fixed, variables.wanted, before.run, after.run)),
             commits=list_commits(before, after, guilty or changes),
         )

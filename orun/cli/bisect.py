@@ -14,6 +14,8 @@ from orun.cli import options
 from orun.cli.complete import complete_run
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
+from orun.eventlog import ignore
+from orun.report.figures import count
 
 if TYPE_CHECKING:
     from orun.blame.bisect import Bisection
@@ -48,12 +50,13 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     `last~1` the one before it of the same pipeline.
     """
     from orun.blame.bisect import bisect
+    from orun.cli.signals import stop_signals
     from orun.report.terminal import detect
     from orun.store import Store
 
-    with Store.open(store or default_store(Path.cwd())) as opened:
+    with stop_signals(), Store.open(store or default_store(Path.cwd())) as opened:
         good, bad = (record_of(find(opened, reference)).parent.name for reference in (good, bad))
-        bisection = bisect(opened, good, bad, gate, _silent if as_json else _say)
+        bisection = bisect(opened, good, bad, gate, ignore if as_json else _say)
     if as_json:
         options.show_json(bisection)
     else:
@@ -69,8 +72,8 @@ def lines_of(bisection: Bisection, terminal: Terminal) -> list[str]:
         terminal.paint(f"  * {change}", "bad") if change in guilty else f"    {change}" for change in bisection.changes
     ]
     lines += [terminal.paint(f"  ? {change}", "doubt") for change in bisection.fixed]
-    mixtures = f"{bisection.built} mixture{'s' if bisection.built != 1 else ''} built"
-    lines += ["", f"{bisection.sentence} ({mixtures})", *(f"try {advice}" for advice in bisection.advice)]
+    builds = count(bisection.built, "partial build")
+    lines += ["", f"{bisection.sentence} ({builds})", *(f"try {advice}" for advice in bisection.advice)]
     between = bisection.commits
     if between.commits:
         lines += ["", "commits that touch it:" if bisection.causes else "commits that touch what differs:"]
@@ -86,7 +89,3 @@ def _say(event: Event) -> None:
         click.echo(f"  {event.stage} ...", err=True)
     elif isinstance(event, Notice):
         click.echo(f"  {event.text}", err=True)
-
-
-def _silent(event: Event) -> None:
-    del event

@@ -32,6 +32,7 @@ def test_one_parameter_of_several(project: Project) -> None:
         'score.note: "one" -> "two"',
     )
     assert bisection.causes == (("score.weight: 1.0 -> 5.0",),)
+    assert bisection.built == len(list(project.store.glob("runs/*.bisect"))) == 8
     assert bisection.fixed == ()
     assert bisection.sentence == (
         "score score max 10 fails because of score.weight: 1.0 -> 5.0; 4 other changes do not matter"
@@ -90,7 +91,7 @@ def test_code_that_a_stage_imports(project: Project) -> None:
 
 
 def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> None:
-    """Modules are told apart by the files that stages were seen to read, however deep, and go into a mixture alone."""
+    """Modules are told apart by the files that stages were seen to read, however deep, and go into a partial build alone."""
     (project.folder / "parts").mkdir()
     (project.folder / "parts" / "__init__.py").touch()
     (project.folder / "parts" / "deep.py").write_text("FACTOR = 1")
@@ -203,7 +204,7 @@ def test_a_file_that_is_only_asked_for_is_named(project: Project) -> None:
 
 
 @pytest.mark.parametrize("gate", ["", "score.score"])
-def test_a_mixture_that_does_not_measure_the_metric(project: Project, gate: str) -> None:
+def test_a_partial_build_that_does_not_measure_the_metric(project: Project, gate: str) -> None:
     """A parameter with which the good run's code measures nothing says neither good nor bad by itself."""
     project.edit("stages.py", ', metrics=["score"])', ")")
     quiet = '    if note == "none":\n        return {}\n'
@@ -229,7 +230,7 @@ def upload(context, *, to: str):
 """
 
 
-def test_mixtures_are_not_given_away(project: Project, tmp_path: Path) -> None:
+def test_partial_builds_are_not_given_away(project: Project, tmp_path: Path) -> None:
     project.edit("stages.py", "\n\n@stage(inputs={}, ", UPLOAD + "\n\n@stage(inputs={}, ")
     project.edit(
         "pipeline.yaml",

@@ -35,7 +35,7 @@ def test_a_single_cause_takes_few_tests() -> None:
     assert len(asked) <= 2 * 6
 
 
-def test_two_causes_far_apart_take_few_mixtures() -> None:
+def test_two_causes_far_apart_take_few_partial_builds() -> None:
     """What was left out stays out when the rest is taken apart once more."""
     asked: set[tuple[int, ...]] = set()
 

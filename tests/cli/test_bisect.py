@@ -26,11 +26,11 @@ def test_the_change_is_marked_and_named(orun: CommandLine, tmp_path: Path) -> No
         "",
         '  * write.text: "one two three" -> "one"',
         "",
-        'count words min 3 fails because of write.text: "one two three" -> "one" (2 mixtures built)',
+        'count words min 3 fails because of write.text: "one two three" -> "one" (2 partial builds)',
     ]
     found = json.loads(orun("bisect", good, bad, "--json").out)
     assert found["causes"] == [['write.text: "one two three" -> "one"']]
-    again = json.loads(orun("bisect", "last~1", "last", "--json").out)  # the mixtures that were run since do not count
+    again = json.loads(orun("bisect", "last~1", "last", "--json").out)  # the partial builds since do not count
     assert (again["good"], again["bad"]) == (good, bad)
     assert orun("store", "gc", "--dry-run").err == ""
 
@@ -58,12 +58,12 @@ def test_a_run_that_looked_into_another(orun: CommandLine, project: Path) -> Non
     assert orun("words.yaml", "-q").code == 0
     assert orun("words.yaml", "-q", "--set", "stages.write.with.text=one").code == 1
     orun("bisect", "last~1", "last")
-    mixture = runs(project)[-1]
-    assert mixture.endswith(".bisect")
-    done = orun("bisect", "last", mixture)
+    build = runs(project)[-1]
+    assert build.endswith(".bisect")
+    done = orun("bisect", "last", build)
     assert done.code == 2
     assert done.err == (
-        f"error: the run {mixture} is not the run of a pipeline file\n"
+        f"error: the run {build} is not the run of a pipeline file\n"
         "  `orun bisect` made it to investigate another run\n"
         "  hint: name a run of the pipeline: last is the newest, last~1 the one before\n"
     )
