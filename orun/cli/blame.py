@@ -16,6 +16,7 @@ from orun.cli import options
 from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 from orun.errors import Interrupted, OrunError, UsageError
+from orun.eventlog import ignore
 from orun.pipeline.model import conditions
 from orun.report.figures import quoted
 from orun.text.suggestions import closest, near, settings
@@ -54,15 +55,22 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     are not run.
     """
     from orun.blame.blame import stages_to_run
+    from orun.cli.signals import stop_signals
 
-    values, seconds = options.parse_overrides(overrides), _seconds(time)
+    values, seconds = options.parse_overrides(overrides), options.parse_seconds("--time", time)
+    if not seconds:
+        raise UsageError("--time leaves no time to find anything out", hint="orun blame FILE --time 10min")
     pipeline = orun.load(file, set=values)
     to = stages_to_run(pipeline, None if gate is None else _stage_of(pipeline, gate))
-    say = _silent if as_json else _say
-    result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
-    diagnoses = _diagnose(_requests(pipeline, result, gate), seconds, store, say)
+    say = ignore if as_json else _say
+    with stop_signals():
+        result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
+        if result.exit_code == Interrupted.exit_code:
+            raise Interrupted("interrupted")
+        diagnoses = _diagnose(_requests(pipeline, result, gate), seconds, store, say)
     if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
-        raise UsageError(broken.failure.what, why=broken.failure.why, hint=f"orun {file}")
+        again = f"orun {quoted(near(file))}{settings(values)}"
+        raise UsageError(broken.failure.what, why=broken.failure.why, hint=again)
     if as_json:
         options.show_json({"blame": diagnoses})
     elif not diagnoses:
@@ -103,7 +111,7 @@ def _kept_diagnoses(pipeline: Pipeline, store: Path | None, result: RunResult, *
     if not quiet:
         options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
     path = result.folder / "blame.json"
-    diagnoses = _diagnose(requests, AUTOMATIC_SECONDS, store, _silent if quiet else _say)
+    diagnoses = _diagnose(requests, AUTOMATIC_SECONDS, store, ignore if quiet else _say)
     with convert_os_errors("keep what was found", path), OutputFile(path) as output:
         output.write(f"{dumps({'blame': diagnoses})}\n".encode())
     return diagnoses
@@ -179,19 +187,6 @@ def _stage_of(pipeline: Pipeline, gate: str) -> str:
     return known[gate]
 
 
-def _seconds(text: str) -> float:
-    from orun.text.units import parse_duration
-
-    wrong = f"--time wants a duration such as 90s or 10min, not {text!r}"
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise UsageError(wrong, why=str(error)) from error
-    if seconds <= 0:
-        raise UsageError(wrong, why="in no time nothing can be found out")
-    return seconds
-
-
 def _nothing(result: RunResult, gate: str | None) -> str:
     if gate is not None:
         return (
@@ -208,7 +203,3 @@ def _say(event: Event) -> None:
 
     if isinstance(event, StageStarted):
         click.echo(f"  {event.stage} ...", err=True)
-
-
-def _silent(event: Event) -> None:
-    del event

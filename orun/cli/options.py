@@ -138,10 +138,14 @@ def parse_seconds(option: str, text: str | None) -> float:
     """The seconds of an option such as `--wait 30m`; none when it is left out."""
     from orun.text.units import parse_duration, respelt
 
+    wrong = f"{option} wants a duration such as 90s or 30min, not {text!r}"
     try:
-        return parse_duration(respelt(text) or text) if text else 0.0
+        seconds = parse_duration(respelt(text) or text) if text else 0.0
     except ValueError as error:
-        raise UsageError(f"{option} wants a duration such as 90s or 30min, not {text!r}", why=str(error)) from error
+        raise UsageError(wrong, why=str(error)) from error
+    if seconds < 0:
+        raise UsageError(wrong, why="a duration is not negative")
+    return seconds
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:

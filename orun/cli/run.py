@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from orun.cli.outputs import output_option
 from orun.cli.reports import FILES, requested_reports, write_all
 from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.cli.signals import stoppable_run
-from orun.errors import PipelineError, UsageError
+from orun.errors import Interrupted, PipelineError, UsageError
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
@@ -87,16 +87,16 @@ def command(
     choices["force"] = forced(file, choices)
     choices["remote"] = options.remote_of(choices)
     choices["wait"] = options.parse_seconds("--wait", choices["wait"])
-    blames = blames and not (choices["executor"] or os.environ.get("ORUN_ON"))  # it would measure on this machine
     with _annotated(as_json) as annotate, ExitStack() as stack:
         if as_json:
             result = orun.run(file, on_event=stoppable_run(stack, None), **choices)
-            options.show_json(_with_blame(file, choices, result) if blames else result)
+            searches = blames and _can_search(choices, result)
+            options.show_json(_with_blame(file, choices, result) if searches else result)
             annotate(result)
         else:
 
             def look_into(result: RunResult) -> None:
-                if blames and _failed(result):
+                if blames and _can_search(choices, result):
                     from orun.cli import blame
 
                     blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
@@ -138,14 +138,19 @@ def _run_shown(
     return result
 
 
-def _failed(result: RunResult) -> bool:
-    return any(verdict.outcome == "failed" for verdict in result.verdicts)
+def _can_search(choices: Mapping[str, Any], result: RunResult) -> bool:
+    """Return whether a gate failed whose cause a search on this machine can find."""
+    failed = any(verdict.outcome == "failed" for verdict in result.verdicts)
+    if not failed or result.exit_code == Interrupted.exit_code:
+        return False
+    from orun.fs.observed_state import project_of
+    from orun.remote.settings import fleet_url
+
+    return not fleet_url(choices["executor"], project_of(Path(result.file).parent))  # its machines measured the gate
 
 
 def _with_blame(file: str, choices: dict[str, Any], result: RunResult) -> Any:
     """The document of a run, with what is behind its failed gates."""
-    if not _failed(result):
-        return result
     from orun.cli import blame
     from orun.report.document import run_document
 

@@ -45,17 +45,19 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     missing, or the second build differs), 2 the declaration or the command line
     is wrong, 3 the stage failed.
     """  # noqa: D301 -- click's mark for text that keeps its lines
+    from orun.cli.signals import stop_signals
     from orun.report.console import Console
     from orun.report.terminal import detect
     from orun.scaffold.stage_trial import TINY, find_stage, try_stage
 
-    paths = _pairs("--input", inputs)
+    paths, parameters = _pairs("--input", "PORT=PATH", inputs), _pairs("--set", "NAME=VALUE", values)
     _, kind = find_stage(stage)
     if not as_json and any(port.accepts == ("onnx",) and name not in paths for name, port in kind.spec.inputs.items()):
         click.echo(f"{stage} on {TINY}", err=True)
     console = Console(sys.stderr, detect(sys.stderr, os.environ), "quiet" if as_json else "normal")
     try:
-        trial = try_stage(stage, paths, _pairs("--set", values), console)
+        with stop_signals():
+            trial = try_stage(stage, paths, parameters, console)
     finally:
         console.close()
     if as_json:
@@ -70,13 +72,13 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     return 0 if trial.is_good else DIFFERS
 
 
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """The `name=value` words of an option as a mapping."""
+def _pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the `name=value` words of an option as a mapping."""
     pairs = {}
     for word in texts:
         name, separator, value = word.partition("=")
         if not (name and separator):
-            raise UsageError(f"{option} wants NAME=VALUE, not '{word}'", hint="orun test --help")
+            raise UsageError(f"{option} wants {form}, not '{word}'", hint="orun test --help")
         pairs[name] = value
     return pairs
 

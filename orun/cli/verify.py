@@ -97,12 +97,14 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
 
 def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: Path | None, *, as_json: bool) -> int:
     from orun.api import rebuild
+    from orun.cli.signals import stop_signals
 
     def report(stage: Rebuilt) -> None:
         if not as_json:
             options.show(lines_of(stage))
 
-    stages = rebuild(file, only=names, set=overrides, store=store, on_result=report)
+    with stop_signals():
+        stages = rebuild(file, only=names, set=overrides, store=store, on_result=report)
     if as_json:
         options.show_json({"file": file, "good": all(stage.good for stage in stages), "stages": stages})
     else:

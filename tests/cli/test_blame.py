@@ -170,6 +170,50 @@ def test_a_signal_ends_the_search_alone(sized: Path, number: signal.Signals, rep
     assert not list((sized / "artifacts" / "tmp").iterdir())
 
 
+WAITING = """\
+
+
+@stage(inputs={"model": "onnx"}, output="files")
+def wait(context: Context) -> None:
+    time.sleep(600)
+"""
+
+
+def test_a_run_that_was_stopped_is_not_searched(sized: Path) -> None:
+    (sized / "slow.py").write_text(SLOW_CODE + WAITING)
+    (sized / "slow.yaml").write_text(f"{SLOW_PIPELINE}  wait: {{uses: ./slow.py:wait, needs: int8}}\n")
+    command = [sys.executable, "-m", "orun", "slow.yaml", "--keep-going", "--jobs", "1"]
+    with subprocess.Popen(command, cwd=sized, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True) as run:
+        assert run.stdout
+        lines = []
+        for line in run.stdout:
+            lines.append(line.split(" in ")[0].rstrip())
+            if line.startswith("wait"):
+                break
+        assert lines[-2:] == ["measure  built", "wait     running: never run before"]
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (130, "")
+    assert "gate failed: measure bytes max 1" in out
+    assert "why, for" not in out
+    assert out.splitlines()[-1].startswith("interrupted: ")
+
+
+@pytest.mark.usefixtures("sized")
+def test_a_gate_that_other_machines_measured_is_not_searched(
+    orun: CommandLine, sized: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search would measure on this machine."""
+    monkeypatch.setenv("ORUN_ON", "tcp://127.0.0.1:1")
+    assert "why, for 60 s" in orun("sized.yaml", "--on", "off").out
+    monkeypatch.delenv("ORUN_ON")
+    (sized / "pyproject.toml").write_text('[tool.orun]\non = "tcp://127.0.0.1:1"\n')
+    result = orun_api.run("sized.yaml", executor="off")
+    monkeypatch.setattr(orun_api.api, "run", lambda *_, **__: result)  # as a run on those machines
+    assert "why, for 60 s" not in orun("sized.yaml").out
+    assert "why, for 60 s" in orun("sized.yaml", "--on", "off").out
+
+
 def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> None:
     orun("sized.yaml", "--set", "stages.size.gate.size.max=1MB")
     orun("sized.yaml")
@@ -276,15 +320,19 @@ def test_a_stage_that_fails(orun: CommandLine) -> None:
     done = orun("blame", "words.yaml", "--set", "stages.write.with.text=boom")
     assert done.code == 2
     assert done.err.endswith(
-        "error: count raised ValueError: boom is no word\n  at words.py:18 in count\n  hint: orun words.yaml\n"
+        "error: count raised ValueError: boom is no word\n  at words.py:18 in count\n"
+        "  hint: orun words.yaml --set stages.write.with.text=boom\n"
     )
 
 
-@pytest.mark.parametrize("time", ["0s", "-5s"])
 @pytest.mark.usefixtures("project")
-def test_no_time(orun: CommandLine, time: str) -> None:
-    done = orun("blame", "words.yaml", "count", f"--time={time}")
+def test_no_time(orun: CommandLine) -> None:
+    done = orun("blame", "words.yaml", "count", "--time=0s")
+    assert done.code == 2
+    assert done.err == "error: --time leaves no time to find anything out\n  hint: orun blame FILE --time 10min\n"
+    done = orun("blame", "words.yaml", "count", "--time=-5s")
     assert done.code == 2
     assert done.err == (
-        f"error: --time wants a duration such as 90s or 10min, not '{time}'\n  in no time nothing can be found out\n"
+        "error: --time wants a duration such as 90s or 30min, not '-5s'\n  a duration is not negative\n"
     )
+    assert orun("blame", "words.yaml", "--time", "10m").out == "no gate failed\n"

@@ -124,7 +124,7 @@ def test_names_of_files_are_shown_as_they_are(folder: Path, orun: CommandLine) -
             ["./ops.py:count", "--input", "report=x"],
             ["there is no x", "hint: orun test ./ops.py:count --input report=PATH"],
         ),
-        (["./ops.py:count", "--input", "report"], ["--input wants NAME=VALUE, not 'report'", "hint: orun test --help"]),
+        (["./ops.py:count", "--input", "report"], ["--input wants PORT=PATH, not 'report'", "hint: orun test --help"]),
     ],
 )
 def test_a_wrong_command_line(orun: CommandLine, words: list[str], message: list[str]) -> None:
