@@ -75,7 +75,6 @@ class Investigation:
             diagnosis = self._find_places(diagnosis)
             if not diagnosis.places:
                 return diagnosis
-            diagnosis = replace(diagnosis, sentence=messages.accuracy(diagnosis, self._before(diagnosis)))
             diagnosis = self._prove(self._measure_all_examples(diagnosis))
         except OutOfTime:
             diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
@@ -134,14 +133,17 @@ class Investigation:
         """Measure before and after the culprit with all examples, if that and a variant fit into the time."""
         if self.search.stage is self.stage or ROUNDS * self.search.seconds > self.experiment.left:
             return diagnosis
-        self.search = replace(self.search, stage=self.stage)
         names = (self._before(diagnosis), diagnosis.culprit)
         add = upstream_metrics.add_measurement
         stages = {name: add(self.experiment, self.stage, self.gate, name).id for name in names}
         result = self.experiment.run(list(stages.values()))
         levels = tuple(upstream_metrics.read_level(result, name, stages[name], self.metric) for name in names)
         note = _join(f"found with {FEW} examples, measured with all of them", diagnosis.note.removeprefix(FEWER))
-        return self._blame_worst_step(replace(diagnosis, levels=levels, note=note))
+        confirmed = self._blame_worst_step(replace(diagnosis, levels=levels, note=note))
+        if not confirmed.culprit:
+            return replace(diagnosis, note=_join(diagnosis.note, "with all of them no loss was measured"))
+        self.search = replace(self.search, stage=self.stage)
+        return confirmed
 
     def _before(self, diagnosis: Diagnosis) -> str:
         """Return the stage whose model is the culprit's input."""

@@ -91,7 +91,7 @@ def test_code_that_a_stage_imports(project: Project) -> None:
 
 
 def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> None:
-    """Modules are told apart by the files that stages were seen to read, however deep, and go into a partial build alone."""
+    """Modules are told apart by the files that stages were seen to read, however deep, and are tried one at a time."""
     (project.folder / "parts").mkdir()
     (project.folder / "parts" / "__init__.py").touch()
     (project.folder / "parts" / "deep.py").write_text("FACTOR = 1")

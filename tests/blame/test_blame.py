@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+import onnx
 import pytest
+from onnx import parser
 
 import orun
 from orun.blame import accuracy
@@ -48,6 +50,19 @@ def test_of_several_references_it_is_the_one_that_the_gate_fails_against(planted
     assert question.gate.against == "edited"
 
 
+SIGNS = """
+stages:
+  same: {uses: convert/onnx, with: {path: same.onnx}}
+  abs: {uses: convert/onnx, with: {path: abs.onnx}}
+  turn: {uses: optimize/python, needs: abs, with: {function: faults.py:turn_round, check: false}}
+  accuracy:
+    uses: measure/accuracy
+    needs: {model: turn, reference: same}
+    with: {dataset: data.py:more_negative_rows, metrics: [cosine]}
+    gate: {cosine: {min: 0.97}}
+"""
+
+
 @exact_sums
 def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     planted: Planted, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +94,33 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     assert hasty.note == "measured with the first 64 examples, to save time"
     assert hasty.proof is not None
     assert hasty.proof.passes
+
+
+BENT = """
+<ir_version: 9, opset_import: ["" : 20]>
+bent (float[n, 16] x) => (float[n, 16] y)
+{
+  [bend] a = OPERATOR (x)
+  [last] y = Identity (a)
+}
+"""
+
+
+def test_all_examples_that_show_no_loss_leave_the_stage_that_few_examples_found(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sign of Abs is right for the few examples, which are positive, and wrong for most of all."""
+    for name, operator in (("abs", "Abs"), ("same", "Identity")):
+        onnx.save(parser.parse_model(BENT.replace("OPERATOR", operator)), planted.folder / f"{name}.onnx")
+    (planted.folder / "signs.yaml").write_text(SIGNS)
+    monkeypatch.setattr(accuracy, "PATIENCE", 0.0)  # as if all examples took too long
+    monkeypatch.setattr(accuracy, "TIMING", {"time": 0.1, "samples": 2})  # of the variant, which does not matter here
+    blamed = planted.diagnose("signs")
+    assert (blamed.culprit, [level.value for level in blamed.levels]) == ("turn", [1.0, -1.0])
+    assert blamed.sentence.startswith("`turn` lost 2 of cosine; 100 % of the error enters at bend, where ")
+    assert blamed.proof is not None
+    assert (blamed.proof.how, blamed.proof.value) == ("restored", 1.0)
+    assert blamed.note == "measured with the first 64 examples, to save time; with all of them no loss was measured"
 
 
 def test_a_wrong_fusion(planted: Planted) -> None:

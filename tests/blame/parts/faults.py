@@ -44,6 +44,15 @@ def make_slow(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def turn_round(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Change the sign of what `bend` yields."""
+    (bend,) = (node for node in model.graph.node if node.name == "bend")
+    last = bend.output[0]
+    bend.output[0] = "bent"
+    model.graph.node.insert(1, helper.make_node("Neg", ["bent"], [last], name="turn"))
+    return model
+
+
 def leave_alone(model: onnx.ModelProto) -> onnx.ModelProto:
     """No fault."""
     return model
