@@ -25,7 +25,7 @@ from orun.gates import baselines
 from orun.gates.regression import BASELINE
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.store import Store
-from orun.text.suggestions import near
+from orun.text.suggestions import near, settings
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,8 @@ def stages_to_run(pipeline: Pipeline, stage: str | None) -> list[str]:
     if stage is None:
         return [candidate.id for candidate in pipeline.stages if not publishing_stages(pipeline, candidate.id)]
     if publishers := publishing_stages(pipeline, stage):
-        raise UsageError(
-            messages.refuse_publishing(stage, publishers[0]), hint=f"orun {quoted(near(str(pipeline.file)))}"
-        )
+        again = f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}"
+        raise UsageError(messages.refuse_publishing(stage, publishers[0]), hint=again)
     return [stage]
 
 

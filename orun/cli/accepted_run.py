@@ -11,8 +11,8 @@ from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
 from orun.errors import UsageError
+from orun.fs.os_errors import quoted
 from orun.remote.options import Remote
-from orun.report.figures import quoted
 from orun.store.layout import RECORD_FILE
 from orun.text.suggestions import near, settings
 from orun.text.wording.reasons import sentences

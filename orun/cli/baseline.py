@@ -18,7 +18,7 @@ from orun.cli.accepted_run import failing_gates, last_run, push_models, require_
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
-from orun.report.figures import quoted
+from orun.fs.os_errors import quoted
 from orun.report.gates import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect

@@ -17,8 +17,8 @@ from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 from orun.errors import Interrupted, OrunError, UsageError
 from orun.eventlog import ignore
+from orun.fs.os_errors import quoted
 from orun.pipeline.model import conditions
-from orun.report.figures import quoted
 from orun.text.suggestions import closest, near, settings
 
 if TYPE_CHECKING:

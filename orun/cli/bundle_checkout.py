@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.fs.observed_state import FOLDER, presence, seen_at
-from orun.report.figures import quoted
+from orun.fs.os_errors import quoted
 from orun.report.gates import headline_of, why, why_unjudged
 from orun.report.summary import why_skipped
 from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name

@@ -23,11 +23,11 @@ from orun.core.serialization import decode, foreign_json, replace
 from orun.core.source_location import Problem
 from orun.errors import OrunError, PipelineError, UsageError
 from orun.eventlog import read_result
+from orun.fs.os_errors import quoted
 from orun.history.run_diff import RunDifference
 from orun.pipeline.model import Gate, Group, conditions
 from orun.pipeline.problems import place, render
-from orun.report.figures import quoted
-from orun.text.suggestions import near
+from orun.text.suggestions import near, settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -159,8 +159,9 @@ class Tools:
             pipeline: name of a pipeline; every pipeline if empty.
             last: the number of measurements to return of each series.
         """
-        options = [f"--pipeline={pipeline}"] if pipeline else []
-        document = await run_verb("history", options, [metric])
+        if last < 1:
+            raise UsageError(f"last is {last}", why="at least one measurement of each series is returned")
+        document = await run_verb("history", [f"--pipeline={pipeline}"] if pipeline else [], [metric])
         shortened = [series | {"points": series["points"][-last:]} for series in document["series"]]
         return decode(results.MetricHistory, {"series": shortened})
 
@@ -186,7 +187,7 @@ class Tools:
             path = folder / "blame.json"
             diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
         failed = [verdict.title for verdict in result.verdicts if verdict.outcome == "failed"]
-        command = f"orun blame {quoted(near(result.file))}" if failed else ""
+        command = f"orun blame {quoted(near(result.file))}{settings(result.overrides)}" if failed else ""
         return decode(results.Blame, {"run": result.run, "failed": failed, "blame": diagnoses, "next_command": command})
 
     async def run(

@@ -14,7 +14,8 @@ from orun.cli import options
 from orun.cli.store_gc import gc
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
-from orun.report.figures import ago, count, quoted
+from orun.fs.os_errors import quoted
+from orun.report.figures import ago, count
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect

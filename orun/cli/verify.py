@@ -14,7 +14,8 @@ from orun.cli.complete import complete_file, complete_stage
 from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError
 from orun.fs.observed_state import FOLDER, presence
-from orun.report.figures import count, quoted
+from orun.fs.os_errors import quoted
+from orun.report.figures import count
 from orun.text.markdown import printable
 from orun.text.units import show
 from orun.text.wording.reasons import sentences

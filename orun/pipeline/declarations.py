@@ -12,7 +12,8 @@ from orun.pipeline.expressions import MATRIX, Expressions, used_axes
 from orun.pipeline.graph import ordered
 from orun.pipeline.instances import Axes, Link, links
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, Span, repeated, scalars
-from orun.pipeline.problems import Problems, place
+from orun.pipeline.problems import Problems
+from orun.text.positions import place
 from orun.text.suggestions import closest, one_of
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name

@@ -8,6 +8,7 @@ from typing import cast
 
 from orun.errors import PipelineError, UsageError
 from orun.fs.observed_state import FILE, presence
+from orun.fs.os_errors import quoted
 from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, describe, repeated
@@ -166,7 +167,8 @@ def beside_target(node: Scalar, written: str) -> str:
         return ""
     if presence(link.parent / written) or not presence(real.parent / written):
         return ""
-    return f"paths go by the link {near(str(link))}, and it lies beside the link's target: orun {near(str(real))}"
+    command = f"orun {quoted(near(str(real)))}"
+    return f"paths go by the link {near(str(link))}, and it lies beside the link's target: {command}"
 
 
 def _unreadable(file: Path, error: OSError) -> UsageError:
@@ -175,14 +177,14 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
         return UsageError(
             f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
             why=f"expected a file, such as {one_of(inside[:MOST])}" if inside else "",
-            hint=f"orun validate {inside[0]}" if inside else WRITE,
+            hint=f"orun validate {quoted(inside[0])}" if inside else WRITE,
         )
     typed, there = os.path.relpath(file), os.path.lexists(file)
     meant = "" if there else similar_path(file, typed, (".yaml", ".yml")) or _below(file)
     return UsageError(
         f"cannot read the pipeline file {typed}: {error.strerror}",
         why=f"did you mean {meant}?" if meant else "",
-        hint=f"ls -l {typed}" if there else f"orun validate {meant}" if meant else WRITE,
+        hint=f"ls -l {quoted(typed)}" if there else f"orun validate {quoted(meant)}" if meant else WRITE,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
+from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline, Stage
 from orun.text.suggestions import closest, near, one_of
 
@@ -111,7 +112,7 @@ def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
             raise UsageError(
                 f"there is no stage {name!r} in {pipeline.file.name}",
                 why=_instead(name, [stage.id for stage in pipeline.stages]),
-                hint=f"orun graph {near(str(pipeline.file))}",
+                hint=f"orun graph {quoted(near(str(pipeline.file)))}",
             )
         ids |= meant
     return ids

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, Map, Node, Scalar, Span, describe
-from orun.pipeline.problems import OVERRIDE, Problems
+from orun.pipeline.problems import Problems
 from orun.pipeline.text import Text
+from orun.text.positions import OVERRIDE
 from orun.text.suggestions import closest, one_of
 
 TOP = ("name", "vars", "seed", "targets", "stages")

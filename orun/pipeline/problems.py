@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -10,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
+from orun.text.positions import OVERRIDE, place
 
-OVERRIDE = "--set"  # file name in positions of values from the command line
 LIMIT = 100  # problems after which reading a file ends
 WIDTH = 100  # columns of a wrapped line
 LONGEST = 160  # columns of source text around a caret
@@ -103,14 +102,6 @@ def _look_alikes(problem: Problem) -> str:
     }
     odd = {letter: name for letter, name in names.items() if not letter.isascii() and not name.startswith("LATIN ")}
     return ", ".join(f"U+{ord(letter):04X} in it is {name}" for letter, name in odd.items())
-
-
-def place(position: Position) -> str:
-    """Return a position for people; files below the working folder are relative to it."""
-    if position.file == OVERRIDE:
-        return OVERRIDE
-    below = os.path.relpath(position.file)
-    return f"{position.file if below.startswith('..') else below}:{position.line}:{position.column}"
 
 
 def _excerpt(problem: Problem, colour: bool) -> list[str]:

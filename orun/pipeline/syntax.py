@@ -9,8 +9,9 @@ import yaml
 
 from orun.core.serialization import Record
 from orun.pipeline.nodes import Span
-from orun.pipeline.problems import OVERRIDE, Problems
+from orun.pipeline.problems import Problems
 from orun.pipeline.text import Text
+from orun.text.positions import OVERRIDE
 
 TAB = "a tab cannot indent"
 QUOTES = ("'", '"')

@@ -1,4 +1,4 @@
-"""Figures as people read them: ages, metrics, gates, names and paths."""
+"""Figures as people read them: ages, metrics, counts and digests."""
 
 from __future__ import annotations
 
@@ -49,10 +49,3 @@ def count(number: int, noun: str) -> str:
 def shortened(text: str) -> str:
     """The text with each digest in it cut to what tells two apart for people."""
     return DIGEST.sub(r"\1", text)
-
-
-def quoted(word: str) -> str:
-    """The word as one types it in a shell: quoted where that is needed, as for `int8[per_channel=true]`."""
-    import shlex
-
-    return shlex.quote(word)

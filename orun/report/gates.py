@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.source_location import Position
-from orun.report.figures import quoted
+from orun.fs.os_errors import quoted
+from orun.report.figures import position_of
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
+from orun.text.positions import OVERRIDE, place
 from orun.text.suggestions import near, settings
 from orun.text.units import amount, span
 
-OVERRIDE = "--set"  # stands for the file in the position of a gate from the command line
 INDENT = "  "  # of a member of a group
 NOT_JUDGED = "not judged"
 NOT_ASKED = "not asked for"  # of a gate whose stage is not part of the run
@@ -75,7 +76,7 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
         if hint and hint != following:
             lines.append(hint)
     return lines + [
-        f"{terminal.paint(f'{_place(gate.position)}: gate {NOT_JUDGED}: {gate.title}', 'doubt')}: {why_unjudged(stage)}"
+        f"{terminal.paint(f'{place(gate.position)}: gate {NOT_JUDGED}: {gate.title}', 'doubt')}: {why_unjudged(stage)}"
         for stage, gate in unjudged(result)
         if gate.fails or (stage.outcome == "skipped" and not failing_only)
     ]
@@ -147,16 +148,12 @@ def why_unjudged(stage: StageResult) -> str:
 
 def headline_of(verdict: Verdict) -> str:
     """Where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
-    return f"{_place(verdict.position)}: {title_of(verdict)}"
+    return f"{place(verdict.position)}: {title_of(verdict)}"
 
 
 def title_of(verdict: Verdict) -> str:
     """Return what became of a gate: `gate failed: latency p50 max 12ms`."""
     return f"{TITLES[verdict.outcome]}: {verdict.title}"
-
-
-def _place(position: Position) -> str:
-    return f"{near(position.file)}:{position.line}:{position.column}"
 
 
 def why(verdict: Verdict) -> str:
@@ -173,11 +170,9 @@ def _with_typed_file(reason: Reason) -> Reason:
     return Reason(reason.code, arguments, because)
 
 
-def place_of(verdict: Verdict, result: RunResult) -> Position:
-    """Where the gate stands in a file; of one that the command line has put there, where its stage stands."""
-    if verdict.position.file != OVERRIDE:
-        return verdict.position
-    return result[verdict.stage].position or Position(result.file, 1, 1)
+def place_of(gate: Verdict | Unjudged, result: RunResult) -> Position:
+    """Return where a gate stands in its file; of a gate that the command line sets, where its stage stands."""
+    return position_of(result[gate.stage], result) if gate.position.file == OVERRIDE else gate.position
 
 
 def measured(verdict: Verdict) -> str:

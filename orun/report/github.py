@@ -6,7 +6,6 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -19,6 +18,7 @@ from orun.report.figures import position_of
 from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
 from orun.report.terminal import Terminal
 from orun.report.undeclared_writes import stray_note
+from orun.text.positions import path_in_repository
 
 Level = Literal["error", "warning", "notice"]
 
@@ -84,17 +84,11 @@ def _unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:
 
 
 def _line(level: Level, place: Position, title: str, message: Sequence[str]) -> str:
-    properties = {"file": _from_top(place.file), "line": str(place.line), "col": str(place.column), "title": title}
+    file = path_in_repository(place.file, "GITHUB_WORKSPACE")
+    properties = {"file": file, "line": str(place.line), "col": str(place.column), "title": title}
     named = ",".join(f"{name}={_escaped(value, ',:')}" for name, value in properties.items())
     text = "\n".join(line for line in message if line)
     return f"::{level} {named}::{_escaped(text)}"
-
-
-def _from_top(file: str) -> str:
-    """The file as its repository names it."""
-    top = os.environ.get("GITHUB_WORKSPACE") or os.curdir
-    relative = os.path.relpath(file, top)
-    return file if relative.startswith(os.pardir) else relative
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from orun.core.source_location import Position
 from orun.report.figures import position_of
 from orun.report.gates import (
     NOT_JUDGED,
-    OVERRIDE,
     caveat,
     caveats,
     named,
@@ -29,7 +27,7 @@ from orun.report.gates import (
     why_unjudged,
 )
 from orun.report.undeclared_writes import stray_note
-from orun.text.suggestions import near
+from orun.text.positions import path_in_repository
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -97,12 +95,11 @@ def _caveats(result: RunResult) -> Iterator[dict[str, Any]]:
 def _unjudged(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage, gate in unjudged(result):
         text = f"gate {NOT_JUDGED}: {gate.title}: {why_unjudged(stage)}"
-        place = stage.position if stage.position and gate.position.file == OVERRIDE else gate.position
-        yield _issue(text, "gate", gate.title, "critical" if gate.fails else "info", place)
+        yield _issue(text, "gate", gate.title, "critical" if gate.fails else "info", place_of(gate, result))
 
 
 def _issue(text: str, check: str, name: str, severity: str, place: Position) -> dict[str, Any]:
-    path = os.path.relpath(near(place.file))
+    path = path_in_repository(place.file, "CI_PROJECT_DIR")
     # The same failure of the next run is the same issue, wherever it has moved to in the file.
     fingerprint = hashlib.sha256(f"{path}\n{check}\n{name}".encode(errors="surrogateescape")).hexdigest()
     return {

@@ -23,7 +23,7 @@ from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
 from orun.report.undeclared_writes import stray_notes
 from orun.text.markdown import escape, table
-from orun.text.suggestions import near
+from orun.text.positions import place
 
 PLAIN = Terminal()
 
@@ -72,17 +72,15 @@ def _task(verdict: Verdict, *, explained: bool) -> str:
     tick = f"[{'x' if verdict.outcome == 'passed' else ' '}] {text}"
     if not explained:
         return tick if verdict.outcome == "passed" else f"{tick}, {verdict.outcome}"
-    place = f"{near(verdict.position.file)}:{verdict.position.line}:{verdict.position.column}"
     fails = " (fails the run)" if verdict.fails and verdict.outcome != "failed" else ""
-    return f"{tick}, **{verdict.outcome}**{fails}: {escape(why(verdict))} ({escape(place)})"
+    return f"{tick}, **{verdict.outcome}**{fails}: {escape(why(verdict))} ({escape(place(verdict.position))})"
 
 
 def _left(stage: StageResult, gate: Unjudged) -> str:
     """`[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
-    place = f"{near(gate.position.file)}:{gate.position.line}:{gate.position.column}"
     name = f"**{escape(f'{gate.stage} {gate.metric}')}**" + (f" {escape(gate.condition)}" if gate.condition else "")
     fails = " (fails the run)" if gate.fails else ""
-    return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(why_unjudged(stage))} ({escape(place)})"
+    return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(why_unjudged(stage))} ({escape(place(gate.position))})"
 
 
 def _failure(stage: StageResult) -> str:

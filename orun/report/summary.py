@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
-from orun.report.figures import count, quoted
+from orun.fs.os_errors import quoted
+from orun.report.figures import count
 from orun.report.gates import NOT_ASKED, NOT_JUDGED, unjudged
 from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
@@ -86,7 +87,8 @@ def _after(result: RunResult) -> Iterator[str]:
         yield f"what is done is kept, go on with: orun {quoted(near(result.file))}{settings(result.overrides)}"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
-        yield f"to run what is missing as well: orun {quoted(near(result.file))} --to {quoted(_requested(result))}"
+        to = f"--to {quoted(_requested(result))}{settings(result.overrides)}"
+        yield f"to run what is missing as well: orun {quoted(near(result.file))} {to}"
     if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(unjudged(result))):
         yield from why_skipped(result)
     folder = results_folder(result.stages)

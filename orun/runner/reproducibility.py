@@ -23,6 +23,7 @@ from orun.planning.planner import Planner
 from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageExecution
 from orun.store import Action, Entry, MachineClaim, machine_lock
+from orun.text.suggestions import near, settings
 
 POLL_SECONDS = 0.05  # between two tries of the machine lock
 HASH_SEEDS = ("31337", "1")  # the first that differs from the seed of stages is used
@@ -175,7 +176,7 @@ def _require_stored(plan: Plan, missing: Sequence[Step]) -> None:
         raise UsageError(
             f"{missing[0].stage.id} has no stored result to compare with",
             why=f"not up to date: {names}",
-            hint=f"orun {quoted(plan.pipeline.file)}",
+            hint=f"orun {quoted(near(str(plan.pipeline.file)))}{settings(plan.pipeline.overrides)}",
         )
 
 

@@ -18,6 +18,12 @@ def test_a_path_is_one_word_for_a_shell(path: str) -> None:
     assert shlex.split(quoted(path)) == [path]
 
 
+def test_a_path_is_quoted_only_if_it_must_be() -> None:
+    assert quoted("int8") == "int8"
+    assert quoted("größe/int8.yaml") == "größe/int8.yaml"
+    assert quoted("int8[per_channel=true]") == "'int8[per_channel=true]'"
+
+
 def test_plain_paths_stay_as_they_are() -> None:
     assert quoted("/var/lib/orun-1.0_x/store") == "/var/lib/orun-1.0_x/store"
 

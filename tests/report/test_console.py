@@ -237,6 +237,8 @@ def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:
             "orun pipelines/bert.yaml --to int8"
         ),
     ]
+    other = replace(PASSED, exit_code=3, stages=(waiting,), verdicts=(), overrides={"seed": "3"})
+    assert result_lines(other, Terminal())[-1].endswith(": orun pipelines/bert.yaml --to int8 --set seed=3")
 
 
 def test_the_table_of_gates_is_folded_to_72_columns() -> None:

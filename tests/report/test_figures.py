@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Metric
-from orun.report.figures import ago, count, headline, quoted
+from orun.report.figures import ago, count, headline
 from orun.text.suggestions import near
 
 
@@ -44,8 +44,3 @@ def test_paths_are_shown_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert near(str(tmp_path / "pipelines" / "bert.yaml")) == "pipelines/bert.yaml"
     assert near("/elsewhere/bert.yaml") == "/elsewhere/bert.yaml"
     assert near("bert.yaml") == "bert.yaml"
-
-
-def test_words_are_quoted_for_a_shell_where_they_must_be() -> None:
-    assert quoted("int8") == "int8"
-    assert quoted("int8[per_channel=true]") == "'int8[per_channel=true]'"

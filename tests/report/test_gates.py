@@ -66,6 +66,13 @@ def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
     assert place_of(COSINE, PASSED) == COSINE.position
 
 
+def test_a_gate_of_the_command_line_has_its_place_there() -> None:
+    result = replace(PASSED, verdicts=(replace(UNSURE, position=Position("--set", 1, 25)),))
+    (line,) = gate_notes(result, Terminal())
+    assert line.startswith(f"--set: gate undecided: {UNSURE.title}: ")
+    assert markdown(result).partition("checklist")[2].splitlines()[2].endswith(" (--set)")
+
+
 def test_names_are_quoted_for_the_shell() -> None:
     stage = "accuracy[bits=8]"
     first = replace(PASSED["accuracy"], stage=stage, reasons=(reason(ReasonCode.NEVER_RUN),))

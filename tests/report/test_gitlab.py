@@ -6,6 +6,8 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.core.source_location import Position
@@ -38,6 +40,13 @@ def test_the_same_failure_is_the_same_issue_wherever_it_moved() -> None:
     )
     assert before == after
     assert len(set(before)) == 2
+
+
+def test_files_are_named_from_the_top_of_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI_PROJECT_DIR", "/builds/group/project")
+    verdict = replace(GATE_FAILED.verdicts[2], position=Position("/builds/group/project/models/bert.yaml", 3, 9))
+    (issue,) = json.loads(code_quality(replace(PASSED, verdicts=(verdict,))))
+    assert issue["location"] == {"path": "models/bert.yaml", "lines": {"begin": 3}}
 
 
 def test_a_failed_stage(tmp_path: Path) -> None:

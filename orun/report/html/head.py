@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orun.core.run_record import RunResult
-from orun.report.figures import quoted
+from orun.fs.os_errors import quoted
 from orun.report.gates import unjudged
 from orun.report.html.source import Source
 from orun.report.summary import style_of_run, summary_line

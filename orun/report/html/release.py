@@ -9,7 +9,7 @@ from typing import Any
 
 from orun.core.run_record import StageResult
 from orun.core.serialization import foreign_json
-from orun.report.figures import quoted
+from orun.fs.os_errors import quoted
 from orun.report.html.source import Source
 from orun.report.html.stored import read_stored
 from orun.report.html.templating import code

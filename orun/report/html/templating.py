@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from orun.report.html.chart import percent
 from orun.report.terminal import Style
+from orun.text.positions import place
 from orun.text.suggestions import near
 from orun.text.units import show
 
@@ -40,7 +41,7 @@ def _environment() -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
     )
     environment.filters |= {
-        "code": code, "moment": moment, "near": near, "percent": percent, "prose": prose, "show": show,
+        "code": code, "moment": moment, "near": near, "percent": percent, "place": place, "prose": prose, "show": show,
     }  # fmt: skip
     environment.globals["MARKS"] = MARKS
     return environment
