@@ -66,7 +66,7 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
 
     graph = model.graph
     computed = {name for part in _scopes(model) for node in part.node for name in node.output}
-    inside = computed | {tensor.name for part in _scopes(model) for tensor in part.initializer}
+    inside = computed | {value.name for part in _scopes(model) for value in (*part.input, *part.initializer)}
     renamed = {value.name: name for value, name in zip(graph.input, inputs, strict=True)}
     copies: dict[str, str] = {}
     for output, name in zip(graph.output, outputs, strict=True):
@@ -111,7 +111,7 @@ def _rename(model: ModelProto, names: Mapping[str, str]) -> None:
         for node in graph.node:
             node.input[:] = [names.get(name, name) for name in node.input]
             node.output[:] = [names.get(name, name) for name in node.output]
-        for value in (*graph.value_info, *graph.initializer):
+        for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
             value.name = names.get(value.name, value.name)
 
 

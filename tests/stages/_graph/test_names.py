@@ -1,0 +1,49 @@
+"""New names for the inputs and outputs of a graph, and for those of the graphs inside its nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from orun.stages._graph.names import name_values
+from tests.stages.models import parse
+
+BRANCHES = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (bool flag, float[2] a) => (float[2] b)
+{
+  b = If (flag) <
+    then_branch = one () => (float[2] y) { y = Neg (a) },
+    else_branch = two () => (float[2] y) { y = Abs (a) }
+  >
+}
+"""
+LOOP = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (int64 n, float[2] a) => (float[2] b)
+{
+  b = Loop (n, , a) <
+    body = step (int64 i, bool go, float[2] x) => (bool on, float[2] y) { on = Identity (go)  y = Add (x, a) }
+  >
+}
+"""
+
+
+def run(model: onnx.ModelProto, **feed: object) -> list[list[float]]:
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return [value.tolist() for value in session.run(None, feed)]
+
+
+def test_an_inner_graph_that_yields_a_value_of_the_new_name() -> None:
+    model = parse(BRANCHES)
+    name_values(model, ["c", "x"], ["y"])
+    assert run(model, c=np.array(True), x=np.array([1, -2], np.float32)) == [[-1, 2]]
+    assert run(model, c=np.array(False), x=np.array([1, -2], np.float32)) == [[1, 2]]
+
+
+def test_an_inner_graph_that_takes_a_value_of_the_new_name() -> None:
+    model = parse(LOOP)
+    name_values(model, ["count", "x"], ["y"])
+    assert run(model, count=np.array(2), x=np.array([1, -2], np.float32)) == [[3, -6]]
