@@ -82,8 +82,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     named = external_files(load_graph(path))
     require_known("data", params.data, named)
     model = load(path)
-    for name, digest in params.data.items():
-        _check_digest(context, path.parent / name, digest)
+    if params.path is not None:  # files of a download have been checked on the way
+        for name, digest in params.data.items():
+            _check_digest(context, path.parent / name, digest)
     if parted := part_weights(model):
         context.log.info("%d weights are no longer inputs too, as models before IR version 4 must have them", parted)
     if filled := fill(model):
@@ -114,7 +115,8 @@ def _require_shapes(context: Context, model: ModelProto) -> None:
 
 
 def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:
-    """Rename dynamic axes."""
+    """Rename dynamic axes, in formulas of other axes as well."""
+    from orun.stages._graph.axes import rename
     from orun.stages._graph.signature import axes_of
 
     inputs = {value.name: axes_of(value) for value in model.graph.input}
@@ -124,14 +126,15 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
     for value in (*model.graph.input, *model.graph.output):
         axes = zip(value.type.tensor_type.shape.dim, axes_of(value), strict=True)
         for axis, name in axes:
-            if isinstance(name, str) and name in names:
-                axis.dim_param = names[name]
+            if isinstance(name, str) and rename(name, names) != name:
+                axis.dim_param = rename(name, names)
     if names:
         del model.graph.value_info[:]  # it has the old names
 
 
 def _declare(model: ModelProto, params: Params) -> None:
     """Add the declared domain, and sizes that the graph asks for, to the one in the file; refuse an impossible one."""
+    from orun.stages._graph.axes import rename
     from orun.stages._graph.feeds import assign_sizes
     from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.input_domain import InputDomain, read_domain, to_input_values, write_domain
@@ -141,8 +144,9 @@ def _declare(model: ModelProto, params: Params) -> None:
     carried = read_domain(model)
     require_known("inputs", params.inputs, input_names(model))
     sizes = {axis: tuple(values) for axis, values in params.dims.items()}
+    carried_sizes = {rename(axis, params.axes): values for axis, values in carried.sizes.items()}
     domain = InputDomain(
-        {**carried.inputs, **to_input_values(params.inputs)}, {**implied_sizes(model), **carried.sizes, **sizes}
+        {**carried.inputs, **to_input_values(params.inputs)}, {**implied_sizes(model), **carried_sizes, **sizes}
     )
     write_domain(model, domain)
     if domain != InputDomain():

@@ -39,16 +39,15 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
     import onnx
-    import onnx.inliner
 
     from orun.stages._graph.agreement import check_and_weigh
     from orun.stages._graph.io import external_files, load_graph, save, store_freely
+    from orun.stages._graph.plain import inline
 
     before = load_graph(context.model())  # without external data, as the converter has a size limit
     hint = "export the model at that version: `opset` of `convert/torch`"
     with failing(context, f"ONNX cannot convert the model to operator set {params.version}", hint):
-        inlined = onnx.inliner.inline_local_functions(before) if before.functions else before  # it drops functions
-        model = onnx.version_converter.convert_version(inlined, params.version)
+        model = onnx.version_converter.convert_version(inline(before), params.version)  # it drops functions
     store_freely(model)
     onnx.load_external_data_for_model(model, str(context.model().parent))
     save(model, context.result, external=bool(external_files(before)))

@@ -12,7 +12,7 @@ from onnxruntime import InferenceSession
 from orun.core.metrics import Metric
 from orun.errors import OrunError
 from orun.stages._graph import io as onnx_io
-from orun.stages._graph.input_domain import read_domain
+from orun.stages._graph.input_domain import InputDomain, read_domain, write_domain
 from tests.stages.models import ADD, WORDY, parse
 from tests.stages.support import run_stage
 
@@ -105,6 +105,21 @@ def test_axes_that_follow_from_others_are_said(tmp_path: Path) -> None:
     plain = run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx"})
     with pytest.raises(OrunError, match="the model before it cannot run random values at"):
         run_stage("optimize/simplify", tmp_path, inputs={"model": plain.output})
+
+
+def test_renamed_axes_keep_their_sizes_and_formulas(tmp_path: Path) -> None:
+    model = parse(DECODER.replace("mask", "mask, float[n, 3] extra", 1))
+    for value in (model.graph.input[2], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[1].dim_param = "past_length + length"
+    write_domain(model, InputDomain({}, {"batch": (2,), "length": (16, 32)}))
+    onnx.save(model, tmp_path / "decoder.onnx")
+    run = run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx", "axes": {"length": "tokens", "batch": "rows"}})
+    renamed = onnx.load(run.model)
+    both = ["rows", "past_length + tokens"]
+    assert [[axis.dim_param for axis in value.type.tensor_type.shape.dim] for value in renamed.graph.input] == [
+        ["rows", "past_length"], ["rows", "tokens"], both, ["n", ""],
+    ]  # fmt: skip
+    assert read_domain(renamed).sizes == {"rows": (2,), "tokens": (16, 32)}
 
 
 def test_axes_that_are_not_there_or_have_no_name(tmp_path: Path) -> None:
