@@ -47,7 +47,7 @@ def frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) -> Func
         raise UsageError("the graph has no placeholders to feed" if wanted else "the graph has nothing to yield")
     wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
     try:
-        outputs = [wrapped.graph.as_graph_element(name) for name in wanted]
+        outputs = [wrapped.graph.as_graph_element(name, allow_operation=False) for name in wanted]
     except (KeyError, ValueError) as error:
         raise UsageError("the graph has no such tensor", why=str(error.args[0])) from error
     feeds = [wrapped.graph.as_graph_element(f"{name}:0") for name in placeholders]

@@ -100,9 +100,9 @@ def _open(context: Context, source: Source, threads: int) -> Model:
         ".pb": lambda file: files.frozen_graph(file, source.declared, source.tensors),
         ".keras": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),
         ".h5": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),
-        "": lambda folder: files.saved_model(folder, source.declared, source.signature),
+        "folder": lambda folder: files.saved_model(folder, source.declared, source.signature),
     }
-    reader = readers.get("" if source.path.is_dir() else source.path.suffix.lower() or "?")
+    reader = readers.get("folder" if source.path.is_dir() else source.path.suffix.lower())
     if reader is None:
         raise StageFailed(context.stage, f"{source.name} is no model that TensorFlow can read", why=f"expected {FILES}")
     with failing(context, f"TensorFlow cannot read {source.name}"):

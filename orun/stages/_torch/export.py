@@ -209,6 +209,33 @@ def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:
     return Plain()
 
 
+def require_exporter(bound: Bound, exporter: str) -> None:
+    """Refuse an exporter that does not take this form of model.
+
+    Raises:
+        UsageError: when there is another one that does.
+    """
+    if exporter in (fitting := _exporters(bound)):
+        return
+    form = "TorchScript" if bound.program is None else "an ExportedProgram"
+    raise UsageError(f"PyTorch's {exporter} exporter does not take {form}", hint=f"exporter: {fitting[0]}")
+
+
+def advise_other(bound: Bound, exporter: str) -> str:
+    """Return what else to try after an export that failed, or whose result is wrong."""
+    alternatives = [f"`exporter: {name}`" for name in _exporters(bound) if name != exporter]
+    return "try " + ", or ".join([*alternatives, "another `opset`"])
+
+
+def _exporters(bound: Bound) -> tuple[str, ...]:
+    """Return the exporters of PyTorch that take this form of model."""
+    import torch
+
+    if bound.program is not None:
+        return ("dynamo",)
+    return ("torchscript",) if isinstance(bound.module, torch.jit.ScriptModule) else ("dynamo", "torchscript")
+
+
 def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
     """Export the module with PyTorch's exporter into the working folder; its warnings go to the log.
 

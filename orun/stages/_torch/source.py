@@ -23,6 +23,7 @@ from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.stages.params import Code
+from orun.stages.port_files import find_only_file
 
 COMMIT = re.compile(r".+@[0-9a-f]{40}")
 SAFETENSORS = ".safetensors"
@@ -75,22 +76,9 @@ def open_model(context: Context, source: Source, inputs: Sequence[Input]) -> Bou
         return _from_file(context, path, source.name, inputs)
 
 
-def trained_weights(context: Context) -> Path:
-    """Return the only file of weights in the output of the stage before.
-
-    Raises:
-        StageFailed: when there is not exactly one.
-    """
-    folder = context.inputs["weights"]
-    files = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHTS)
-    if len(files) != 1:
-        names = ", ".join(str(path.relative_to(folder)) for path in files) or "none"
-        raise StageFailed(
-            context.stage,
-            f"the input `weights` must hold one file of weights: {', '.join(WEIGHTS)}",
-            why=f"found {names}",
-        )
-    return files[0]
+def trained_weights(context: Context) -> Path | None:
+    """Return the file of weights from the stage at the input `weights`; None when no stage is connected there."""
+    return find_only_file(context, "weights", "file of weights", WEIGHTS) if "weights" in context.inputs else None
 
 
 def load_module(context: Context, function: str, weights: Path | None = None, weights_name: str = "") -> Any:
@@ -141,7 +129,7 @@ def _read_weights(context: Context, path: Path, name: str) -> Any:
 
     hint = "save them so: torch.save(model.state_dict(), ...); or as safetensors"
     with failing(context, f"{name} is no file of weights alone", hint):
-        if path.suffix != SAFETENSORS:
+        if path.suffix.lower() != SAFETENSORS:
             return torch.load(path, map_location="cpu", weights_only=True)
         need("safetensors", f"reading {name}")
         from safetensors.torch import load_file
@@ -154,10 +142,11 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
     import torch
 
     problem = f"{name} is neither TorchScript nor an ExportedProgram that is safe to read"
-    if path.suffix != ".pt2" and (why := _why_no_script(path)):
+    is_program = path.suffix.lower() == ".pt2"
+    if not is_program and (why := _why_no_script(path)):
         raise StageFailed(context.stage, problem, why=why, hint=FUNCTION)
     with failing(context, problem, FUNCTION), only_weights():
-        if path.suffix == ".pt2":
+        if is_program:
             with suppress(ImportError):  # it registers the operators of programs that `convert_pt2e` made
                 importlib.import_module("torch.ao.quantization.fx._decomposed")
             return bind_program(torch.export.load(path), inputs)

@@ -26,8 +26,7 @@ input domain (input values, and sizes from `dims`), within which later stages ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
@@ -164,8 +163,12 @@ def _source(context: Context, params: Params) -> Source:
     """
     from orun.stages._tf.model import DeclaredInput
     from orun.stages._tf.source import Source
+    from orun.stages.port_files import find_only_file
 
-    path = _trained_model(context) if params.model is None else context.root / params.model
+    if params.model is None:
+        path = find_only_file(context, "trained", "model", DATA_FILES)
+    else:
+        path = context.root / params.model
     name = str(params.model or path.name)
     form = "function" if CODE.fullmatch(name) else "folder" if path.is_dir() else path.suffix.lower()
     for parameter, used, wanted in (
@@ -178,22 +181,8 @@ def _source(context: Context, params: Params) -> Source:
     return Source(name, path, declared, params.signature, params.tensors)
 
 
-def _trained_model(context: Context) -> Path:
-    """Return the only model file in the output of the stage before."""
-    folder = context.inputs["trained"]
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in DATA_FILES and path.is_file())
-    if len(files) != 1:
-        names = ", ".join(str(path.relative_to(folder)) for path in files) or "none"
-        raise StageFailed(
-            context.stage, f"the input `trained` must hold one model: {', '.join(DATA_FILES)}", why=f"found {names}"
-        )
-    return files[0]
-
-
 def _inputs(context: Context, params: Params, source: Model, model: ModelProto) -> list[Input]:
     """Return the model's inputs, with the bounds that its graph has for indices unless the pipeline declares others."""
-    from dataclasses import replace
-
     from orun.stages._graph.signature import inputs_of
 
     known = {item.name: item for item in inputs_of(model)}
@@ -210,9 +199,11 @@ def _inputs(context: Context, params: Params, source: Model, model: ModelProto) 
         if declared.dtype not in (None, item.dtype):
             problem = f"inputs: {item.name!r} cannot be of {declared.dtype}"
             raise StageFailed(context.stage, problem, why=f"the model takes {item.dtype}")
-        bounded = replace(item, low=known[item.name].low, high=known[item.name].high, mask=known[item.name].mask)
         if declared.low is not None or declared.high is not None or declared.fill != "random":
             mask, padded = declared.fill != "random", declared.fill == PADDED
             bounded = replace(item, low=declared.low, high=declared.high, mask=mask, padded=padded)
+        else:
+            own = known[item.name]
+            bounded = replace(item, low=own.low, high=own.high, mask=own.mask)
         inputs.append(bounded)
     return inputs

@@ -49,12 +49,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-
 QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")  # modules that hold PyTorch's integers
 UNFIT = (
     "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
 )
-HINT = "try the other `exporter`, or another `opset`"
 PADDING_HINT = "; where padding is only behind the text, say so: `fill: right-padded`"
 
 
@@ -140,7 +138,7 @@ SPEC = Spec(
 def packages(params: Params, root: Path) -> Mapping[str, str]:
     """Return the packages that the model or its file of weights needs, each with what needs it."""
     needed: dict[str, str] = {}
-    if params.weights is not None and params.weights.endswith(".safetensors"):
+    if params.weights is not None and params.weights.lower().endswith(".safetensors"):
         needed["safetensors"] = str(params.weights)
     if params.hub is not None or (params.model is not None and (root / params.model).is_dir()):
         needed["transformers"] = str(params.hub or params.model)
@@ -157,6 +155,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
+    from orun.stages._torch.export import advise_other, require_exporter
     from orun.stages._torch.limits import limits_of
     from orun.stages._torch.mend import mend
     from orun.stages._torch.source import open_model
@@ -164,6 +163,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     inputs = _inputs(params)
     _require_names(context, params)
     bound = open_model(context, _source(context, params), inputs)
+    require_exporter(bound, params.exporter)
     if len(bound.renamed) > 1:  # a single input cannot be confused with another
         pairs = ", ".join(f"{parameter} = {name}" for parameter, name in bound.renamed.items())
         context.note(f"`inputs` went to the module's forward in the order given, not by name: {pairs}")
@@ -179,12 +179,15 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     name_axes(model, tries, expected)
     write_domain(model, domain_of(bound.inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
+    hint = advise_other(bound, params.exporter)
+    if any(item.mask and not item.padded for item in inputs):
+        hint += PADDING_HINT
     agreement = Agreement(
         "the exported model",
         "the PyTorch model",
         params.outputs,
         Tolerance(params.atol, params.rtol),
-        hint=HINT + (PADDING_HINT if any(item.mask and not item.padded for item in inputs) else ""),
+        hint=hint,
     )
     error = check_result(context, agreement, tries, expected, limits_of(context, bound))
     return {**weigh(context.result), "max_abs_error": error}
@@ -259,9 +262,7 @@ def _source(context: Context, params: Params) -> Source:
             "weights come from a stage and from a file",
             hint="leave one of them out: `needs` or `weights`",
         )
-    weights = trained_weights(context) if connected else None
-    if params.weights is not None:
-        weights = context.root / params.weights
+    weights = context.root / params.weights if params.weights is not None else trained_weights(context)
     name = str(params.weights or (weights.name if weights else ""))
     how = params.transformers
     return Source(params.hub or "", str(params.model), weights, name, how.model_class, how.attention)
@@ -285,22 +286,15 @@ def _check_answers(
 
 def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:
     """Export with an example whose dynamic axes are above 1 and differ in size, so that no size becomes a constant."""
-    import torch
-
-    from orun.stages._torch.export import export
+    from orun.stages._torch.export import advise_other, export
     from orun.stages._torch.value_branches import naming_value_branch
 
     example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
-    if params.exporter == "dynamo" and isinstance(bound.module, torch.jit.ScriptModule):
-        raise StageFailed(
-            context.stage, "PyTorch's dynamo exporter does not take TorchScript", hint="exporter: torchscript"
-        )
-    other = "torchscript" if params.exporter == "dynamo" else "dynamo"
     quantized = any(type(part).__module__.startswith(QUANTIZED) for part in bound.module.modules())
     hint = (
         "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
         if quantized
-        else f"try `exporter: {other}`, or another `opset`"
+        else advise_other(bound, params.exporter)
     )
     problem = f"PyTorch's {params.exporter} exporter cannot export the model"
     with failing(context, problem, hint), naming_value_branch(context):

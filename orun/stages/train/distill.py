@@ -86,8 +86,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     dataset = load_dataset(context, params.dataset, params.inputs)
     schedule = Schedule(params.epochs, params.batch, params.learning_rate, params.device, params.threads)
     with training(context, schedule):
-        weights = trained_weights(context) if "weights" in context.inputs else None
-        modules = load_module(context, params.student), load_module(context, params.teacher, weights)
+        modules = load_module(context, params.student), load_module(context, params.teacher, trained_weights(context))
         student, teacher = (attach(module, dataset, params.inputs, params.device) for module in modules)
         projections = _compare(context, params, dataset, student, teacher)
         loss = _make_loss(context, params, dataset, teacher, projections)

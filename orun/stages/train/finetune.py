@@ -79,8 +79,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         return hard_loss(outputs[0], labels[batch.examples].to(params.device), classes=classes)
 
     with training(context, schedule):
-        weights = trained_weights(context) if "weights" in context.inputs else None
-        module = _prepare(context, params, load_module(context, params.model, weights))
+        module = _prepare(context, params, load_module(context, params.model, trained_weights(context)))
         bound = attach(module, dataset, params.inputs, params.device)
         return train(context, bound, dataset, loss, schedule)
 

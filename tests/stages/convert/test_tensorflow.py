@@ -239,6 +239,11 @@ def test_what_is_no_such_file(files: Path, tmp_path: Path) -> None:
         "the SavedModel has no signature 'serving'\n  it has serve, serving_default"
     )
     assert message(model="model.pb", tensors=["nothing:0"]).startswith("the graph has no such tensor\n  ")
+    assert message(model="model.pb", tensors=["x"]) == (
+        "the graph has no such tensor\n"
+        "  The name 'x' looks like an (invalid) Operation name, not a Tensor. "
+        'Tensor names must be of the form "<op_name>:<output_index>".'
+    )
     (tmp_path / "bad.tflite").write_bytes(b"no model")
     with pytest.raises(OrunError) as caught:
         run_stage("convert/tensorflow", tmp_path, {"model": "bad.tflite"})

@@ -113,7 +113,7 @@ def test_a_trace_of_one_size_is_caught_at_another(tmp_path: Path) -> None:
         "  2 of 2 values are further off than 0.0001 + 0.001 x |reference|; "
         "the worst is 2 instead of 1 at [0, 0]\n"
         "  for random values at n=1\n"
-        "  hint: try the other `exporter`, or another `opset`"
+        "  hint: try `exporter: dynamo`, or another `opset`"
     )
 
 

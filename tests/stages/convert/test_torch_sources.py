@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import warnings
@@ -18,7 +19,9 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertForSequenceClassification
 
 import orun
-from orun.errors import OrunError, StageFailed
+from orun.errors import OrunError
+from orun.stages._graph.feeds import Input
+from orun.stages._torch.export import advise_other, bind_program
 from orun.store import Store
 from tests.stages.modules import small
 from tests.stages.support import StageRun, run_stage
@@ -99,6 +102,14 @@ def test_weights_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
     ports = trained(files, name)
     made = run_stage("convert/torch", tmp_path, {**SCORER, "model": "small.py:scorer"}, root=files, inputs=ports)
     assert weights(made) == weights(loaded)
+
+
+def test_a_suffix_of_weights_may_be_in_capitals(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "trained" / "older.pt").mkdir(parents=True)
+    shutil.copy(files / "state.safetensors", tmp_path / "trained" / "STATE.SAFETENSORS")
+    params = {**SCORER, "model": "small.py:scorer"}
+    made = run_stage("convert/torch", tmp_path, params, root=files, inputs={"weights": tmp_path / "trained"})
+    assert weights(made) == weights(convert(files, tmp_path, model="small.py:scorer", weights="state.pt"))
 
 
 @pytest.mark.parametrize(
@@ -207,9 +218,23 @@ def test_the_dynamo_exporter_takes_no_torchscript(tmp_path: Path) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.save(torch.jit.trace(torch.nn.Linear(4, 3).eval(), torch.zeros(2, 4)), tmp_path / "traced.pt")
     params = {"model": "traced.pt", "inputs": {"x": {"shape": ["rows", 4]}}, "outputs": ["y"]}
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(OrunError) as caught:
         run_stage("convert/torch", tmp_path, params, root=tmp_path)
     assert str(caught.value) == ("PyTorch's dynamo exporter does not take TorchScript\n  hint: exporter: torchscript")
+
+
+def test_the_torchscript_exporter_takes_no_exported_program(files: Path, tmp_path: Path) -> None:
+    assert refusal(files, tmp_path, model="module.pt2") == (
+        "PyTorch's torchscript exporter does not take an ExportedProgram\n  hint: exporter: dynamo"
+    )
+
+
+def test_the_form_of_a_model_decides_what_else_there_is_to_try(files: Path, tmp_path: Path) -> None:
+    message = refusal(files, tmp_path, model="module.pt", opset=25)
+    assert message.splitlines()[-1] == "  hint: try another `opset`; the log has the whole message"
+    inputs = [Input(name, "int64", ("batch", "length")) for name in ("ids", "mask")]
+    program = bind_program(torch.export.load(files / "module.pt2"), inputs)
+    assert advise_other(program, "dynamo") == "try another `opset`"
 
 
 class Trap:
