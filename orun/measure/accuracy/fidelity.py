@@ -16,7 +16,7 @@ from orun.measure.accuracy.run import CLASSES, FLOATS, ModelOutputs
 from orun.measure.accuracy.slices import slices
 from orun.measure.dataset import Dataset
 from orun.measure.metrics import paired
-from orun.measure.metrics.fidelity import PER_EXAMPLE, SUMMARIES, Difference, concatenate
+from orun.measure.metrics.fidelity import SUMMARIES, Difference, concatenate
 
 Differences = Mapping[str, Mapping[str, Difference]]
 
@@ -41,9 +41,9 @@ def fidelity_report(
     metrics: dict[str, Metric] = {}
     values: dict[str, Floats] = {}
     for family in (name for name in request.metrics if name in FIDELITY):
-        outputs = _comparable(request.stage, family, types)
+        outputs = _comparable(request.stage, family, types, differences[MODEL])
         for role, by_output in differences.items():
-            values |= {f"{named(family, name)}/{role}": PER_EXAMPLE[family](by_output[name]) for name in outputs}
+            values |= {f"{named(family, name)}/{role}": by_output[name].per_example(family) for name in outputs}
         for metric in FIDELITY[family]:
             metrics[metric] = _metric(request, metric, family, outputs, differences)
             if len(request.outputs) > 1:
@@ -73,13 +73,23 @@ def _join(differences: Differences, candidates: ModelOutputs | None) -> Differen
     }
 
 
-def _comparable(stage: str, family: str, types: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the outputs for which a metric is defined: classes agree or not, but have no angle."""
+def _comparable(
+    stage: str, family: str, types: Mapping[str, str], differences: Mapping[str, Difference]
+) -> tuple[str, ...]:
+    """Return the outputs for which a metric is defined: classes have no angle, and a single score has no class."""
     allowed = (*FLOATS, *CLASSES) if family.startswith("agreement") else FLOATS
-    names = tuple(name for name, kind in types.items() if kind in allowed)
+    numbers = [name for name, kind in types.items() if kind in allowed]
+    names = tuple(name for name in numbers if not np.isnan(differences[name].per_example(family)).any())
     if not names:
-        listed = ", ".join(f"{name} is {kind}" for name, kind in types.items())
-        raise StageFailed(stage, f"no output can be compared by {family}", why=listed)
+        listed = [
+            f"{name} is {kind}{' with a single score' if name in numbers else ''}" for name, kind in types.items()
+        ]
+        raise StageFailed(
+            stage,
+            f"no output can be compared by {family}",
+            why=", ".join(listed),
+            hint="compare single scores by `max_abs` or `relative`" if numbers else "",
+        )
     return names
 
 

@@ -49,14 +49,15 @@ def evaluate(
     types = choose_outputs(request.stage, sessions, request.outputs)
     judged = next(iter(types))
     everything = request.functions or request.postprocess or request.boxes
-    fidelity = any(name in FIDELITY for name in request.metrics)
+    fidelity = tuple(name for name in request.metrics if name in FIDELITY)
     # Models may detect different numbers of boxes, which only fidelity metrics cannot compare.
-    alike = fidelity or not (request.postprocess or request.boxes)
+    alike = bool(fidelity) or not (request.postprocess or request.boxes)
     plan = Plan(
         stage=request.stage,
         outputs=tuple(types),
         alike=tuple(types) if alike else (),
         compared=tuple(name for name, kind in types.items() if kind != TEXT) if fidelity else (),
+        families=fidelity,
         kept=tuple(types) if everything else (judged,) if request.task else (),
         batch=request.batch,
         class_axis=request.class_axis,

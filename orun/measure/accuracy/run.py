@@ -38,6 +38,7 @@ class Plan:
         outputs: names of the outputs to fetch.
         alike: outputs whose shape and type must be the reference's.
         compared: outputs to compare with the reference's.
+        families: metrics by which they are compared.
         kept: outputs whose values are needed afterwards.
         batch: most examples that are fed together.
         class_axis: axis of an output along which the scores of the classes lie.
@@ -47,6 +48,7 @@ class Plan:
     outputs: tuple[str, ...]
     alike: tuple[str, ...]
     compared: tuple[str, ...]
+    families: tuple[str, ...]
     kept: tuple[str, ...]
     batch: int
     class_axis: int = -1
@@ -230,7 +232,7 @@ class _Collector:
                 self._check_form(role, name, outputs[role][name], outputs[REFERENCE][name], batch)
             for name in self.plan.compared:
                 ours, theirs = (classes_last(outputs[side][name], self.plan.class_axis) for side in (role, REFERENCE))
-                self.parts.setdefault((role, name), []).append(compare(ours, theirs))
+                self.parts.setdefault((role, name), []).append(compare(ours, theirs, self.plan.families))
 
     def collect(self, examples: int) -> ModelOutputs:
         """Return everything in the order of the data."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.measure.metrics.fidelity import SUM_TOLERANCE, Floats, log_softmax
+from orun.measure.metrics.fidelity import SUM_TOLERANCE, Floats, is_single_score, log_softmax
 from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide
 from orun.measure.metrics.task import need_scores, predicted_classes
 
@@ -78,10 +78,11 @@ def calibration_error(output: Array, labels: Array) -> Callable[[Rows], Pooled]:
 
 def _probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats, NDArray[np.intp]]:
     """Return the probability of each class at each position, `[positions, classes]`, its log, and the labels."""
-    if output.dtype.kind != "f" or output.ndim > 1:
+    is_single = is_single_score(output)
+    if not is_single:
         need_scores(metric, output)
     scores = output.astype(np.float64)
-    if output.ndim == 1 or output.shape[-1] == 1:
+    if is_single:
         single = scores if output.ndim == 1 else scores[..., 0]
         probable = bool(((single >= 0) & (single <= 1)).all())
         scores = np.stack([1 - single if probable else np.zeros_like(single), single], axis=-1)

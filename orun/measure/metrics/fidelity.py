@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ class Difference:
         agreement: share of positions at which both have the same top class (the same value, for integer outputs).
         agreement_at_5: share of the reference's five top classes that are among the model's five, over positions.
         kl: Kullback-Leibler divergence of the model's distribution from the reference's in nats, mean over positions.
+
+    The last three are NaN for an output without classes, and if they were not asked for.
     """
 
     dot: Floats
@@ -69,13 +72,25 @@ class Difference:
         """Signal-to-quantization-noise ratio of each example in dB."""
         return np.array([decibels(*powers) for powers in zip(self.reference_power, self.noise, strict=True)])
 
+    def per_example(self, family: str) -> Floats:
+        """Return the value of each example in a family of metrics, which has the name of an attribute."""
+        values: Floats = getattr(self, family)
+        return values
+
     def take(self, order: NDArray[np.intp]) -> Difference:
         """Return the examples at these indices."""
         return Difference(**{field.name: getattr(self, field.name)[order] for field in fields(self)})
 
 
-def compare(output: NDArray[Any], reference: NDArray[Any]) -> Difference:
-    """Compare a batch of outputs, both `[b, ...]` of equal shape and type."""
+def compare(output: NDArray[Any], reference: NDArray[Any], families: Collection[str]) -> Difference:
+    """Compare a batch of outputs, both `[b, ...]` of equal shape and type.
+
+    Args:
+        output: of the model.
+        reference: output of the reference.
+        families: metrics to compute. Those of `BY_CLASS` take long for many classes, and are left out if not among
+            them; the others always come.
+    """
     examples = len(reference)
     ours = output.reshape(examples, -1).astype(np.float64)
     theirs = reference.reshape(examples, -1).astype(np.float64)
@@ -87,9 +102,10 @@ def compare(output: NDArray[Any], reference: NDArray[Any]) -> Difference:
         noise=np.einsum("ij,ij->i", gap, gap),
         max_abs=np.abs(gap).max(axis=1, initial=0.0),
         peak=np.abs(theirs).max(axis=1, initial=0.0),
-        agreement=agreement(output, reference),
-        agreement_at_5=agreement_at(TOP, output, reference),
-        kl=divergence(output, reference),
+        **{
+            family: measure(output, reference) if family in families else np.full(examples, np.nan)
+            for family, measure in BY_CLASS.items()
+        },
     )
 
 
@@ -101,14 +117,19 @@ def concatenate(parts: Sequence[Difference]) -> Difference:
 
 
 def agreement(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
-    """Return the share of positions of each example with the same top class."""
+    """Return the share of positions of each example with the same top class; NaN for a single score."""
+    if is_single_score(output):
+        return np.full(len(output), np.nan)
     same = top_class(output) == top_class(reference)
     return _over_positions(same, len(same), 1.0)
 
 
 def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Floats:
-    """Return the share of the reference's `k` top classes, or of all if there are fewer, among the model's."""
-    if is_classes(output):
+    """Return the share of the reference's `k` top classes, or of all if there are fewer, among the model's.
+
+    It is that of `agreement` for outputs that are classes, and NaN for a single score.
+    """
+    if is_classes(output) or is_single_score(output):
         return agreement(output, reference)
     ours, theirs = (top_classes(k, scores.reshape(-1, scores.shape[-1])) for scores in (output, reference))
     shared = (theirs[:, :, None] == ours[:, None, :]).any(axis=2)
@@ -121,13 +142,16 @@ def top_classes(k: int, scores: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def divergence(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
-    """Return KL(reference || model) of each example in nats, mean over positions; 0 for outputs that are classes.
+    """Return KL(reference || model) of each example in nats, mean over positions.
 
-    The last axis holds probabilities if the reference's are a distribution, else logits, whose softmax is taken.
-    Probabilities below `LEAST` count as `LEAST`, so that a zero does not make the result infinite.
+    It is 0 for outputs that are classes, and NaN for a single score. The last axis holds probabilities if the
+    reference's are a distribution, else logits, whose softmax is taken. Probabilities below `LEAST` count as `LEAST`,
+    so that a zero does not make the result infinite.
     """
     if is_classes(output):
         return np.zeros(len(output))
+    if is_single_score(output):
+        return np.full(len(output), np.nan)
     ours, theirs = (scores.reshape(-1, scores.shape[-1]).astype(np.float64) for scores in (output, reference))
     distributed = (theirs >= 0).all(axis=1) & (np.abs(theirs.sum(axis=1) - 1) < SUM_TOLERANCE)
     log_q, log_p = (np.where(distributed[:, None], _log(values), log_softmax(values)) for values in (ours, theirs))
@@ -152,12 +176,20 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def is_classes(output: NDArray[Any]) -> bool:
-    """Return whether an output holds classes, not a score for each class."""
-    return output.dtype.kind in "iub" or output.ndim == 1
+    """Return whether an output holds classes, as numbers or texts, not scores."""
+    return output.dtype.kind != "f"
+
+
+def is_single_score(output: NDArray[Any]) -> bool:
+    """Return whether an output holds a score alone, `[b]` or `[b, ..., 1]`, and so no top class."""
+    return not is_classes(output) and (output.ndim == 1 or output.shape[-1] <= 1)
 
 
 def top_class(output: NDArray[Any]) -> NDArray[Any]:
-    """Return the class with the highest score along the last axis, `[b, ..., c] -> [b, ...]`; classes unchanged."""
+    """Return the class with the highest score along the last axis, `[b, ..., c] -> [b, ...]`; classes unchanged.
+
+    A single score has no top class.
+    """
     return output if is_classes(output) else output.argmax(axis=-1)
 
 
@@ -170,15 +202,12 @@ def decibels(signal: float, noise: float) -> float:
     return min(max(10 * math.log10(signal / noise), -SQNR_LIMIT), SQNR_LIMIT)
 
 
-PER_EXAMPLE: Mapping[str, Callable[[Difference], Floats]] = {
-    "cosine": lambda difference: difference.cosine,
-    "max_abs": lambda difference: difference.max_abs,
-    "relative": lambda difference: difference.relative,
-    "sqnr": lambda difference: difference.sqnr,
-    "agreement": lambda difference: difference.agreement,
-    "agreement_at_5": lambda difference: difference.agreement_at_5,
-    "kl": lambda difference: difference.kl,
+BY_CLASS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {
+    "agreement": agreement,
+    "agreement_at_5": partial(agreement_at, TOP),
+    "kl": divergence,
 }
+"""Families of metrics that compare classes."""
 
 SUMMARIES: Mapping[str, Callable[[Difference], float]] = {
     "cosine": lambda difference: float(difference.cosine.mean()),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics.fidelity import Floats, is_classes, top_class, top_classes
+from orun.measure.metrics.fidelity import Floats, is_classes, is_single_score, top_class, top_classes
 
 ROWS = 1024  # queries scored at once, to limit the matrix of similarities
 
@@ -44,9 +44,16 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
     """Return the class that a model predicts for each label, `[n, ...]`.
 
     Raises:
-        UsageError: if the shapes do not fit, or texts would be compared with numbers.
+        UsageError: if the output is a single score, the shapes do not fit, or texts would be compared with numbers.
     """
-    predicted = top_class(output)
+    predicted = output if is_single_score(output) else top_class(output)
+    if predicted.dtype.kind == "f" and (predicted != np.round(predicted)).any():
+        raise UsageError(
+            f"{metric} needs a class, or a score for each class, and the output has one score",
+            why=f"it is {output.dtype} {list(output.shape)}",
+            hint="`auc`, `brier` and `log_loss` take one score; or return classes from a function, "
+            "`(outputs[NAME] > 0.5).ravel().astype(int)`, and name it: `postprocess: file.py:function`",
+        )
     _need_fitting(metric, predicted.shape, output, labels)
     texts = [values.dtype.kind in "OUS" for values in (predicted, labels)]
     if texts[0] != texts[1]:
@@ -56,7 +63,7 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
             hint="use labels of the same kind: for a model that returns scores, the number of the class, from 0; for a "
             "table, name the classes in the order of the scores: `classes: [...]`",
         )
-    if not (is_classes(output) or texts[0]):
+    if predicted is not output:
         _need_classes(metric, output.shape[-1], labels)
     return predicted
 
@@ -97,7 +104,7 @@ def _shape_hint(output: tuple[int, ...], labels: tuple[int, ...]) -> str:
 
 def need_scores(metric: str, output: NDArray[Any]) -> None:
     """Raise UsageError if the output holds no scores of classes."""
-    if is_classes(output):
+    if is_classes(output) or is_single_score(output):
         raise UsageError(
             f"{metric} needs a score for each class",
             why=f"the output is {output.dtype} {list(output.shape)}",

@@ -34,6 +34,9 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | `map`, `map_50`, `map_75` | COCO's mean average precision of boxes: at IoU 0.50 to 0.95, at 0.50, at 0.75 |
 | `wer`, `cer` | word and character errors over the length of all labels, as jiwer counts them |
 
+Classes need a score each. Of a single score, that of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
+`ece` can be measured, and a `postprocess` can make classes of it for the others.
+
 If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. With a
 reference or a baseline, metrics are compared on the same examples, with a 95 % interval of the difference. `f1`, `iou`,
 `auc`, `average_precision` and `map` are no means over examples. Their intervals come from resampled examples and need

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.special import rel_entr, softmax
 
-from orun.measure.metrics.fidelity import SQNR_LIMIT, SUMMARIES, Difference, compare, concatenate
+from orun.measure.metrics import fidelity
+from orun.measure.metrics.fidelity import BY_CLASS, SQNR_LIMIT, SUMMARIES, Difference, concatenate
 
 # of softmax([3, 4]) from softmax([4, 3]), and of softmax([0, 2]) from softmax([0, 1])
 KL = (math.tanh(0.5), math.log((1 + math.e) / (1 + math.e**2)) + math.e**2 / (1 + math.e**2))
+
+compare = partial(fidelity.compare, families=tuple(BY_CLASS))
 
 
 def values(difference: Difference) -> dict[str, float]:
@@ -118,3 +122,24 @@ def test_divergence_stays_finite_and_is_nothing_for_classes() -> None:
     certain = np.array([[1.0, 0.0]])
     assert compare(certain[:, ::-1], certain).kl.tolist() == pytest.approx([-math.log(1e-12)])
     assert compare(np.array([1, 2]), np.array([1, 0])).kl.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 2, 2, 1)])
+def test_a_single_score_has_no_class(shape: tuple[int, ...]) -> None:
+    reference = np.random.default_rng(0).random(shape)
+    difference = compare(1 - reference, reference)
+    for family in BY_CLASS:
+        assert np.isnan(difference.per_example(family)).tolist() == [True] * 3, family
+    assert difference.max_abs.max() == np.abs(1 - 2 * reference).max()
+
+
+def test_only_the_wanted_comparisons_of_classes_are_computed() -> None:
+    difference = fidelity.compare(np.eye(3), np.eye(3), ("cosine", "agreement"))
+    assert np.isnan(difference.kl).all()
+    assert np.isnan(difference.agreement_at_5).all()
+    assert difference.agreement.tolist() == difference.cosine.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_an_output_without_any_number_is_compared() -> None:
+    none = np.zeros((1, 0), np.float32)  # the scores of no detections
+    assert compare(none, none).cosine.tolist() == [1.0]

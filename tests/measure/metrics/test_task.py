@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import ndcg_score, top_k_accuracy_score
 
 from orun.errors import UsageError
+from orun.measure.metrics.pooled import f1, iou
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
 
@@ -100,6 +101,33 @@ def test_texts_are_not_compared_with_numbers() -> None:
         "  hint: use labels of the same kind: for a model that returns scores, the number of the class, from 0; for a "
         "table, name the classes in the order of the scores: `classes: [...]`"
     )
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+def test_a_single_score_is_refused(shape: tuple[int, ...]) -> None:
+    output = np.array([0.9, 0.1, 0.8, 0.2], np.float32).reshape(shape)
+    for metric, measure in {"accuracy": accuracy, "f1": f1, "iou": iou}.items():
+        for labels in (np.array([1, 0, 1, 0]), np.array([[1], [0], [1], [0]])):
+            with pytest.raises(UsageError) as caught:
+                measure(output, labels)
+            assert str(caught.value) == (
+                f"{metric} needs a class, or a score for each class, and the output has one score\n"
+                f"  it is float32 {list(shape)}\n"
+                "  hint: `auc`, `brier` and `log_loss` take one score; or return classes from a function, "
+                "`(outputs[NAME] > 0.5).ravel().astype(int)`, and name it: `postprocess: file.py:function`"
+            )
+    with pytest.raises(UsageError) as caught:
+        accuracy_at(5, output, np.array([1, 0, 1, 0]))
+    assert str(caught.value) == (
+        "accuracy_at_5 needs a score for each class\n"
+        f"  the output is float32 {list(shape)}\n"
+        "  hint: name the output that holds scores in `outputs`"
+    )
+
+
+def test_classes_may_be_floats() -> None:
+    assert accuracy(np.array([3.0, 1.0]), np.array([3, 2])).tolist() == [1.0, 0.0]
+    assert accuracy(np.array([[1.0], [1.0]]), np.array([[1], [0]])).tolist() == [1.0, 0.0]
 
 
 def test_ranks_go_by_angle() -> None:

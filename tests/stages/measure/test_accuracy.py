@@ -132,6 +132,18 @@ def test_a_model_against_itself(folder: Path) -> None:
     assert run.progress[-1] == (4, 4, "examples")
 
 
+def test_a_single_score_has_no_agreement(folder: Path) -> None:
+    half = np.array([[0.5], [0.5], [0.5]], np.float32)
+    models = {"model": linear(-half), "reference": linear(half)}
+    params = {"dataset": "data.py:plain", "metrics": ["max_abs", "agreement"]}
+    assert refusal(folder, params, **models) == (
+        "no output can be compared by agreement\n"
+        "  y is tensor(float) with a single score\n"
+        "  hint: compare single scores by `max_abs` or `relative`"
+    )
+    assert measure(folder, {**params, "metrics": ["max_abs"]}, **models).value("max_abs") == 9.0
+
+
 def test_figures_against_a_reference_are_exact(folder: Path) -> None:
     changed = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0]], np.float32)  # loses the third score
     params = {"dataset": "data.py:plain", "metrics": ["cosine", "max_abs", "agreement"]}
