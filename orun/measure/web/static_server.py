@@ -30,6 +30,7 @@ def serve_folders(folders: Mapping[str, Path], headers: Mapping[str, str] = ISOL
         def translate_path(self, path: str) -> str:
             first, _, rest = unquote(urlsplit(path).path).lstrip("/").partition("/")
             folder, name = (folders[first], rest) if first in folders else (folders[""], f"{first}/{rest}".rstrip("/"))
+            name = name.lstrip("/")  # an absolute path would leave the folder
             return str(folder / "?" if ".." in Path(name).parts else folder / name)
 
         def end_headers(self) -> None:
