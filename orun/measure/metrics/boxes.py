@@ -151,9 +151,14 @@ def _output(outputs: Mapping[str, Values], name: str, subject: str) -> Values:
 def _width(values: Values) -> int:
     """Return the columns that the values of all examples have, `[k, columns]`; 0 for another form.
 
-    An example without boxes may have an empty array of any shape.
+    An example without boxes may have an empty array of any shape. If no example has boxes, the empty arrays' columns
+    count, as those of `[n, 0, 6]`.
     """
-    widths = {np.shape(value)[1] if np.ndim(value) == 2 else 0 for value in values if np.size(value)}  # noqa: PLR2004 - [k, columns]
+    filled = [value for value in values if np.size(value)]
+    if filled:
+        widths = {np.shape(value)[1] if np.ndim(value) == 2 else 0 for value in filled}  # noqa: PLR2004 - [k, columns]
+    else:
+        widths = {np.shape(value)[-1] for value in values} - {0}
     return {0: BOX, 1: next(iter(widths), 0)}.get(len(widths), 0)
 
 

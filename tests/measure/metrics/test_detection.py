@@ -144,6 +144,9 @@ def test_a_model_without_detections_has_0_and_one_that_repeats_the_labels_1() ->
     assert pooled(*read(labels, nothing), "map").overall == 0
     bare: dict[str, list[NDArray[Any]]] = {name: [np.array([])] * 60 for name in outputs}
     assert pooled(*read(labels, bare), "map").overall == 0
+    boxes = read_labels(labels)
+    joined = read_detections(BoxOutputs("xyxy", "output0"), {"output0": np.zeros((60, 0, 6))}, boxes)
+    assert pooled(boxes, joined, "map").overall == 0
     perfect = {
         "boxes": [label["xywh"] for label in labels],
         "classes": [label["classes"] for label in labels],
