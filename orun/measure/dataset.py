@@ -53,7 +53,8 @@ class Dataset:
         if self.candidates is not None:
             object.__setattr__(self, "candidates", _normalise("candidates", self.candidates))
         if self.labels is not None:
-            labels = np.asarray(self.labels)
+            hint = "make an object of each row: labels = np.empty(len(rows), object); labels[:] = rows"
+            labels = _as_array("the labels of a dataset", self.labels, hint)
             _check_labels(self, labels)
             object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "fields", _checked_fields(self))
@@ -185,15 +186,27 @@ def _as_arrays(part: str, name: str, values: Values) -> Values:
             why=f"got a {type(values).__name__}" if method else f"got {values!r:.80}",
             hint=f"convert it: values.{method}()" if method else "",
         )
-    arrays = [np.asarray(value) for value in values]
+    hint = "give each example as an array with rows of equal length"
+    arrays = [_as_array(f"an example of {part}.{name} of a dataset", value, hint) for value in values]
+    arrays = [array.astype(object) if array.dtype.kind in "SU" else array for array in arrays]  # texts of any length
     types = sorted({str(array.dtype) for array in arrays})
     if len(types) > 1:
         raise UsageError(f"{part}.{name} of a dataset mixes the types {' and '.join(types)}")
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else arrays
 
 
+def _as_array(subject: str, values: Any, hint: str) -> Array:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise UsageError(f"{subject}: its rows have different lengths", why=f"got {values!r:.80}", hint=hint) from error
+
+
 def _checked_fields(dataset: Dataset) -> dict[str, Array]:
-    fields = {str(name): np.asarray(values) for name, values in dataset.fields.items()}
+    hint = "give one value for each example"
+    fields = {
+        str(name): _as_array(f"the field {name} of a dataset", values, hint) for name, values in dataset.fields.items()
+    }
     for name, values in fields.items():
         if values.shape != (len(dataset),):
             raise UsageError(f"a dataset of {len(dataset)} examples has a field {name} of shape {list(values.shape)}")

@@ -31,6 +31,14 @@ def test_plain_lists_become_arrays() -> None:
     assert dataset.labels.shape == (2,)
 
 
+def test_texts_of_any_length_are_objects() -> None:
+    texts = Dataset({"text": ["hello", "hi"], "pair": [["a", "b"], ["long", "longer"]]}).inputs
+    assert isinstance(texts["text"], np.ndarray)
+    assert isinstance(texts["pair"], np.ndarray)
+    assert (texts["text"].dtype, texts["text"].tolist()) == (object, ["hello", "hi"])
+    assert texts["pair"].tolist() == [["a", "b"], ["long", "longer"]]
+
+
 def test_take_keeps_every_candidate() -> None:
     dataset = Dataset({"x": [np.zeros(1), np.zeros(2), np.zeros(3)]}, np.arange(3), {"x": np.zeros((5, 1))})
     taken = dataset.take(2)
@@ -99,6 +107,27 @@ def test_shapes_of_all_inputs_count() -> None:
         (
             {"inputs": {"x": [np.zeros(2), np.zeros(3, np.int64)]}},
             "inputs.x of a dataset mixes the types float64 and int64",
+        ),
+        (
+            {"inputs": {"x": [[[1], [2, 3]]]}},
+            (
+                "an example of inputs.x of a dataset: its rows have different lengths\n  got [[1], [2, 3]]\n"
+                "  hint: give each example as an array with rows of equal length"
+            ),
+        ),
+        (
+            {"inputs": {"x": np.zeros(2)}, "labels": [[1, 2], [3]]},
+            (
+                "the labels of a dataset: its rows have different lengths\n  got [[1, 2], [3]]\n"
+                "  hint: make an object of each row: labels = np.empty(len(rows), object); labels[:] = rows"
+            ),
+        ),
+        (
+            {"inputs": {"x": np.zeros(2)}, "fields": {"source": [[1, 2], [3]]}},
+            (
+                "the field source of a dataset: its rows have different lengths\n  got [[1, 2], [3]]\n"
+                "  hint: give one value for each example"
+            ),
         ),
         (
             {"inputs": {"x": np.zeros(3)}, "labels": np.zeros(2)},
