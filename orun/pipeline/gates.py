@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 from orun.core.metrics import Better, Unit, further
 from orun.core.serialization import Record, replace
-from orun.measure.accuracy.names import ERRORS
+from orun.measure.accuracy.names import ERRORS, SHARES
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
@@ -21,8 +21,11 @@ AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")
 GROUPS: tuple[Literal["all", "any"], ...] = ("all", "any")
 LABEL = "label"  # field of a dataset for its labels
 EVERYWHERE: Mapping[str, Unit] = {"size": "B"}  # metrics of every built-in kind with an artifact
-BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "J": "lower", "ratio": "higher", "1/s": "higher"}
-DIRECTIONS: Mapping[str, Better] = {**dict.fromkeys(ERRORS, "lower"), "mrr": "higher"}  # the unit does not decide
+BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "J": "lower", "1/s": "higher"}
+DIRECTIONS: Mapping[str, Better] = {  # metrics of built-in kinds whose unit does not decide
+    **dict.fromkeys((*SHARES, "mrr", "coverage", "served"), "higher"),
+    **dict.fromkeys(ERRORS, "lower"),
+}
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
@@ -74,8 +77,6 @@ class Ground(Record, frozen=True):
         name, unit = metric.partition("[")[0], self.unit(metric)
         if self.kind.origin == "built-in" and name in DIRECTIONS:
             return DIRECTIONS[name]
-        if unit == "ratio" and self.kind.origin != "built-in":  # an error is better when lower
-            return "neither"
         return self.better.get(name) or BY_UNIT.get(unit or "", "neither")
 
 

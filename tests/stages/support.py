@@ -109,6 +109,11 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     slices = "|".join((params or {}).get("slices") or ["-"])  # of `accuracy[label=3]` the kind declares `accuracy`
     names = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
     assert names <= set(declared), f"{uses} yields metrics that it does not declare"
+    units = {"size": "B", **module.SPEC.units}  # the thresholds of gates are checked against them
+    for name in metrics.keys() - {
+        "accuracy"
+    }:  # that of quantize/tune has the unit of the metric that a parameter names
+        assert metrics[name].unit == units.get(name.partition("[")[0], ""), f"{uses} declares another unit of {name}"
     return StageRun(output, metrics, text.getvalue(), tuple(progress), tuple(context.notes))
 
 

@@ -41,6 +41,10 @@ class Params:
     target: Annotated[TargetName | None, Doc("Target with the providers; the CPU when left out.")] = None
 
 
+def _share(provider: str) -> str:
+    return f"share.{provider.removesuffix('ExecutionProvider')}"
+
+
 SPEC = Spec(
     inputs={"model": Port(("onnx", "engine"), "The model to check.")},
     output="metrics",
@@ -48,7 +52,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("onnx",),
-    units={"coverage": "ratio"},
+    units={"coverage": "ratio", **{_share(name): "ratio" for name in provider_options()}},
     guards=True,
 )
 
@@ -88,10 +92,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "subgraphs": Metric(sum(subgraph.provider == first for subgraph in subgraphs), better="lower"),
         **shares,
     }
-
-
-def _share(provider: str) -> str:
-    return f"share.{provider.removesuffix('ExecutionProvider')}"
 
 
 def _counts(subgraphs: Sequence[Subgraph]) -> Counter[str]:

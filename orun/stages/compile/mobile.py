@@ -62,7 +62,7 @@ SPEC = Spec(
         "max_abs_error",
         *(f"{figure}.{name}" for figure in ("share", "partitions", "share_if_fixed") for name in CHECKED),
     ),
-    units={"size": "B"},
+    units={"size": "B", **{f"{figure}.{name}": "ratio" for figure in ("share", "share_if_fixed") for name in CHECKED}},
 )
 
 

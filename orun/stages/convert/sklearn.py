@@ -91,6 +91,7 @@ SPEC = Spec(
     interface="changed",
     preload=("numpy", "onnx", "onnxruntime", "sklearn", "skl2onnx"),
     metrics=("size", "nodes", "max_abs_error", "agreement"),
+    units={"agreement": "ratio"},
     runtimes={"sklearn": ("scikit-learn",)},
 )
 

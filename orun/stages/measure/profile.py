@@ -45,7 +45,7 @@ SPEC = Spec(
     exclusive=True,
     preload=("numpy", "onnx", "onnxruntime"),
     metrics=("total", "outside", "nodes", "busiest"),
-    units={"total": "s", "outside": "s", "nodes": ""},
+    units={"total": "s", "outside": "s", "nodes": "", "busiest": "ratio"},
 )
 
 

@@ -77,6 +77,7 @@ SPEC = Spec(
     preload=("numpy", "onnx", "onnxruntime"),
     calibration_params=("dataset",),
     one_of=("error", "size"),
+    units={"error": "ratio"},
 )
 
 

@@ -54,6 +54,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("onnx", "onnxruntime"),
     metrics=("size", "nodes", "parameters", "removed", "sparsity", "max_abs_error"),
+    units={"sparsity": "ratio"},
 )
 
 
@@ -76,7 +77,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         **weigh(context.result),
         "parameters": Metric(after, better="lower"),
         "removed": Metric(before - after, better="higher"),
-        "sparsity": Metric(zeros / after, better="higher"),
+        "sparsity": Metric(zeros / after, "ratio", "higher"),
         "max_abs_error": error,
     }
 

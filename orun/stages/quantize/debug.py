@@ -55,6 +55,7 @@ SPEC = Spec(
     metrics=(
         "sqnr", "sqnr.min", "sqnr.median", "local.min", "weights.min", "weights.median", "share", "tensors", "unmatched"
     ),
+    units={"share": "ratio"},
 )  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def _metrics(analysis: Analysis) -> dict[str, Metric]:
         values |= {"weights.min": min(weights), "weights.median": median(weights)}
     metrics = {name: higher(value) for name, value in values.items()}
     if shares := [finding.share for finding in analysis.findings if finding.share is not None]:
-        metrics["share"] = Metric(max(shares))
+        metrics["share"] = Metric(max(shares), "ratio")
     return {
         **metrics,
         "tensors": higher(len(analysis.findings)),

@@ -61,6 +61,7 @@ SPEC = Spec(
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
     calibration_params=("dataset", "calibration"),
     one_of=("at_least", "at_most"),
+    units={"speedup": "x"},
 )
 
 
