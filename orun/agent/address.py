@@ -22,7 +22,9 @@ from orun.fs.os_errors import convert_os_errors, quoted
 SHORTEST = 16  # characters of a token
 BACKLOG = 16
 CONNECT_SECONDS = 10.0
-EXAMPLES = "unix:///run/user/1000/orun.sock, or tcp://127.0.0.1:7777 with --token-file FILE"
+SOCKET = "/run/user/1000/orun.sock"  # a path as users have them
+EXAMPLES = f"unix://{SOCKET}, or tcp://127.0.0.1:7777"
+LONGEST_PATH = 107  # bytes of the path of a Unix socket
 WILDCARDS = ("", "0.0.0.0", "::", "*")  # noqa: S104 - refused
 
 
@@ -55,8 +57,9 @@ class Address(Record, frozen=True):
             parts = urlsplit(text)
             path, port = unquote(parts.path), parts.port
             if parts.scheme == "unix" and not parts.netloc and path.startswith("/"):
-                return cls(path=path)  # of this user alone: it needs no token
+                return cls(path=_usable(path))  # of this user alone: it needs no token
             if parts.scheme == "tcp" and parts.hostname and port is not None and path in ("", "/"):
+                parts.hostname.encode("idna")  # ValueError if a part of the name is empty or too long
                 return cls(host=parts.hostname, port=port, token=token)
         raise UsageError(f"no agent can be at {text!r}", why=f"expected {EXAMPLES}")
 
@@ -132,17 +135,30 @@ class Address(Record, frozen=True):
                 Path(self.path).unlink()
 
 
+def _usable(path: str) -> str:
+    """Return the path of a Unix socket; UsageError if it is too long."""
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise UsageError(
+            f"{path} is too long for a socket",
+            why=f"{LONGEST_PATH} bytes are the most",
+            hint=f"choose a shorter path, as unix://{SOCKET}",
+        )
+    return path
+
+
 def read_token(file: Path) -> str:
-    """Return the token in a file; UsageError if it is too short, or others may read it."""
+    """Return the token in a file; UsageError if it is no text or too short, or others may read it."""
     with convert_os_errors(f"read the token {file}", file):
-        mode, token = file.stat().st_mode, file.read_text(encoding="utf-8").strip()
+        mode, content = file.stat().st_mode, file.read_bytes()
     if mode & 0o077:
         raise UsageError(f"others may read the token {file}", hint=f"chmod 600 {quoted(file)}")
+    replacement = f"openssl rand -hex 32 > {quoted(file)}"
+    try:
+        token = content.decode().strip()
+    except UnicodeDecodeError:
+        raise UsageError(f"the token {file} is no text", hint=replacement) from None
     if len(token) < SHORTEST:
-        raise UsageError(
-            f"the token {file} is too short: it needs {SHORTEST} characters",
-            hint=f"openssl rand -hex 32 > {quoted(file)}",
-        )
+        raise UsageError(f"the token {file} is too short: it needs {SHORTEST} characters", hint=replacement)
     return token
 
 

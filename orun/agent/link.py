@@ -7,7 +7,7 @@ import platform
 import selectors
 import socket
 from collections import deque
-from queue import Empty, SimpleQueue
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from time import monotonic
 
 from orun.agent.address import Address, proof_of
@@ -121,14 +121,12 @@ class Connector:
 
     def __init__(self) -> None:
         self._pool = DaemonThreadPool(AT_A_TIME)
-        self._tried: set[str] = set()
-        self._ended: SimpleQueue[tuple[str, Link | UsageError | None]] = SimpleQueue()
-        self._closed = False
+        self._attempts: dict[str, Future[Link | UsageError | None]] = {}  # by the place of the agent
 
     @property
     def busy(self) -> bool:
-        """Whether an attempt is under way."""
-        return bool(self._tried)
+        """Whether an attempt is under way, or its result was not taken."""
+        return bool(self._attempts)
 
     def begin(self, address: Address, place: str, *, expected: bool) -> None:
         """Begin to connect to an agent, unless that is under way.
@@ -138,42 +136,35 @@ class Connector:
             place: where the agent is, for messages.
             expected: whether it is an error if nobody listens there.
         """
-        if place not in self._tried:
-            self._tried.add(place)
-            self._pool.submit(self._connect, address, place, expected=expected)
-
-    def _connect(self, address: Address, place: str, *, expected: bool) -> None:
-        result: Link | UsageError | None
-        try:
-            connection = address.connect()
-        except UsageError as error:
-            result = error if expected else None
-        else:
-            try:
-                result = Link(connection, place, address.token)
-            except UsageError as error:
-                result = error
-        if self._closed and isinstance(result, Link):
-            result.peer.close()
-        self._ended.put((place, result))
+        if place not in self._attempts:
+            self._attempts[place] = self._pool.submit(_connect, address, place, expected=expected)
 
     def take(self, timeout: float = 0.0) -> list[Link | UsageError]:
         """Return what came of the attempts that have ended; wait for the first, `timeout` seconds at most."""
-        results: list[Link | UsageError] = []
-        while True:
-            try:
-                place, result = self._ended.get(timeout=timeout) if timeout > 0 else self._ended.get_nowait()
-            except Empty:
-                return results
-            timeout = 0.0
-            self._tried.discard(place)
-            if result is not None:
-                results.append(result)
+        ended, _ = wait(self._attempts.values(), timeout, FIRST_COMPLETED)
+        places = [place for place, attempt in self._attempts.items() if attempt in ended]
+        results = [self._attempts.pop(place).result() for place in places]
+        return [result for result in results if result is not None]
 
     def close(self) -> None:
-        """Close the connections that nobody took."""
-        self._closed = True
+        """Close the connections that nobody took, as soon as they are made."""
         self._pool.shutdown()
-        for result in self.take():
-            if isinstance(result, Link):
-                result.peer.close()
+        for attempt in self._attempts.values():
+            attempt.add_done_callback(_hang_up)
+
+
+def _connect(address: Address, place: str, *, expected: bool) -> Link | UsageError | None:
+    try:
+        connection = address.connect()
+    except UsageError as error:
+        return error if expected else None
+    try:
+        return Link(connection, place, address.token)
+    except UsageError as error:
+        return error
+
+
+def _hang_up(attempt: Future[Link | UsageError | None]) -> None:
+    """Close the connection of an attempt that made one."""
+    if not attempt.cancelled() and not attempt.exception() and isinstance(link := attempt.result(), Link):
+        link.peer.close()

@@ -224,7 +224,7 @@ class Service:
     def _handle(self, driver: Driver, message: Message) -> str:
         """Handle a message; return why the connection ends, or an empty text."""
         if isinstance(message, Hello):
-            if driver.nonce and not hmac.compare_digest(proof_of(self.address.token, driver.nonce), message.proof):
+            if driver.nonce and not self._is_proof(driver.nonce, message.proof):
                 return "it does not know the token"
             driver.name = "".join(filter(str.isprintable, message.driver))[:LONGEST_NAME] or "a driver"
             driver.peer.reader.longest = LONGEST
@@ -243,6 +243,10 @@ class Service:
         elif isinstance(message, Close):
             return "it has ended"
         return ""
+
+    def _is_proof(self, nonce: str, proof: str) -> bool:
+        expected = proof_of(self.address.token, nonce)
+        return hmac.compare_digest(expected.encode(), proof.encode(errors="replace"))
 
     def _remove(self, driver: Driver, why: str) -> None:
         self._log(f"{driver.name or 'a driver'} is not connected any more: {why}")

@@ -16,9 +16,10 @@ import onnx
 import pytest
 
 from orun.agent import client
-from orun.agent.address import Address
+from orun.agent.address import Address, read_token
 from orun.agent.client import SocketFleet, connect
 from orun.agent.directory import GivenAddresses
+from orun.agent.frames import Hello, frame_of
 from orun.agent.link import minor_of
 from orun.agent.local_machine import this_machine
 from orun.agent.service import Service
@@ -406,6 +407,48 @@ def test_tcp_asks_for_the_token(tmp_path: Path) -> None:
         fleet.close()
 
 
+def test_an_attempt_that_fails_in_whatever_way_ends() -> None:
+    with pytest.raises(UnicodeError, match="label empty or too long"):
+        SocketFleet(GivenAddresses({"gpu": Address(host="gpu..lan", port=7777)}))
+
+
+def test_a_proof_that_is_no_ascii_ends_the_connection_and_not_the_agent(tmp_path: Path) -> None:
+    lines: list[str] = []
+    address = Address(host="127.0.0.1", token="a token of some letters")  # noqa: S106 - no secret
+    with Store.open(tmp_path / "store") as store:
+        service = Service(address, this_machine("c"), store, folder=tmp_path, log=lines.append)
+        thread = Thread(target=service.run)
+        thread.start()
+        try:
+            with socket.create_connection((service.address.host, service.address.port)) as connection:
+                connection.sendall(frame_of(Hello("a driver", "é")))
+                while connection.recv(4096):
+                    pass
+            fleet = SocketFleet(GivenAddresses({"c": service.address}))
+            assert [machine.id for machine in fleet.machines()] == ["c"]
+            fleet.close()
+        finally:
+            service.end()
+            thread.join()
+    assert lines[0] == "a driver is not connected any more: it does not know the token"
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        pytest.param(b"\xff" * 32, "the token {file} is no text\n  hint: openssl rand -hex 32 > {file}", id="bytes"),
+        (b"short", "the token {file} is too short: it needs 16 characters\n  hint: openssl rand -hex 32 > {file}"),
+    ],
+)
+def test_a_token_that_cannot_be_used_is_refused(tmp_path: Path, content: bytes, error: str) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    with pytest.raises(UsageError) as caught:
+        read_token(file)
+    assert str(caught.value) == error.format(file=file)
+
+
 @pytest.mark.parametrize(
     ("url", "error"),
     [
@@ -419,6 +462,30 @@ def test_an_address_that_is_not_safe_or_possible_is_refused(url: str, error: str
     with pytest.raises(UsageError) as caught:
         Address.parse(url).listen()
     assert caught.value.what == error
+
+
+EXPECTED = "expected unix:///run/user/1000/orun.sock, or tcp://127.0.0.1:7777"
+LONG = "/" + 107 * "a"
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("tcp://10.0.0.7", f"no agent can be at 'tcp://10.0.0.7'\n  {EXPECTED}"),
+        ("tcp://gpu..lan:7777", f"no agent can be at 'tcp://gpu..lan:7777'\n  {EXPECTED}"),
+        (
+            f"unix://{LONG}",
+            (
+                f"{LONG} is too long for a socket\n  107 bytes are the most\n"
+                "  hint: choose a shorter path, as unix:///run/user/1000/orun.sock"
+            ),
+        ),
+    ],
+)
+def test_a_run_refuses_an_address_that_no_agent_can_have(url: str, error: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect(url, {})
+    assert str(caught.value) == error
 
 
 def test_no_agent_listens_on_every_network() -> None:
