@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -46,9 +47,10 @@ class DaemonThreadPool(Executor):
         """Cancel the calls that have not started. Calls that have started go on, and nobody waits for them."""
         with self._lock:
             self._closed = True
-            while not self._calls.empty():
-                if (item := self._calls.get()) is not None:
-                    _cancel(item[0])
+            with suppress(Empty):  # a thread may take the last call meanwhile
+                while True:
+                    if (item := self._calls.get_nowait()) is not None:
+                        _cancel(item[0])
             for _ in self._threads:
                 self._calls.put(None)
 

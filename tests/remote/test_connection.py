@@ -92,3 +92,16 @@ def test_the_process_ends_while_a_call_hangs() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout == "ended\n"
+
+
+def test_a_pool_is_closed_twice_while_its_threads_end() -> None:
+    code = (
+        "import sys; from orun.remote.thread_pool import DaemonThreadPool; sys.setswitchinterval(1e-6)\n"
+        "for _ in range(150):\n"
+        "    pool = DaemonThreadPool(8)\n"
+        "    [call.result() for call in [pool.submit(int) for _ in range(8)]]\n"
+        "    [pool.shutdown() for _ in range(64)]\n"
+        "print('ended')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout == "ended\n"
