@@ -11,12 +11,15 @@ from pathlib import Path
 
 from orun.environment.env_vars import HEAD_TOKEN
 from orun.errors import MissingPackages, StoreError, UsageError
+from orun.fs.os_errors import convert_os_errors, quoted
 
 PORT = 6379
+LAST_PORT = 65535
 SCHEME = "ray://"
 NAMESPACE = "orun"  # of Ray's named actors
 ACTOR = "agent-"  # first part of an actor's name; the machine's id is the second
-TOKEN_FILE = ".ray/auth_token"  # noqa: S105 - its place below the home folder, where Ray looks
+TOKEN_FILE = ".ray/auth_token"  # noqa: S105 - its place below the home folder, where Ray looks by default
+TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"  # noqa: S105 - variable with another place
 CONNECT_PATIENCE = 5.0  # seconds for the head to accept a connection
 
 # Ray takes 7 minutes to notice a cut link by default; with these it takes 10 seconds.
@@ -53,9 +56,17 @@ def address_of(url: str) -> str:
     host, _, port = url.removeprefix(SCHEME).rstrip("/").rpartition(":")
     if not host and port and not port.isdecimal():
         host, port = port, str(PORT)
-    if not host or not port.isdecimal() or "/" in host:
+    if not (_is_host(host) and port.isdecimal() and int(port) <= LAST_PORT):
         raise UsageError(f"'{url}' is no address of a head", hint=f"write HOST:PORT, as in head:{PORT}")
     return f"{host.strip('[]')}:{int(port)}"
+
+
+def _is_host(name: str) -> bool:
+    try:
+        name.encode("idna")
+    except UnicodeError:  # a part of the name is empty or too long
+        return False
+    return name != "" and "/" not in name
 
 
 def check_ray() -> None:
@@ -84,22 +95,21 @@ def unreachable(address: str) -> str:
 
 def has_token(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether Ray would find a token in an environment."""
-    if environment.get(HEAD_TOKEN):
-        return True
-    return Path(environment.get("RAY_AUTH_TOKEN_PATH") or token_file()).is_file()
+    return bool(environment.get(HEAD_TOKEN)) or token_file(environment).is_file()
 
 
-def token_file() -> Path:
-    """Return the file in which Ray looks for the token by default."""
-    return Path.home() / TOKEN_FILE
+def token_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the file in which Ray looks for the token in an environment."""
+    return Path(environment.get(TOKEN_PATH) or Path.home() / TOKEN_FILE)
 
 
 def check_token(address: str, environment: Mapping[str, str] = os.environ) -> None:
     """Raise UsageError if there is no token to show to the head."""
     if not has_token(environment):
         host, _, _ = address.rpartition(":")
-        hint = f"Copy the head's: scp {host}:{TOKEN_FILE} ~/{TOKEN_FILE}\nor set RAY_AUTH_TOKEN"
-        raise UsageError(f"no token for the head at {address}", why=f"{token_file()} does not exist", hint=hint)
+        file = token_file(environment)
+        hint = f"Copy the head's: scp {host}:{TOKEN_FILE} {quoted(file)}\nor set {HEAD_TOKEN}"
+        raise UsageError(f"no token for the head at {address}", why=f"{file} does not exist", hint=hint)
 
 
 def make_token() -> bool:
@@ -107,8 +117,9 @@ def make_token() -> bool:
     if has_token():
         return False
     file = token_file()
-    file.parent.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(secrets.token_hex(32))
+    with convert_os_errors(f"write the token {file}", file):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(secrets.token_hex(32))
     return True

@@ -27,7 +27,13 @@ def test_an_address_is_read(text: str, address: str) -> None:
     assert settings.address_of(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "ray://", ":6379", "head:port", "ray://head:6379/path", "https://head:6379"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "ray://", ":6379", "head:port", "head:65536", "ray://head:6379/path", "https://head:6379"),
+        *("ray://head..lan", "ray://head..lan:6379", f"{64 * 'h'}.lan:6379"),
+    ],
+)
 def test_a_wrong_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         settings.address_of(text)
@@ -60,7 +66,7 @@ def test_a_missing_token_is_named_with_the_command_that_copies_it(home: Path) ->
         settings.check_token("head:6379")
     assert str(refused.value) == (
         f"no token for the head at head:6379\n  {home}/.ray/auth_token does not exist\n"
-        "  hint: Copy the head's: scp head:.ray/auth_token ~/.ray/auth_token\n  hint: or set RAY_AUTH_TOKEN"
+        f"  hint: Copy the head's: scp head:.ray/auth_token {home}/.ray/auth_token\n  hint: or set RAY_AUTH_TOKEN"
     )
 
 
@@ -73,6 +79,21 @@ def test_a_token_is_made_once_and_for_its_user_alone(home: Path) -> None:
     assert not settings.make_token()
     assert file.read_text(encoding="utf-8") == token
     settings.check_token("head:6379")
+
+
+def test_the_token_is_where_the_environment_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = home / "my secrets" / "ray" / "token"
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    with pytest.raises(UsageError) as refused:
+        settings.check_token("head:6379")
+    assert str(refused.value) == (
+        f"no token for the head at head:6379\n  {file} does not exist\n"
+        f"  hint: Copy the head's: scp head:.ray/auth_token '{file}'\n  hint: or set RAY_AUTH_TOKEN"
+    )
+    assert settings.make_token()
+    assert not settings.make_token()
+    assert len(file.read_text(encoding="utf-8")) == 64
+    assert not (home / ".ray").exists()
 
 
 def test_a_token_of_the_environment_counts(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
