@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import selectors
-import socket
 from collections import deque
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from time import monotonic
 
 from orun.agent.address import Address
 from orun.agent.directory import Directory, GivenAddresses
 from orun.agent.frames import Cancel, Close, FactsFailed, FactsRequest, Message
 from orun.agent.link import Connector, Link
-from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater
+from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Waker
 from orun.core.events import Notice, StageWaiting
 from orun.core.machines import (
     Built,
@@ -39,7 +37,6 @@ LOOK_SECONDS = 5.0  # for agents that have come back to answer
 FACTS_SECONDS = 120.0  # for a machine to fetch the project and to tell its facts
 PASSED = (Progress, LogText, StageWaiting, Notice)  # messages on the way, to be passed on
 LAST = (Built, Failed, Refused, Lost)  # messages that end an order
-WAKE = b"!"
 
 
 class SocketFleet:
@@ -65,10 +62,8 @@ class SocketFleet:
         self._refused: set[str] = set()  # why agents could not be added, each said once
         self._selector = selectors.DefaultSelector()
         self.beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
-        self._wake_end, self._wake_start = socket.socketpair()
-        for end in (self._wake_end, self._wake_start):
-            end.setblocking(False)
-        self._selector.register(self._wake_end, selectors.EVENT_READ)
+        self._waker = Waker()
+        self._selector.register(self._waker, selectors.EVENT_READ)
         self._woken = False
         try:
             self._connect()
@@ -157,8 +152,8 @@ class SocketFleet:
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
         """Return what the machines know of a snapshot, whose tree is in the remote. All are asked at a time.
 
-        A notice of `wait` says of each machine that cannot tell why, or does not in `FACTS_SECONDS`. It is left out,
-        unless it lacks the project.
+        A machine that did not get the project tells only that. Another machine that cannot answer, or does not in
+        `FACTS_SECONDS`, is left out, and a notice of `wait` says why.
         """
         facts: dict[str, MachineFacts] = {}
         pending, until = set(self._links), monotonic() + FACTS_SECONDS
@@ -169,10 +164,10 @@ class SocketFleet:
             for machine, message in self._receive(min(left, BEAT_SECONDS)):
                 if isinstance(message, MachineFacts):
                     facts[machine] = message
+                elif isinstance(message, FactsFailed) and message.lacks_project:
+                    facts[machine] = MachineFacts(machine, problem=_line(message.failure))
                 else:
                     self._note(machine, message)
-                if isinstance(message, FactsFailed) and message.lacks_project:
-                    facts[machine] = MachineFacts(machine, lacks_project=True)
                 if isinstance(message, MachineFacts | FactsFailed):
                     pending.discard(machine)
         for machine in sorted(pending & self._links.keys()):
@@ -201,8 +196,7 @@ class SocketFleet:
 
     def wake(self) -> None:
         """End the present or next `wait`. Any thread may call this."""
-        with suppress(OSError):  # there are enough of them in the socket, or the fleet is closed
-            self._wake_start.send(WAKE)
+        self._waker.wake()
 
     def cancel(self, stage: str) -> None:
         """Stop a stage; its last message follows. Do nothing if it is not running."""
@@ -220,8 +214,7 @@ class SocketFleet:
             link.peer.close()
         self._links.clear()
         self._selector.close()
-        self._wake_end.close()
-        self._wake_start.close()
+        self._waker.close()
 
     def _gather(self, timeout: float = 0.0) -> None:
         """Note what has arrived; wait for the first message."""
@@ -235,7 +228,8 @@ class SocketFleet:
             link.peer.flush()
         ready = [key.data for key, _ in self._selector.select(timeout)]
         if None in ready:
-            self._drain_wakes()
+            self._waker.drain()
+            self._woken = True
         messages: list[tuple[str, Message]] = []
         for name in filter(None, ready):
             link, why = self._links[name], ""
@@ -249,12 +243,6 @@ class SocketFleet:
             if link.peer.is_silent(self._lease):
                 messages += self._lose(name, f"nothing was heard of it for {self._lease:g} s")
         return messages
-
-    def _drain_wakes(self) -> None:
-        self._woken = True
-        with suppress(BlockingIOError):
-            while self._wake_end.recv(1 << 12):
-                pass
 
     def _note(self, machine: str, message: Message) -> None:
         if isinstance(message, PASSED):

@@ -59,7 +59,7 @@ def join_fleet(
         machines = fleet.machines()
         report(f"asking {len(machines)} machines for their facts")
         facts = fleet.facts(run.snapshot, remote.url)
-        if any(item.lacks_project for item in facts):
+        if any(item.problem for item in facts):
             run = replace(run, snapshot=share_project(planner, remote, repair=True))
             facts = fleet.facts(run.snapshot, remote.url)
         planner.assignment.update(machines, facts)

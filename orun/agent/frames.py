@@ -53,7 +53,13 @@ class FactsRequest(Record, frozen=True):
 
 
 class FactsFailed(Record, frozen=True):
-    """Answer of a machine that cannot tell its facts; `lacks_project` as in `MachineFacts`."""
+    """Answer of a machine that cannot tell its facts.
+
+    Attributes:
+        machine: its id.
+        failure: why.
+        lacks_project: whether that is because the snapshot did not arrive there from the remote.
+    """
 
     machine: str
     failure: Failure

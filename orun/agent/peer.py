@@ -11,6 +11,7 @@ from time import monotonic
 from orun.agent.frames import Beat, FrameReader, Message, frame_of
 
 CHUNK = 1 << 18  # bytes to receive at a time
+WAKE = b"!"
 BEAT_SECONDS = 5.0  # between two signs of life
 LEASE_SECONDS = 15.0  # of silence, after which the other end counts as gone
 
@@ -117,3 +118,32 @@ class Beater:
     def stop(self) -> None:
         """End the thread."""
         self._stopped.set()
+
+
+class Waker:
+    """Pair of sockets by which any thread ends the wait of the thread that selects on it."""
+
+    def __init__(self) -> None:
+        self._end, self._start = socket.socketpair()
+        for end in (self._end, self._start):
+            end.setblocking(False)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for a selector."""
+        return self._end.fileno()
+
+    def wake(self) -> None:
+        """End the present or next wait. Any thread may call this, also after `close`."""
+        with suppress(OSError):  # there is enough in the socket, or it is closed
+            self._start.send(WAKE)
+
+    def drain(self) -> None:
+        """Take what `wake` has sent, so that the next wait waits again."""
+        with suppress(BlockingIOError):
+            while self._end.recv(1 << 12):
+                pass
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._end.close()
+        self._start.close()

@@ -6,7 +6,6 @@ import hmac
 import os
 import selectors
 import signal
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from orun.agent.frames import (
     Message,
 )
 from orun.agent.local_machine import machine_now
-from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer
+from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer, Waker
 from orun.agent.work import Work
 from orun.core.machines import Leaving, Machine, Order
 from orun.core.serialization import replace
@@ -37,7 +36,6 @@ CHECK_SECONDS = 0.25  # between two looks at the leases
 GRACE_SECONDS = 20.0  # for running stages to end after the first signal
 MOST_DRIVERS = 64
 LONGEST_NAME = 100  # characters of a driver's name in the log
-WAKE = b"!"
 
 
 @dataclass(eq=False)
@@ -90,10 +88,8 @@ class Service:
         self._listener = address.listen()
         self._listener.setblocking(False)
         self.address = address if address.path else replace(address, port=self._listener.getsockname()[1])
-        self._wake_end, self._wake_start = socket.socketpair()
-        for end in (self._wake_end, self._wake_start):
-            end.setblocking(False)
-        self._work = Work(store, machine, folder, self._wake, log)
+        self._waker = Waker()
+        self._work = Work(store, machine, folder, self._waker.wake, log)
         self._drivers: list[Driver] = []
         self._grace = grace
         self._signals: list[str] = []
@@ -101,27 +97,18 @@ class Service:
         self._ends_at: float | None = None  # monotonic time at which the stages that still run are stopped
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._wake_end, selectors.EVENT_READ, self._drain_wakes)
+        self._selector.register(self._waker, selectors.EVENT_READ, self._waker.drain)
         self._watched: set[int] = set()
-
-    def _wake(self) -> None:
-        with suppress(OSError):  # there are enough of them in the socket, or the agent has ended
-            self._wake_start.send(WAKE)
-
-    def _drain_wakes(self) -> None:
-        with suppress(BlockingIOError):
-            while self._wake_end.recv(1 << 12):
-                pass
 
     def stop(self, number: int, _frame: FrameType | None = None) -> None:
         """Let `run` end when running stages have, as a handler of signals; a second signal ends it at once."""
         self._signals.append(signal.Signals(number).name)
-        self._wake()
+        self._waker.wake()
 
     def end(self) -> None:
         """Let `run` end at once. May be called in another thread."""
         self._ended = True
-        self._wake()
+        self._waker.wake()
 
     def run(self) -> None:
         """Serve until `stop` or `end`; then stop the stages that still run, and wait until they have ended."""
@@ -138,8 +125,7 @@ class Service:
                 driver.peer.close()
             self._close_listener()
             self._selector.close()
-            self._wake_end.close()
-            self._wake_start.close()
+            self._waker.close()
 
     def _is_over(self) -> bool:
         """Return whether to end now; begin to leave at the first signal."""

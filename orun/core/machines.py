@@ -82,7 +82,7 @@ class MachineFacts(Record, frozen=True):
         stages: which of them are those of a stage, by its id.
         packages: version of each distribution and module that is installed there.
         variables: state of each environment variable that stages find there, as `Secrets.state` returns it.
-        lacks_project: the snapshot did not arrive there from the remote, so that nothing is known.
+        problem: why nothing is known: the snapshot did not arrive there from the remote; empty if it did.
     """
 
     machine: str
@@ -90,7 +90,7 @@ class MachineFacts(Record, frozen=True):
     stages: Mapping[str, int] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
-    lacks_project: bool = False
+    problem: str = ""
 
     @classmethod
     def collect(

@@ -121,8 +121,13 @@ class Assignment:
         self._alike: dict[object, Candidates] = {}  # by what stages of the same candidates have in common
 
     def update(self, machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> None:
-        """Take note of the machines that are there, and of what they know."""
-        by_machine = {item.machine: AgentFacts(self._pipeline, item) for item in facts if not item.lacks_project}
+        """Take note of the machines that are there, and of what they know; leave out those without the project."""
+        by_machine: dict[str, AgentFacts] = {}
+        for item in facts:
+            if item.problem:
+                self.leave_out(f"machine {item.machine} takes no part: {item.problem}")
+            else:
+                by_machine[item.machine] = AgentFacts(self._pipeline, item)
         self.machines = {
             machine.id: machine for machine in machines if machine.id in by_machine and self._admits(machine)
         }

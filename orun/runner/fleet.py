@@ -36,8 +36,8 @@ class Fleet(Protocol):
     def facts(self, snapshot: Snapshot, remote: str) -> tuple[MachineFacts, ...]:
         """Return what the machines know of a snapshot, whose tree is in the remote of that URL.
 
-        All are asked at a time. A notice of `wait` says of each machine that cannot tell, or does not in time, why. It
-        is left out, unless it lacks the project.
+        All are asked at a time. A machine that did not get the project tells only that: see `MachineFacts.problem`.
+        Another machine that cannot answer, or does not in time, is left out, and a notice of `wait` says why.
         """
 
     def look(self, snapshot: Snapshot, remote: str) -> None:

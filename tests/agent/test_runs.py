@@ -110,11 +110,18 @@ def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
     tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]
 ) -> None:
     file = make_project(tmp_path / "project")
+    events: list[Event] = []
 
     def run(agent: AgentProcess) -> orun.RunResult:
         remote = f"file://{tmp_path}/remote"
         return orun.run(
-            file, only=["make"], force=["make"], store=tmp_path / "store", remote=remote, executor=agent.url
+            file,
+            only=["make"],
+            force=["make"],
+            store=tmp_path / "store",
+            remote=remote,
+            executor=agent.url,
+            on_event=events.append,
         )
 
     assert run(agents[0]).exit_code == 0
@@ -123,6 +130,7 @@ def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
         path.write_bytes(b"?" + path.read_bytes()[1:])
     again = run(agents[1])
     assert (again.exit_code, again["make"].machine) == (0, "two")
+    assert not any(isinstance(event, Notice) for event in events)
 
 
 def test_an_agent_with_the_store_of_the_run_takes_no_part(tmp_path: Path) -> None:

@@ -68,6 +68,15 @@ def test_a_machine_that_is_barred_does_not_come_back(tmp_path: Path) -> None:
     assert classes(assignment, pipeline) == [["b"]]
 
 
+def test_a_machine_without_the_project_takes_no_part(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path)
+    machines = (Machine("a"), Machine("b"))
+    assignment = assign(pipeline, *machines)
+    assignment.update(machines, [MachineFacts("a", problem="a did not get the project"), MachineFacts("b")])
+    assert assignment.left_out == ("machine a takes no part: a did not get the project",)
+    assert list(assignment.machines) == ["b"]
+
+
 def test_stages_with_equal_facts_share_them() -> None:
     stages = {"a": driver("580.1"), "b": driver("581.0"), "c": driver("580.1")}
     facts = MachineFacts.collect("m", stages, {}, {})
