@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from orun.core.serialization import Record, foreign_json
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
+from orun.fs.os_errors import quoted
 from orun.stages.release._manifest import MANIFEST, REFERENCE
 from orun.stages.release._reference import FORMAT
 from orun.store import Store
@@ -92,7 +93,7 @@ def load_release(folder: Path) -> Release:
     except OSError as error:
         missing = Path(os.fsdecode(error.filename or REFERENCE)).name
         raise UsageError(f"{folder} has no reference to compare with", why=f"no {missing} in it", hint=HINT) from error
-    return _release(str(folder), content, manifest)
+    return _release(str(folder), content, manifest, f"orun verify {quoted(folder)}")
 
 
 def release_of_tree(store: Store, tree: str, name: str) -> Release | None:
@@ -107,17 +108,17 @@ def release_of_tree(store: Store, tree: str, name: str) -> Release | None:
     files = {entry.path: entry.digest for entry in listed.entries} if listed else {}
     if not {REFERENCE, MANIFEST} <= files.keys():
         return None
-    return _release(name, store.read(files[REFERENCE]), store.read(files[MANIFEST]))
+    return _release(name, store.read(files[REFERENCE]), store.read(files[MANIFEST]), "orun store verify")
 
 
-def _release(name: str, content: bytes, manifest: bytes) -> Release:
+def _release(name: str, content: bytes, manifest: bytes, hint: str) -> Release:
     try:
         listed = {entry["path"]: entry["sha256"] for entry in foreign_json(manifest)["files"]}
         if listed[REFERENCE] != hashlib.sha256(content).hexdigest():
-            raise UsageError(f"the reference of {name} does not match its manifest", hint=f"orun verify {name}")
+            raise UsageError(f"the reference of {name} does not match its manifest", hint=hint)
         return Release(name, content, listed.get(_model_of(content), ""))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"the reference of {name} is damaged", why=str(error), hint=f"orun verify {name}") from error
+        raise UsageError(f"the reference of {name} is damaged", why=str(error), hint=hint) from error
 
 
 def _model_of(content: bytes) -> str:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from orun.core.source_location import abridged
 from orun.drift.release import LATENCY, Column, Release
 from orun.errors import UsageError
+from orun.fs.os_errors import quoted
 from orun.stages.release._server.sample_log import FORMAT
 
 STDIN = "-"
@@ -75,33 +76,40 @@ def read_samples(path: str, release: Release, position: Position, *, follow: boo
     for line in _lines(path, follow=follow):
         if line is None:
             yield None
-        elif (sample := parser.parse(line)) is not None:
+        elif (sample := parser.parse(*line)) is not None:
             yield sample
 
 
-def _lines(path: str, *, follow: bool) -> Iterator[bytes | None]:
-    """Yield the lines of a log, None at its end while it is followed; of a line without an end only the last one."""
+def _lines(path: str, *, follow: bool) -> Iterator[tuple[int, bytes] | None]:
+    """Yield the lines of a log with their numbers; None at its end while it is followed.
+
+    A line without an end is yielded only at the end of a log that is not followed. A log that was replaced is read to
+    its end before the new one: its writer may have added to it until then.
+    """
     file = _open(path)
-    rest = b""
+    number, rest, is_replaced = 1, b"", False
     try:
         while True:
             piece = file.readline(LONGEST + 1)
             line, rest = rest + piece, b""
             if line.endswith(b"\n") or len(line) > LONGEST:
-                yield line
+                yield number, line
+                number += 1
             elif not follow:
                 if line:
-                    yield line
+                    yield number, line
                 return
             elif piece:
                 rest = line
+            elif is_replaced:
+                file.close()
+                file = _open(path)
+                number, is_replaced = 1, False
             else:
                 rest = line
                 yield None
                 time.sleep(PAUSE)
-                if path != STDIN and _is_replaced(path, file):
-                    file.close()
-                    file, rest = _open(path), b""
+                is_replaced = path != STDIN and _is_replaced(path, file)
     except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"cannot read the log {path}", why=str(error)) from error
     finally:
@@ -134,11 +142,11 @@ class _Parser:
         self._place = "<stdin>" if path == STDIN else path
         self._release = release
         self._position = position
-        self._line = 0
+        self._number = 0  # of the line
 
-    def parse(self, line: bytes) -> Sample | None:
-        """Return the record of a line; None if it is left out."""
-        self._line += 1
+    def parse(self, number: int, line: bytes) -> Sample | None:
+        """Return the record of a line with its number in the log; None if it is left out."""
+        self._number = number
         if not line.endswith(b"\n") and len(line) <= LONGEST:
             return self._leave_out(INCOMPLETE)
         if len(line) > LONGEST:
@@ -192,8 +200,8 @@ class _Parser:
 
     def _error(self, problem: str, why: str) -> UsageError:
         is_editable = self._place != "<stdin>" and not self._place.endswith(".gz") and self._position.last
-        hint = f"to leave it out: sed -i {self._line}d {self._place}" if is_editable else ""
-        return UsageError(f"{self._place}:{self._line}: the line {problem}", why=why, hint=hint)
+        hint = f"to leave it out: sed -i {self._number}d {quoted(self._place)}" if is_editable else ""
+        return UsageError(f"{self._place}:{self._number}: the line {problem}", why=why, hint=hint)
 
 
 def _time(value: object) -> float:

@@ -16,6 +16,7 @@ from orun.drift.sample_log import Sample
 from orun.drift.watcher import Group, Watcher
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
+from orun.fs.os_errors import quoted
 
 FORMAT = 1
 ARRAYS = ("times", "counted", "peak", "since", "detected", "latest")  # of a watcher
@@ -68,7 +69,7 @@ def restore(watcher: Watcher, path: Path) -> None:
         return
     except OSError as error:
         raise UsageError(f"cannot read the state {path}", why=error.strerror or str(error)) from error
-    begin_anew = f"to begin a new test: rm {path}"
+    begin_anew = f"to begin a new test: rm {quoted(path)}"
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

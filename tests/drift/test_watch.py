@@ -170,6 +170,32 @@ def test_a_log_that_is_followed_until_it_drifts(
     assert results[0].drifted[0].name.startswith("inputs.x.")
 
 
+def test_a_log_that_is_rotated_is_read_to_its_end_and_the_new_one_from_its_first_line(
+    release: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sample_log, "PAUSE", 0)
+    path = tmp_path / "my logs" / "log.jsonl"
+    path.parent.mkdir()
+    path.write_text(GOOD)
+    position = sample_log.Position()
+    samples = sample_log.read_samples(str(path), load_release(release), position, follow=True)
+    assert [item is None for item in itertools.islice(samples, 2)] == [False, True]
+    with path.open("a") as old:
+        old.write(NEXT)
+    path.rename(path.with_name("log.jsonl.1"))
+    path.write_text(GOOD.replace('"request":1', '"request":3') + "{}\n")
+    assert next(samples)
+    assert position.last == {"a": 2}
+    assert next(samples)
+    assert position.last == {"a": 3}
+    with pytest.raises(UsageError) as caught:
+        next(samples)
+    assert str(caught.value) == (
+        f"{path}:2: the line is no record of a sampled log\n  each line is the JSON object of a request\n"
+        f"  hint: to leave it out: sed -i 2d '{path}'"
+    )
+
+
 def test_a_compressed_log(release: Path, serve: Serve, tmp_path: Path) -> None:
     packed = tmp_path / "requests.jsonl.gz"
     packed.write_bytes(gzip.compress(serve(10).read_bytes()))
