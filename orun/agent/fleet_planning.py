@@ -22,6 +22,7 @@ from orun.remote.settings import Settings
 from orun.runner.fleet import Fleet, FleetRun
 from orun.runner.open_fleet import agent_command, open_fleet
 from orun.runner.preflight import without_machine
+from orun.text.counts import count
 
 POLL_SECONDS = 2.0  # between two looks for machines that join
 
@@ -57,7 +58,7 @@ def join_fleet(
         run = FleetRun(fleet, share_project(planner, remote), wait, command)
         planner.assignment = Assignment(planner.pipeline, identify_store(planner.store.root))
         machines = fleet.machines()
-        report(f"asking {len(machines)} machines for their facts")
+        report(f"asking {count(len(machines), 'machine')} for facts")
         facts = fleet.facts(run.snapshot, remote.url)
         if any(item.problem for item in facts):
             run = replace(run, snapshot=share_project(planner, remote, repair=True))

@@ -15,7 +15,7 @@ from orun.cli.complete import complete_run
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 from orun.eventlog import ignore
-from orun.report.figures import count
+from orun.text.counts import count
 
 if TYPE_CHECKING:
     from orun.blame.bisect import Bisection

@@ -18,10 +18,11 @@ from orun.core.serialization import encode, foreign_json
 from orun.core.source_location import abridged
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
-from orun.report.figures import ABSENT, NOT_THERE, count, shortened
+from orun.report.figures import ABSENT, NOT_THERE, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
+from orun.text.counts import count
 from orun.text.lists import first_few
 from orun.text.units import changed, show
 from orun.text.wording.components import component_name

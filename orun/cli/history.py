@@ -18,7 +18,7 @@ from orun.cli.outputs import output_option
 from orun.cli.verb import Verb
 from orun.errors import StoreError, UsageError
 from orun.fs.observed_state import seen_at
-from orun.report.figures import count
+from orun.text.counts import count
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
 from orun.core.serialization import encode
 from orun.pipeline.problems import place
 from orun.report.facts import reason_fields
-from orun.report.figures import count
 from orun.report.stages import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
+from orun.text.counts import count
 from orun.text.units import show
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from orun.core.run_record import BY_INIT, is_users
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
-from orun.report.figures import count
 from orun.store.layout import RECORD_FILE
+from orun.text.counts import count
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from orun.cli.store_gc import gc
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
-from orun.report.figures import ago, count
+from orun.report.figures import ago
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
+from orun.text.counts import count
 from orun.text.suggestions import near
 from orun.text.units import show
 

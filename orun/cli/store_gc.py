@@ -13,10 +13,11 @@ import click
 
 from orun.cli import options
 from orun.cli.verb import Verb
-from orun.report.figures import ago, count
+from orun.report.figures import ago
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
+from orun.text.counts import count
 from orun.text.units import parse_duration, parse_size, show, split
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
 
 def _summary(file: str, pipeline: Pipeline) -> str:
     from orun.pipeline.model import conditions
-    from orun.report.figures import count
+    from orun.text.counts import count
 
     gates = sum(1 for stage in pipeline.stages for _ in conditions(stage.gates))
     return f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}"

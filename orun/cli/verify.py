@@ -15,7 +15,7 @@ from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError
 from orun.fs.observed_state import FOLDER, presence
 from orun.fs.os_errors import quoted
-from orun.report.figures import count
+from orun.text.counts import count
 from orun.text.markdown import printable
 from orun.text.units import show
 from orun.text.wording.reasons import sentences

@@ -18,9 +18,10 @@ from orun.cli.verb import Verb
 from orun.core.serialization import encode
 from orun.errors import UsageError
 from orun.fs.observed_state import FOLDER, presence
-from orun.report.figures import ABSENT, count
+from orun.report.figures import ABSENT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
+from orun.text.counts import count
 from orun.text.units import RATIO_FORMS, parse_ratio, show
 
 if TYPE_CHECKING:

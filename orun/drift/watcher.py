@@ -14,6 +14,7 @@ from orun.drift.release import LATENCY, Release
 from orun.drift.result import Verdict, Watched, WatchResult
 from orun.drift.sample_log import OTHER_MODEL, Position, Sample, read_samples
 from orun.errors import UnknownName, UsageError
+from orun.text.counts import count
 
 LEARNT = 500  # records from which the latency is learnt: the machine of a release and its load are others
 LATELY = 50  # records of which the median is shown
@@ -99,13 +100,13 @@ class Watcher:
             columns = [column for column, records in enumerate(learnt) if records == number]
             references = [release.values[column] if number == 0 else np.empty(0) for column in columns]
             self.groups.append(Group(columns, number, references, seed))
-        count = len(release.columns)
+        width = len(release.columns)
         self.records = 0
         self.times = np.full(2, np.nan)  # earliest and latest of the records
-        self.counted = np.zeros(count, np.int64)
-        self.peak = np.ones(count)
-        self.since, self.detected = np.full(count, np.nan), np.full(count, np.nan)
-        self.latest = np.empty((0, count))
+        self.counted = np.zeros(width, np.int64)
+        self.peak = np.ones(width)
+        self.since, self.detected = np.full(width, np.nan), np.full(width, np.nan)
+        self.latest = np.empty((0, width))
         self.waiting: list[Sample] = []
         self.chosen: Sample | None = None  # of the period that goes on
         self.period = (math.nan, 0)  # its number, and its records
@@ -233,7 +234,7 @@ def watch_logs(watcher: Watcher, logs: Sequence[str], *, follow: bool) -> WatchR
     watcher.flush()
     if not watcher.records and not watcher.chosen:
         left_out = watcher.position.left_out
-        why = "; ".join(f"{count} lines are {reason}" for reason, count in left_out.items())
+        why = "; ".join(f"left out {count(number, 'line')}: {reason}" for reason, number in left_out.items())
         hint = (
             "name the bundle that the server runs: --release FOLDER"
             if OTHER_MODEL in left_out

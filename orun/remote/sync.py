@@ -21,8 +21,9 @@ from orun.remote.connection import Connection
 from orun.remote.download import Downloads
 from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
-from orun.remote.upload import Uploads, count
+from orun.remote.upload import Uploads
 from orun.store import Action
+from orun.text.counts import count
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Sync:
         try:
             uploads.drain()
         except KeyboardInterrupt:
-            text = f"{count(uploads.pending)} not pushed to the remote; the next run offers them again"
+            text = f"{count(uploads.pending, 'result')} not pushed to the remote; the next run offers them again"
             emit(Notice("warning", text))
             raise Interrupted("interrupted") from None
         finally:

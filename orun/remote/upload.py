@@ -19,6 +19,7 @@ from orun.remote.transfers import Pushed, Transfers
 from orun.remote.variables import held_back, keyed
 from orun.store import Action
 from orun.store.checksummed_json import canonical
+from orun.text.counts import count
 
 POLL_SECONDS = 0.05
 SILENCE = 1.0  # seconds that the end of a run waits for uploads before it says so
@@ -141,7 +142,7 @@ class Uploads:
         while self._pushes:
             if monotonic() > silent_until:
                 silent_until = float("inf")
-                text = f"pushing {count(self.pending)} to the remote {self.connection.settings.url}"
+                text = f"pushing {count(self.pending, 'result')} to the remote {self.connection.settings.url}"
                 self.connection.emit(Notice("info", text))
             self.connection.wait(POLL_SECONDS)
             self.gather()
@@ -155,8 +156,3 @@ class Uploads:
 def record_of(action: Action) -> bytes:
     """Return the record of a result as it is pushed."""
     return canonical(encode(keyed(action)))
-
-
-def count(results: int) -> str:
-    """Return `1 result` or `2 results`."""
-    return f"{results} result" if results == 1 else f"{results} results"

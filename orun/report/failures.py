@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orun.core.run_record import Failure, RunResult, StageResult
 from orun.environment.python_path import PACKAGE
-from orun.report.figures import count
 from orun.report.terminal import Terminal
+from orun.text.counts import count
 from orun.text.suggestions import near
 
 TAIL_LINES = 15

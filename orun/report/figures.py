@@ -1,4 +1,4 @@
-"""Figures as people read them: ages, metrics, counts and digests."""
+"""Figures as people read them: ages, metrics and digests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult, StageResult
 from orun.core.source_location import Position
+from orun.text.counts import count
 from orun.text.units import show
 
 ABSENT = "-"  # where there is nothing to show
@@ -21,8 +22,7 @@ def ago(seconds: float) -> str:
     """An age: `3 hours ago`; below a minute `just now`."""
     for length, name in _AGES:
         if seconds >= length:
-            count = int(seconds // length)
-            return f"{count} {name}{'s' if count > 1 else ''} ago"
+            return f"{count(int(seconds // length), name)} ago"
     return "just now"
 
 
@@ -39,11 +39,6 @@ def headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
 def position_of(stage: StageResult, result: RunResult) -> Position:
     """Return where a stage stands in its file; the beginning of the file if that is not known."""
     return stage.position or Position(result.file, 1, 1)
-
-
-def count(number: int, noun: str) -> str:
-    """`1 stage`, `2 stages`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def shortened(text: str) -> str:

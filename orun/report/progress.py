@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from time import monotonic
 
 from orun.core.events import Event, RunStarted, StageFinished, StageProgress, StageStarted, StageWaiting
-from orun.report.figures import count
+from orun.text.counts import count
 from orun.text.units import show
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
 from orun.fs.os_errors import quoted
-from orun.report.figures import count
 from orun.report.gates import NOT_ASKED, NOT_JUDGED, unjudged
 from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
+from orun.text.counts import count
 from orun.text.suggestions import near, settings
 from orun.text.units import show
 

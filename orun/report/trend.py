@@ -12,11 +12,12 @@ from orun.history.changes import Change, changes
 from orun.history.database import History
 from orun.history.past import past
 from orun.history.points import Point, Series
-from orun.report.figures import ago, count
+from orun.report.figures import ago
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.store.layout import history_path
+from orun.text.counts import count
 from orun.text.markdown import table
 from orun.text.units import amount, changed, span
 

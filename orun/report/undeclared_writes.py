@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from orun.core.run_record import RunResult, StageResult
 from orun.fs.os_errors import quoted
-from orun.report.figures import count
 from orun.report.terminal import Terminal
+from orun.text.counts import count
 from orun.text.suggestions import near, settings
 
 SHOWN = 3  # files of a stage; the record names them all

@@ -14,7 +14,6 @@ from orun.environment.providers import missing
 from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
-from orun.report.figures import count
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives
 from orun.scaffold.init_command import init_command
@@ -25,6 +24,7 @@ from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
 from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
 from orun.stages.contract import MODEL
+from orun.text.counts import count
 
 SEARCHER = "optuna"  # package by which `quantize/tune` searches
 Write = Callable[[Path, str], None]

@@ -232,7 +232,7 @@ def test_a_log_of_another_model(release: Path, serve: Serve) -> None:
     with pytest.raises(UsageError) as caught:
         orun.watch(path, release)
     assert str(caught.value) == (
-        f"there is no record in {path}\n  3 lines are of another model\n"
+        f"there is no record in {path}\n  left out 3 lines: of another model\n"
         "  hint: name the bundle that the server runs: --release FOLDER"
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Metric
-from orun.report.figures import ago, count, headline
+from orun.report.figures import ago, headline
 from orun.text.suggestions import near
 
 
@@ -33,10 +33,6 @@ def test_metrics_with_a_gate_are_told_first() -> None:
     assert headline(metrics, ()) == "a 1, b 2, c 3"
     assert headline(metrics, ["size", "d", "d", "gone"]) == "size 1 MB, d 4, a 1"
     assert headline({}, ()) == ""
-
-
-def test_counts() -> None:
-    assert (count(0, "stage"), count(1, "stage"), count(2, "stage")) == ("0 stages", "1 stage", "2 stages")
 
 
 def test_paths_are_shown_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

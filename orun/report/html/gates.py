@@ -13,7 +13,6 @@ from orun.core.key_component import subjects, value_of
 from orun.core.metrics import Comparison, Metric
 from orun.core.run_record import Verdict
 from orun.core.source_location import Position
-from orun.report.figures import count
 from orun.report.gates import (
     NOT_JUDGED,
     caveat,
@@ -30,6 +29,7 @@ from orun.report.html.limits import LimitDrawing, limit_drawing
 from orun.report.html.source import Source
 from orun.report.html.templating import moment
 from orun.report.terminal import Style
+from orun.text.counts import count
 from orun.text.units import amount, show, span
 
 FAILS = " (fails the run)"  # of a gate that did not fail itself

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orun.core.run_record import StageResult
-from orun.report.figures import count
 from orun.report.html.graph_layout import Layout, lay_out
 from orun.report.html.source import Source
 from orun.report.html.templating import visible
 from orun.report.stages import STYLES
+from orun.text.counts import count
 from orun.text.units import show
 
 WIDEST = 1040  # of a page; a drawing is turned round before it gets wider

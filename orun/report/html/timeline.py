@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orun.report.figures import count
 from orun.report.html.chart import Axis, Bar, BarRow
 from orun.report.html.source import Source, StageSpan
 from orun.report.stages import STYLES, stage_row
+from orun.text.counts import count
 from orun.text.units import show
 
 FOLDED = 60  # stages from which the drawing is shown when one asks for it

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from orun.history.changes import changes
 from orun.history.points import Point as Measurement
 from orun.history.points import Series
-from orun.report.figures import count
 from orun.report.html.chart import Axis, Chart, Line, Point, Scale
 from orun.report.html.limits import limit_of
 from orun.report.html.source import Source
 from orun.report.trend import shift
+from orun.text.counts import count
 from orun.text.units import amount
 
 NEWEST = 60  # measurements that are drawn

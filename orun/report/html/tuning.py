@@ -11,10 +11,10 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import value_of
 from orun.core.metrics import Unit
 from orun.core.run_record import StageResult
-from orun.report.figures import count
 from orun.report.html.chart import Axis, Chart, Line, Point
 from orun.report.html.source import Source
 from orun.report.html.stored import SEARCH
+from orun.text.counts import count
 from orun.text.units import show
 
 PROPERTY = "orun.tune"  # of the model, as `quantize/tune` writes it
