@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 from onnx import numpy_helper, parser
@@ -80,6 +82,24 @@ trained (float[n, 4] x) => (float[n, 4] y)
   y = DequantizeLinear (v_integers, out_scale, out_zero)
 }
 """
+# Each weight is read by two nodes, one of which has it transposed; the weights are for the test to store.
+SHARED_WEIGHTS = """
+<ir_version: 9, opset_import: ["" : 17]>
+shared (float[n, 8] x, float[5, n, 4] series) => (float[n, 4] a, float[n, 4] b, float[n, 8] c, float[n, 8] d,
+                                                  float[5, 1, n, 4] e, float[5, 1, n, 4] f)
+{
+  [first] a = Gemm <transB = 1> (x, wide)
+  [second] c = Gemm <transB = 1> (x, square)
+  [third] b = Gemm <transB = 1> (c, wide)
+  [fourth] d = MatMul (x, square)
+  e = LSTM <hidden_size = 4> (series, inner, recurrent)
+  turned = Neg (series)
+  f = LSTM <hidden_size = 4> (turned, inner, recurrent)
+}
+"""
+SHARED_SIZES: Mapping[str, tuple[int, ...]] = {
+    "wide": (4, 8), "square": (8, 8), "inner": (1, 16, 4), "recurrent": (1, 16, 4),
+}  # fmt: skip
 
 
 def parse(text: str) -> onnx.ModelProto:
@@ -88,6 +108,15 @@ def parse(text: str) -> onnx.ModelProto:
     for tensor in model.graph.initializer:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
     onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def store_weights(model: onnx.ModelProto, sizes: Mapping[str, tuple[int, ...]]) -> onnx.ModelProto:
+    """Store weights of the same random values in each call; the first axis differs a thousandfold in size."""
+    random = np.random.default_rng(0)
+    for name, size in sizes.items():
+        values = random.standard_normal(size) * np.logspace(-3, 0, size[0]).reshape(-1, *[1] * (len(size) - 1))
+        model.graph.initializer.append(numpy_helper.from_array(values.astype(np.float32), name))
     return model
 
 

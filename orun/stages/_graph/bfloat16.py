@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
 from orun.stages._graph.domains import STANDARD, standard_opset
 from orun.stages._graph.names import make_unique
-from orun.stages._graph.nodes import list_reads
+from orun.stages._graph.nodes import inner_graphs, list_reads
 from orun.stages._graph.plain import hoist
 
 if TYPE_CHECKING:
@@ -246,12 +246,11 @@ def _rename(node: NodeProto, names: Mapping[str, str]) -> None:
     if not names:
         return
     node.input[:] = [names.get(name, name) for name in node.input]
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-            own: set[str] = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-            own |= {name for inner in graph.node for name in inner.output}
-            outer = {name: called for name, called in names.items() if name not in own}
-            for inner in graph.node:
-                _rename(inner, outer)
-            for value in graph.output:
-                value.name = outer.get(value.name, value.name)
+    for graph in inner_graphs(node):
+        own: set[str] = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        own |= {name for inner in graph.node for name in inner.output}
+        outer = {name: called for name, called in names.items() if name not in own}
+        for inner in graph.node:
+            _rename(inner, outer)
+        for value in graph.output:
+            value.name = outer.get(value.name, value.name)

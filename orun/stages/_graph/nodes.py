@@ -47,9 +47,16 @@ def sort_nodes(graph: GraphProto) -> None:
 def list_reads(node: NodeProto) -> Iterator[str]:
     """Yield the names of values that a node reads, with outer values that graphs inside it read."""
     yield from (name for name in node.input if name)
+    for graph in inner_graphs(node):
+        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        own |= {name for inner in graph.node for name in inner.output}
+        inputs = [name for inner in graph.node for name in list_reads(inner)]
+        yield from (name for name in (*inputs, *(value.name for value in graph.output)) if name not in own)
+
+
+def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
+    """Yield the graphs that a node holds, such as the branches of an If."""
     for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-            own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-            own |= {name for inner in graph.node for name in inner.output}
-            inputs = [name for inner in graph.node for name in list_reads(inner)]
-            yield from (name for name in (*inputs, *(value.name for value in graph.output)) if name not in own)
+        yield from attribute.graphs
+        if attribute.HasField("g"):
+            yield attribute.g

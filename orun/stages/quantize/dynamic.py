@@ -91,12 +91,14 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     from orun.stages._graph.io import load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
     from orun.stages.quantize._embeddings import keep_positions
+    from orun.stages.quantize._shared_weights import separate_transposed
 
     model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
     _require_unbiased(context, model, params)
     is_selected = partial(is_quantized, params.op_types, params.exclude, ())
     keep_positions(context, model, is_selected, Trial(params.dims, params.inputs))
+    separate_transposed(model)
     model = add_types(model)
     for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it
         value.type.tensor_type.ClearField("shape")
@@ -162,7 +164,7 @@ def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
         per_channel=params.per_channel,
         reduce_range=params.reduce_range,
         weight_type=QuantType.QInt8 if params.weight_type == "int8" else QuantType.QUInt8,
-        nodes_to_exclude=params.exclude,
+        nodes_to_exclude=[*params.exclude, *(f"{name}_MatMul" for name in params.exclude)],  # it renames each Gemm so
         use_external_data_format=True,
     )
     model = load(result)

@@ -223,6 +223,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     from orun.stages.quantize._clipping import with_bounds
     from orun.stages.quantize._embeddings import keep_positions
     from orun.stages.quantize._masks import exclude_masks
+    from orun.stages.quantize._shared_weights import separate_axes
     from orun.stages.quantize._smoothing import smooth_and_check
 
     model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
@@ -233,6 +234,8 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     is_selected = partial(is_quantized, params.op_types, params.exclude, params.include)
     if params.format != "qdq":
         keep_positions(context, model, is_selected, _trial(params))
+    if params.per_channel:
+        separate_axes(model)
     model = add_types(model)
     tensors = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
     require_known("include_tensors", params.include_tensors, tensors)

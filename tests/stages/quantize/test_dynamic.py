@@ -11,7 +11,7 @@ from onnx import TensorProto, numpy_helper
 
 from orun.errors import StageFailed, UnknownName
 from tests.processors import exact_sums
-from tests.stages.models import ADD, LOOKUP, WORDY, parse
+from tests.stages.models import ADD, LOOKUP, SHARED_SIZES, SHARED_WEIGHTS, WORDY, parse, store_weights
 from tests.stages.support import StageRun, artifact, run_stage
 
 
@@ -103,6 +103,37 @@ def test_types_and_names_left_out(tmp_path: Path, tiny_bert: Path) -> None:
     names = [node.name for node in onnx.load(tiny_bert / "model.onnx").graph.node if "query/MatMul" in node.name]
     assert every.value("quantized") - quantize(tmp_path, tiny_bert, exclude=names).value("quantized") == 2
     assert quantize(tmp_path, tiny_bert, op_types=["Gather"]).value("quantized") == 3
+
+
+def sharing(folder: Path) -> Path:
+    return artifact(folder, store_weights(onnx.parser.parse_model(SHARED_WEIGHTS), SHARED_SIZES))
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_weights_that_several_nodes_read(tmp_path: Path, per_channel: bool) -> None:
+    """ONNX Runtime transposes the weights of a Gemm and an LSTM in place, once for each node that reads them."""
+    result = quantize(tmp_path, sharing(tmp_path), per_channel=per_channel)
+    assert [operators(result).count(name) for name in ("MatMulInteger", "DynamicQuantizeLSTM")] == [4, 2]
+    assert result.value("max_abs_error") < 0.1
+
+
+def test_a_gemm_that_is_left_out(tmp_path: Path) -> None:
+    """ONNX Runtime makes it a MatMul of another name before it looks at the names."""
+    result = quantize(tmp_path, sharing(tmp_path), exclude=["first", "second"])
+    assert operators(result).count("MatMulInteger") == 2
+
+
+def test_a_weight_that_a_branch_reads_as_well(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 17]>
+    g (float[n, 8] x, bool b) => (float[n, 8] y) {
+      u = Gemm <transB = 1> (x, w)
+      y = If (b) <then_branch = yes () => (float[n, 8] s) { s = Gemm <transB = 1> (u, w) },
+                  else_branch = no () => (float[n, 8] t) { t = MatMul (u, w) }>
+    }
+    """)
+    before = artifact(tmp_path, store_weights(model, {"w": (8, 8)}))
+    assert quantize(tmp_path, before).value("max_abs_error") < 0.1
 
 
 def test_a_look_up_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from orun.errors import StageFailed, UnknownName, UsageError
 from orun.stages._graph import io as onnx_io
 from tests.processors import exact_sums
 from tests.stages.conftest import MODULES
-from tests.stages.models import ADD, WORDY, convolution, parse
+from tests.stages.models import ADD, SHARED_SIZES, SHARED_WEIGHTS, WORDY, convolution, parse, store_weights
 from tests.stages.support import StageRun, artifact, run_stage
 from tests.thin import mostly_slow
 
@@ -92,6 +92,15 @@ def test_a_scale_for_each_channel_of_a_weight(tmp_path: Path, per_channel: bool,
     weights = [name for name, tensor in stored.items() if len(tensor.dims) > 1]
     values = {numpy_helper.to_array(stored[f"{name.removesuffix('_quantized')}_scale"]).size for name in weights}
     assert values == sizes
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_a_weight_that_needs_scales_along_two_axes(tmp_path: Path, form: str) -> None:
+    """A Gemm has its output channels along the first axis of the weight, the MatMul along the second."""
+    before = artifact(tmp_path, store_weights(onnx.parser.parse_model(SHARED_WEIGHTS), SHARED_SIZES))
+    result = run_stage("quantize/static", tmp_path, {"per_channel": True, "format": form}, inputs={"model": before})
+    assert result.value("quantized") == 3
+    assert result.value("max_abs_error") < 0.1
 
 
 def scales(path: Path) -> dict[str, float]:

@@ -1,0 +1,84 @@
+"""Copies of weights that several nodes read, where ONNX Runtime's quantizers would spoil a shared weight.
+
+As of 1.31 the dynamic quantizer transposes the weights of a Gemm or LSTM in place, once for each node that reads them.
+The static quantizer gives a weight scales along one axis, and the nodes that read it may need them along different
+axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from onnx import GraphProto
+
+from orun.stages._graph.io import graphs
+from orun.stages._graph.names import make_unique
+from orun.stages._graph.nodes import attribute, inner_graphs, list_reads
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+WEIGHT = 1  # index of the weight among the inputs of a product
+CHANNEL_AXES: Mapping[str, int] = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}  # axis of a weight's channels
+
+
+def separate_transposed(model: ModelProto) -> None:
+    """Give each Gemm and LSTM weights of its own, in place, if the dynamic quantizer transposes them."""
+
+    def find_owner(node: NodeProto, _place: int) -> str:
+        is_transposed = node.op_type == "LSTM" or (node.op_type == "Gemm" and attribute(node, "transB", 0))
+        return node.output[0] if is_transposed else "the other nodes"
+
+    _separate(model, find_owner)
+
+
+def separate_axes(model: ModelProto) -> None:
+    """Let products share a weight, in place, only if its output channels are along the same axis for all of them."""
+
+    def find_axis(node: NodeProto, place: int) -> int | None:
+        if place != WEIGHT or node.op_type not in CHANNEL_AXES:
+            return None
+        return 0 if attribute(node, "transB", 0) else CHANNEL_AXES[node.op_type]
+
+    _separate(model, find_axis)
+
+
+def _separate(model: ModelProto, find_group: Callable[[NodeProto, int], str | int | None]) -> None:
+    """Copy weights, in place, so that only nodes of one group share a weight; nodes without a group read any of them.
+
+    Args:
+        model: whole in memory.
+        find_group: returns the group of a node, for the weight at one place among its inputs.
+    """
+    scopes = [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
+    names = {tensor.name for graph in scopes for tensor in graph.initializer}
+    names |= {name for graph in scopes for node in graph.node for name in (*list_reads(node), *node.output)}
+    for scope in scopes:
+        weights = {tensor.name: tensor for tensor in scope.initializer}
+        held: dict[str, dict[str | int, str]] = {}  # by weight and group, the weight that the group reads
+        for node in _walk(scope):
+            for place, name in enumerate(node.input):
+                group = find_group(node, place) if name in weights else None
+                if group is None:
+                    continue
+                groups = held.setdefault(name, {})
+                if group not in groups:
+                    groups[group] = _copy(scope, weights[name], names) if groups else name
+                node.input[place] = groups[group]
+
+
+def _copy(graph: GraphProto, weight: TensorProto, names: set[str]) -> str:
+    """Add a copy of a weight to a graph; return its name, which none of the names is."""
+    copy = graph.initializer.add()
+    copy.CopyFrom(weight)
+    copy.name = make_unique(weight.name, names)
+    return copy.name
+
+
+def _walk(graph: GraphProto) -> Iterator[NodeProto]:
+    """Yield the nodes of a graph and of the graphs inside them."""
+    for node in graph.node:
+        yield node
+        for inner in inner_graphs(node):
+            yield from _walk(inner)
