@@ -33,9 +33,24 @@ def labels_of(context: Context, labels: Array | None, parameter: str, *, classes
     return torch.from_numpy(labels.astype(np.int64 if classes else np.float32))
 
 
-def hard_loss(scores: torch.Tensor, labels: torch.Tensor, *, classes: bool) -> torch.Tensor:
-    """Return the cross entropy of scores `[batch, classes, ...]`, or the mean squared error of values."""
-    return functional.cross_entropy(scores, labels) if classes else functional.mse_loss(scores, labels)
+def hard_loss(context: Context, scores: torch.Tensor, labels: torch.Tensor, *, classes: bool) -> torch.Tensor:
+    """Return the cross entropy of scores `[batch, classes, ...]`, or the mean squared error of values.
+
+    Raises:
+        StageFailed: when values have another shape than their labels; labels `[batch]` fit values `[batch, 1]`.
+    """
+    if classes:
+        return functional.cross_entropy(scores, labels)
+    if scores.shape == (*labels.shape, 1):
+        labels = labels.unsqueeze(-1)
+    if scores.shape != labels.shape:
+        raise StageFailed(
+            context.stage,
+            "the module's first output has another shape than the labels",
+            why=f"for {len(labels)} examples they are {list(scores.shape)} and {list(labels.shape)}",
+            hint="with `answers: values` a module answers a number for each number of a label",
+        )
+    return functional.mse_loss(scores, labels)
 
 
 def soft_loss(scores: torch.Tensor, right: torch.Tensor, temperature: float, *, classes: bool) -> torch.Tensor:
@@ -92,7 +107,7 @@ class Projections(torch.nn.Module):  # type: ignore[misc]  # torch is not checke
                 raise StageFailed(
                     context.stage,
                     f"features: {name!r} of the student cannot become {other!r} of the teacher",
-                    why=f"they are {list(shape)} and {list(right)}, and more than one axis differs",
+                    why=f"they are {list(shape)} and {list(right)}, and a learned map changes the size of one axis",
                 )
             for axis in differing:
                 self.axes[str(number)] = axis

@@ -134,7 +134,7 @@ def _make_loss(
         value = (1 - params.hard) * soft_loss(outputs[0], right, params.temperature, classes=classes)
         if labels is not None:
             chosen = labels[batch.examples].to(params.device)
-            value = value + params.hard * hard_loss(outputs[0], chosen, classes=classes)
+            value = value + params.hard * hard_loss(context, outputs[0], chosen, classes=classes)
         return value if projections is None else value + params.feature_weight * projections.loss()
 
     return loss

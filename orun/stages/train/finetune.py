@@ -76,7 +76,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     schedule = Schedule(params.epochs, params.batch, params.learning_rate, params.device, params.threads)
 
     def loss(outputs: list[torch.Tensor], batch: Batch) -> torch.Tensor:
-        return hard_loss(outputs[0], labels[batch.examples].to(params.device), classes=classes)
+        return hard_loss(context, outputs[0], labels[batch.examples].to(params.device), classes=classes)
 
     with training(context, schedule):
         module = _prepare(context, params, load_module(context, params.model, trained_weights(context)))

@@ -27,6 +27,10 @@ def eleven() -> nn.Module:
     return nn.Linear(64, 11)
 
 
+def value() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
+
+
 def number() -> int:
     return 3
 

@@ -85,3 +85,19 @@ def test_a_preparation_that_returns_nothing(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         finetune(tmp_path, prepare="learning.py:nothing")
     assert str(caught.value) == "learning.py:nothing must return a torch.nn.Module\n  it returned a NoneType"
+
+
+def test_a_column_of_values(tmp_path: Path) -> None:
+    """Labels `[n]` are compared with values `[n, 1]` one by one: the mean of all digits has a loss of 8."""
+    made = finetune(tmp_path, model="learning.py:value", answers="values", epochs=30)
+    assert made.value("loss") < 5
+
+
+def test_values_of_another_shape_than_the_labels(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        finetune(tmp_path, model="learning.py:eleven", answers="values")
+    assert str(caught.value) == (
+        "the module's first output has another shape than the labels\n"
+        "  for 64 examples they are [64, 11] and [64]\n"
+        "  hint: with `answers: values` a module answers a number for each number of a label"
+    )
