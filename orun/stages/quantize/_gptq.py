@@ -14,6 +14,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.stages._graph.inner_values import rows_of
+from orun.stages._graph.nodes import list_reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collecti
     for node in products:
         weight = numpy_helper.to_array(weights[node.input[1]])
         _replace(model, node, gptq(weight, hessians[node.input[0]], grid), grid, accuracy_level)
-    used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
+    used = {name for node in graph.node for name in list_reads(node)} | {value.name for value in graph.output}
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(kept)

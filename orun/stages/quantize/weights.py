@@ -53,7 +53,7 @@ class Params:
         Literal["rtn", "hqq", "k_quant", "gptq"],
         Doc(
             "`rtn` rounds to the nearest; `hqq` searches better scales, is slow, has 4 bits only and needs PyTorch; "
-            "`k_quant` gives larger weights more weight; `gptq` compensates each error in the weights that follow."
+            "`k_quant` gives larger weights more weight, and has 4 bits only; `gptq` compensates each error in the weights that follow."
         ),
     ] = "rtn"
     dataset: Annotated[
@@ -71,7 +71,8 @@ class Params:
         ),
     ] = 0
     format: Annotated[
-        Literal["qoperator", "qdq"], Doc("MatMulNBits, or DequantizeLinear before MatMul; the latter with `rtn`.")
+        Literal["qoperator", "qdq"],
+        Doc("MatMulNBits, or DequantizeLinear before MatMul; the latter with `rtn` and 4 bits."),
     ] = "qoperator"
     exclude: Excluded = field(default_factory=list)
     dims: Dims = field(default_factory=dict)
@@ -96,21 +97,21 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
-    from orun.stages._graph.io import load, save, weigh
+    from orun.stages._graph.io import load, nodes, save, weigh
     from orun.stages._graph.plain import fold_transposes, hoist, inline
     from orun.stages.quantize._calibration import make_trial
 
     model = inline(load(context.model()))
-    require_known("exclude", params.exclude, [node.name for node in model.graph.node])
+    require_known("exclude", params.exclude, [node.name for node in nodes(model)])
     _require_supported(context, params, model)
     hoist(model)
     fold_transposes(model)
     _require_finite(context, params, model)
     result = _gptq(context, params, model) if params.algorithm == "gptq" else _quantize(context, params, model)
     op_type = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
-    quantized = sum(node.op_type == op_type for node in result.graph.node)
+    quantized = sum(node.op_type == op_type for node in nodes(result))
     if not quantized:
-        gemm = sum(node.op_type == "Gemm" for node in model.graph.node)
+        gemm = sum(node.op_type == "Gemm" for node in nodes(model))
         why = "it has no MatMul whose right side is a constant matrix"
         why, hint = (f"{why}, and {gemm} Gemm", GEMM_HINT) if gemm else (why, EXCLUDED_HINT)
         raise nothing_quantized(context, result, why, hint)
@@ -124,10 +125,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _require_finite(context: Context, params: Params, model: ModelProto) -> None:
     """Refuse matrices with NaN or infinity: the quantizers would turn them into numbers."""
-    nodes = [node for node in model.graph.node if node.op_type == "MatMul" and node.name not in params.exclude]
-    read = {name for node in nodes for name in node.input}
-    weights = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    if names := find_not_finite(weights):
+    from orun.stages._graph.io import nodes, tensors
+
+    products = [node for node in nodes(model) if node.op_type == "MatMul" and node.name not in params.exclude]
+    read = {name for node in products for name in node.input}
+    if names := find_not_finite(tensor for tensor in tensors(model) if tensor.name in read):
         raise StageFailed(
             context.stage,
             f"not all values of {', '.join(names)} are finite",
@@ -137,19 +139,20 @@ def _require_finite(context: Context, params: Params, model: ModelProto) -> None
 
 def _require_supported(context: Context, params: Params, model: ModelProto) -> None:
     """Refuse parameters that the algorithm would ignore or that the operator set does not support."""
-    calibrated = params.algorithm == "gptq"
-    ignored = {
-        "symmetric": params.symmetric and not calibrated,
-        "accuracy_level": params.accuracy_level != 0 and not calibrated,
-        "format: qdq": params.format == "qdq",
-        "bits: 8": params.bits == BYTE and params.algorithm == "hqq",
+    settings = {  # whether it is set, and the algorithms that take it
+        "dataset": (params.dataset is not None, ("gptq",)),
+        "samples": (params.samples is not None, ("gptq",)),
+        "symmetric": (params.symmetric, ("rtn", "gptq")),
+        "accuracy_level": (params.accuracy_level != 0, ("rtn", "gptq")),
+        "format: qdq": (params.format == "qdq", ("rtn",)),
+        "bits: 8": (params.bits == BYTE, ("rtn", "gptq")),
     }
-    wrong = [name for name, is_set in ignored.items() if is_set]
-    for name in ("dataset", "samples"):
-        if getattr(params, name) is not None and not calibrated:
-            raise StageFailed(context.stage, f"`{name}` needs `algorithm: gptq`, not {params.algorithm}")
-    if params.algorithm != "rtn" and wrong:
-        raise StageFailed(context.stage, f"{wrong[0]} needs `algorithm: rtn`, not {params.algorithm}")
+    for name, (is_set, algorithms) in settings.items():
+        if is_set and params.algorithm not in algorithms:
+            needed = " or ".join(f"`algorithm: {algorithm}`" for algorithm in algorithms)
+            raise StageFailed(context.stage, f"`{name}` needs {needed}, not {params.algorithm}")
+    if params.format == "qdq" and params.bits == BYTE:
+        raise StageFailed(context.stage, "`format: qdq` has 4 bits only", hint="`bits: 8` needs `format: qoperator`")
     version = standard_opset(model)
     if params.format == "qdq" and version < INT4_SINCE:
         raise StageFailed(
@@ -192,16 +195,18 @@ def _unsupported(context: Context, model: ModelProto) -> list[str]:
     """Return the names of products of matrices in types that MatMulNBits does not have; nameless ones get a name."""
     from onnx import TensorProto
 
+    from orun.stages._graph.io import nodes, tensors
+
     supported = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    weights = {tensor.name for tensor in model.graph.initializer if tensor.data_type not in supported}
-    names = {node.name for node in model.graph.node}
-    nodes = [node for node in model.graph.node if node.op_type == "MatMul" and not weights.isdisjoint(node.input)]
-    for node in nodes:
+    weights = {tensor.name for tensor in tensors(model) if tensor.data_type not in supported}
+    names = {node.name for node in nodes(model)}
+    products = [node for node in nodes(model) if node.op_type == "MatMul" and not weights.isdisjoint(node.input)]
+    for node in products:
         node.name = node.name or make_unique(f"{node.output[0]}/product", names)
-    if nodes:
+    if products:
         text = "%d products stay as they are, because MatMulNBits does not support their type:\n  %s"
-        context.log.info(text, len(nodes), "\n  ".join(node.name for node in nodes))
-    return [node.name for node in nodes]
+        context.log.info(text, len(products), "\n  ".join(node.name for node in products))
+    return [node.name for node in products]
 
 
 def _options(params: Params, unsupported: list[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from orun.errors import StageFailed
-from tests.stages.models import ADD, TIED, parse
+from tests.stages.models import ADD, TIED, parse, store_weights
 from tests.stages.support import StageRun, artifact, run_stage
 
 
@@ -98,9 +98,18 @@ def test_a_transformer(tmp_path: Path, tiny_bert: Path) -> None:
 
 
 def test_what_an_algorithm_cannot(tmp_path: Path, product: Path) -> None:
-    assert refusal(tmp_path, product, algorithm="hqq", bits=8) == "bits: 8 needs `algorithm: rtn`, not hqq"
+    for algorithm in ("hqq", "k_quant"):
+        assert refusal(tmp_path, product, algorithm=algorithm, bits=8) == (
+            f"`bits: 8` needs `algorithm: rtn` or `algorithm: gptq`, not {algorithm}"
+        )
     assert refusal(tmp_path, product, algorithm="k_quant", symmetric=True) == (
-        "symmetric needs `algorithm: rtn`, not k_quant"
+        "`symmetric` needs `algorithm: rtn` or `algorithm: gptq`, not k_quant"
+    )
+    assert refusal(tmp_path, product, algorithm="gptq", format="qdq") == (
+        "`format: qdq` needs `algorithm: rtn`, not gptq"
+    )
+    assert refusal(tmp_path, product, format="qdq", bits=8) == (
+        "`format: qdq` has 4 bits only\n  hint: `bits: 8` needs `format: qoperator`"
     )
     assert refusal(tmp_path, artifact(tmp_path, matmul(20)), format="qdq") == (
         "`format: qdq` needs operator set 21, and the model has 20\n"
@@ -171,6 +180,40 @@ def test_products_in_float64_stay(tmp_path: Path, algorithm: str) -> None:
     )
 
 
+BRANCHES = """
+<ir_version: 10, opset_import: ["" : 21]>
+branches (float[n, 64] x, bool b) => (float[n, 64] y)
+{
+  [outer] h = MatMul (x, w)
+  y = If (b) <then_branch = yes () => (float[n, 64] s) { [first] s = MatMul (h, v) },
+              else_branch = no () => (float[n, 64] t) { [second] t = MatMul (h, w) }>
+}
+"""
+
+
+@pytest.fixture
+def branches(tmp_path: Path) -> onnx.ModelProto:
+    """Three products, two of them in the branches of an If; one weight is read outside and inside."""
+    return store_weights(parser.parse_model(BRANCHES), {"w": (64, 64), "v": (64, 64)})
+
+
+def test_products_inside_of_branches(tmp_path: Path, branches: onnx.ModelProto) -> None:
+    before = artifact(tmp_path, branches)
+    assert quantize(tmp_path, before).value("quantized") == 3
+    assert quantize(tmp_path, before, exclude=["outer", "second"]).value("quantized") == 1
+    branches.graph.initializer[1].raw_data = np.full((64, 64), np.nan, np.float32).tobytes()
+    assert refusal(tmp_path, artifact(tmp_path, branches)) == (
+        "not all values of v are finite\n"
+        "  hint: find out what made them so, or leave out the nodes that read them: `exclude`"
+    )
+
+
+def test_gptq_keeps_a_weight_that_a_branch_reads(tmp_path: Path, branches: onnx.ModelProto) -> None:
+    result = quantize(tmp_path, artifact(tmp_path, branches), algorithm="gptq")
+    assert result.value("quantized") == 1
+    assert {"v", "w"} <= {tensor.name for tensor in onnx.load(result.model).graph.initializer}
+
+
 @pytest.mark.parametrize("options", [{}, {"symmetric": True}, {"block_size": 256}, {"bits": 8}])
 def test_gptq_makes_up_for_its_errors(tmp_path: Path, options: dict[str, Any]) -> None:
     """On inputs with correlated channels, GPTQ is more accurate than rounding to the nearest."""
@@ -192,4 +235,3 @@ def test_gptq_makes_up_for_its_errors(tmp_path: Path, options: dict[str, Any]) -
 
 def test_gptq_leaves_out_what_it_is_told(tmp_path: Path, product: Path) -> None:
     assert "nothing in the model could be quantized" in refusal(tmp_path, product, algorithm="gptq", exclude=["only"])
-    assert refusal(tmp_path, product, algorithm="gptq", format="qdq") == "format: qdq needs `algorithm: rtn`, not gptq"
