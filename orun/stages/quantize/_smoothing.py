@@ -20,7 +20,7 @@ from orun.stages._graph.agreement import Trial, check_against_input
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.inner_values import rows_of
 from orun.stages._graph.io import save
-from orun.stages._graph.nodes import attribute
+from orun.stages._graph.nodes import attribute, list_reads
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def smooth(model: ModelProto, alpha: float, dataset: Dataset, is_selected: Calla
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     groups = _groups(model, weights, is_selected)
     largest = _largest(model, list(groups), dataset)
-    uses = [name for node in model.graph.node for name in node.input]
+    uses = [name for node in model.graph.node for name in list_reads(node)]
     uses += [value.name for value in model.graph.output]
     for activation, nodes in groups.items():
         rows = [np.abs(_matrix(node, weights)).max(axis=1) for node in nodes]

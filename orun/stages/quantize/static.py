@@ -258,6 +258,7 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     from orun.stages._graph.io import load
+    from orun.stages._graph.nodes import sort_nodes
     from orun.stages.quantize._calibration import quantizing_static, reader_of
     from orun.stages.quantize._float8 import OPERATORS, QUANTIZER_OPTIONS
 
@@ -292,4 +293,6 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
                 else None,
             },
         )
-    return load(result)
+    model = load(result)
+    sort_nodes(model.graph)  # the quantizer does not see which outer values the graphs of an If or Loop read
+    return model

@@ -52,8 +52,9 @@ class Params:
     algorithm: Annotated[
         Literal["rtn", "hqq", "k_quant", "gptq"],
         Doc(
-            "`rtn` rounds to the nearest; `hqq` searches better scales, is slow, has 4 bits only and needs PyTorch; "
-            "`k_quant` gives larger weights more weight, and has 4 bits only; `gptq` compensates each error in the weights that follow."
+            "`rtn` rounds to the nearest; `hqq` searches better scales, is slow and needs PyTorch; `k_quant` gives "
+            "larger weights more weight; `gptq` compensates each error in the weights that follow. `hqq` and `k_quant` "
+            "have 4 bits only."
         ),
     ] = "rtn"
     dataset: Annotated[

@@ -388,6 +388,18 @@ def test_a_normalisation_that_others_use_stays_as_it_is(tmp_path: Path) -> None:
     assert "2 products with smoothed inputs:\n  query\n  other" in result.log
 
 
+def test_a_normalisation_that_a_branch_uses_stays_as_it_is(tmp_path: Path) -> None:
+    branches = """
+    flag = Constant <value = bool {1}> ()
+    y = If (flag) <then_branch = yes () => (float[n, 4] s) { s = Add (p, normal) },
+                   else_branch = no () => (float[n, 4] t) { t = Identity (p) }>
+    """
+    before = artifact(tmp_path, parse(OUTLIERS.replace("y = Add (p, o)", branches)))
+    result = quantize(tmp_path, before, "rows", smooth=0.5, op_types=["MatMul", "Gemm"], preprocess=False)
+    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
+    np.testing.assert_array_equal(scales["scale"], [1, 60, 1, 1])
+
+
 def test_nothing_to_smooth(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, artifact(tmp_path, parse(WORDY)), "rows", smooth=0.5, op_types=["Mul"])

@@ -192,7 +192,7 @@ branches (float[n, 64] x, bool b) => (float[n, 64] y)
 
 
 @pytest.fixture
-def branches(tmp_path: Path) -> onnx.ModelProto:
+def branches() -> onnx.ModelProto:
     """Three products, two of them in the branches of an If; one weight is read outside and inside."""
     return store_weights(parser.parse_model(BRANCHES), {"w": (64, 64), "v": (64, 64)})
 
