@@ -8,13 +8,14 @@ from orun.errors import StageFailed, UnknownName
 from orun.stages.contract import Context
 
 
-def require_known(parameter: str, names: Collection[str], known: Collection[str]) -> None:
-    """Refuse a name that the model does not have.
+def require_known(parameter: str, names: Collection[str], known: Collection[str], *, model: str = "the model") -> None:
+    """Refuse a name that a model does not have.
 
     Args:
         parameter: name of the parameter.
         names: its value.
         known: names in the model.
+        model: the model in the message, for a stage with several.
 
     Raises:
         UnknownName: for the first unknown name.
@@ -22,7 +23,7 @@ def require_known(parameter: str, names: Collection[str], known: Collection[str]
     for name in names:
         if not name or name not in known:  # nameless nodes have an empty name, which identifies none of them
             raise UnknownName(
-                f"{parameter}: the model has no {name!r}",
+                f"{parameter}: {model} has no {name!r}",
                 name,
                 sorted(set(known)),
                 why=f"it has {len(set(known))} such names",

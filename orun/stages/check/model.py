@@ -136,7 +136,7 @@ def _unloadable(context: Context) -> Iterator[str]:
     try:
         open_session(context.model(), context.target or Target("cpu"))
     except OrunError as error:
-        yield f"{error.what}: {error.why}"
+        yield str(error)
 
 
 def _unknown_shapes(context: Context) -> list[str]:

@@ -110,4 +110,4 @@ def test_an_operator_that_nothing_runs(tmp_path: Path) -> None:
     model.opset_import.append(helper.make_opsetid("com.nobody", 1))
     text = refusal(tmp_path, model)
     assert text.startswith("the model has 1 problem\n  ONNX Runtime cannot open model.onnx for target 'cpu'")
-    assert "com.nobody:Add(-1) is not a registered function/op" in text
+    assert "com.nobody:Add(-1) is not a registered function/op\n    hint: " in text

@@ -22,6 +22,10 @@ encoder (int64[batch, length] ids, int64[batch, length] types) => (float[batch, 
 <float[5, 2] words = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, float[2, 2] kinds = {1, 2, 3, 4}>
 { a = Gather (words, ids)  b = Gather (kinds, types)  y = Add (a, b) }
 """
+PAIR = """
+<ir_version: 9, opset_import: ["" : 20]>
+pair (float[n, 2] a, float[n, 2] b) => (float[n, 2] y, float[n, 2] z) { y = Neg (a)  z = Neg (b) }
+"""
 
 
 def edit(
@@ -183,6 +187,18 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
         assert np.array_equal(scores, expected)
 
 
+def test_a_piece_that_needs_fewer_inputs(tmp_path: Path) -> None:
+    made = edit(tmp_path, parse(PAIR), {"extract": {"outputs": ["y"]}})
+    assert interface(made) == {"a": ["n", 2], "y": ["n", 2]}
+    assert made.notes == ("no output was compared with the model before it: extract changed what goes in or comes out",)
+
+
+def test_a_piece_between_inputs_and_outputs_of_the_model_is_compared(tmp_path: Path) -> None:
+    made = edit(tmp_path, parse(PAIR), {"extract": {"inputs": ["b", "a"], "outputs": ["y"]}})
+    assert interface(made) == {"b": ["n", 2], "a": ["n", 2], "y": ["n", 2]}
+    assert made.value("max_abs_error") == 0
+
+
 def test_models_that_share_an_input(tmp_path: Path) -> None:
     other = artifact(tmp_path, parse(LOOKUP))
     merged = {"connect": {"y": "extra"}, "prefix": "then."}
@@ -206,6 +222,10 @@ def test_models_that_share_an_input(tmp_path: Path) -> None:
         ({"rename": {"x": "y"}}, "edits[0].rename: two inputs or outputs would have the name 'y'"),
         ({"axes": {"m": 1}}, "edits[0].axes: the model has no 'm'\n  it has 1 such names"),
         ({"axes": {"n": 0}}, "edits[0].axes: the axis 'n' cannot be 0"),
+        ({"axes": {"n": ""}}, "edits[0].axes: the axis 'n' cannot be ''"),
+        ({"rename": {"x": ""}}, "edits[0].rename: 'x' cannot be renamed to ''"),
+        ({"shapes": {"x": [0, 4]}}, "edits[0].shapes: an axis of 'x' cannot be 0"),
+        ({"shapes": {"x": ["", 4]}}, "edits[0].shapes: an axis of 'x' cannot be ''"),
         ({"shapes": {"x": ["n"]}}, "edits[0].shapes: input 'x' has 2 axes, not 1"),
         (
             {"types": {"x": {"dtype": "uint8", "mean": [1, 2]}}},
@@ -240,6 +260,16 @@ def test_models_that_do_not_fit(tmp_path: Path) -> None:
     assert text == "edits[0].merge: output 'y' is of float, and input 'ids' of int64"
     text = refusal(tmp_path, parse(WORDY), {"merge": {"connect": {"y": "extra"}}}, other=other)
     assert "set `prefix`" in text
+    text = refusal(tmp_path, parse(WORDY), {"merge": {"connect": {"nope": "ids"}}}, other=other)
+    assert text == (
+        "edits[0].merge.connect: the model has no 'nope'\n  it has 1 such names\n  hint: any ONNX viewer shows them"
+    )
+    text = refusal(tmp_path, parse(WORDY), {"merge": {"connect": {"y": "nope"}}}, other=other)
+    assert text == (
+        "edits[0].merge.connect: the model at `other` has no 'nope'\n"
+        "  it has 3 such names\n"
+        "  hint: any ONNX viewer shows them"
+    )
 
 
 def test_a_check_may_be_off(tmp_path: Path) -> None:

@@ -50,7 +50,9 @@ def rename(draft: Draft, names: Mapping[str, str], place: str) -> None:
     values = {**inputs, **{value.name or "": value for value in draft.model.graph.outputs}}
     require_known(place, names, values)
     final = [names.get(name, name) for name in values]
-    if twice := next((name for name in final if not name or final.count(name) > 1), None):
+    if unnamed := next((name for name, new in names.items() if not new), ""):
+        raise draft.failed(place, f"{unnamed!r} cannot be renamed to ''")
+    if twice := next((name for name in final if final.count(name) > 1), ""):
         raise draft.failed(place, f"two inputs or outputs would have the name {twice!r}")
     used = draft.names() | set(final)
     public = set(map(id, values.values()))
@@ -75,9 +77,8 @@ def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
     require_known(place, sizes, axis_text.list_free([sorted(dynamic)]))
     fixed = {name: size for name, size in sizes.items() if isinstance(size, int)}
     names = {name: text for name, text in sizes.items() if isinstance(text, str)}
-    for name, size in fixed.items():
-        if size < 1:
-            raise draft.failed(place, f"the axis {name!r} cannot be {size}")
+    for name, size in sizes.items():
+        _require_axis(draft, f"the axis {name!r}", size, place)
     outputs = set(map(id, draft.model.graph.outputs))
     for value in draft.values():
         if value.shape is None:
@@ -91,6 +92,12 @@ def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
     draft.reshaped = draft.reshaped or bool(fixed)
     kept = {names.get(name, name): tried for name, tried in draft.domain.sizes.items() if name not in fixed}
     draft.domain = replace(draft.domain, sizes=kept)
+
+
+def _require_axis(draft: Draft, subject: str, size: int | str, place: str) -> None:
+    """Refuse a size below 1, and an empty name of an axis."""
+    if size == "" or (isinstance(size, int) and size < 1):
+        raise draft.failed(place, f"{subject} cannot be {size!r}")
 
 
 def _set_axis(axis: int | str | None, fixed: Mapping[str, int], names: Mapping[str, str]) -> int | str | None:
@@ -114,8 +121,8 @@ def set_shapes(draft: Draft, shapes: Mapping[str, Sequence[int | str]], place: s
         before = axis_names(inputs[name])
         if len(before) != len(shape) and inputs[name].shape is not None:
             raise draft.failed(place, f"input {name!r} has {len(before)} axes, not {len(shape)}")
-        if wrong := next((axis for axis in shape if axis == "" or (isinstance(axis, int) and axis < 1)), None):
-            raise draft.failed(place, f"an axis of {name!r} cannot be {wrong!r}")
+        for axis in shape:
+            _require_axis(draft, f"an axis of {name!r}", axis, place)
         for old, new in zip(before, shape, strict=False):
             if isinstance(old, int) and isinstance(new, str):
                 draft.sizes[new] = (old,)

@@ -80,6 +80,7 @@ def extract(draft: Draft, piece: Extract, place: str) -> None:
     for name in (*piece.inputs, *piece.outputs):
         require_typed(draft, values[name], place)
     outputs = piece.outputs or [value.name or "" for value in graph.outputs]
+    inputs = set(draft.inputs)
     kept = [name for name in draft.inputs if name not in piece.inputs]
     order = list(graph.initializers)
     part = ir.convenience.extract(graph, [*piece.inputs, *kept], outputs)
@@ -98,8 +99,10 @@ def extract(draft: Draft, piece: Extract, place: str) -> None:
         functions=list(draft.model.functions.values()),
         metadata_props=dict(draft.model.metadata_props),
     )
-    cut = set(piece.inputs) - set(kept)
-    draft.outputs = {} if cut else {name: before for name, before in draft.outputs.items() if name in outputs}
+    if inputs == set(draft.inputs):
+        draft.outputs = {name: before for name, before in draft.outputs.items() if name in outputs}
+    else:  # the model before it cannot run on the inputs of the piece
+        draft.outputs = {}
     draft.fixed_values = {name: value for name, value in draft.fixed_values.items() if name in draft.inputs}
     draft.altered.append("extract")
 
@@ -117,7 +120,7 @@ def merge(draft: Draft, merger: Merge, place: str) -> None:
     if merger.prefix:
         compose.add_prefix(other, merger.prefix, inplace=True)
     after = merger.place == "after"
-    connections = _connections(merger, ours, other)
+    connections = _connections(merger, ours, other, f"{place}.connect")
     first, second = (ours, other) if after else (other, ours)
     _require_fitting(draft, first, second, connections, place)
     ours.ir_version = other.ir_version = max(ours.ir_version, other.ir_version)
@@ -134,7 +137,7 @@ def merge(draft: Draft, merger: Merge, place: str) -> None:
     draft.altered.append("merge")
 
 
-def _connections(merger: Merge, ours: ModelProto, other: ModelProto) -> dict[str, str]:
+def _connections(merger: Merge, ours: ModelProto, other: ModelProto, place: str) -> dict[str, str]:
     """Return the connections with the names that the models have now."""
     after = merger.place == "after"
     prefix = merger.prefix
@@ -145,8 +148,9 @@ def _connections(merger: Merge, ours: ModelProto, other: ModelProto) -> dict[str
         return f"{prefix}{name}" if prefix and f"{prefix}{name}" in theirs else name
 
     pairs = merger.connect.items()
-    require_known("connect", [source if after else target for source, target in pairs], ours_known)
-    require_known("connect", [named(target if after else source) for source, target in pairs], theirs)
+    require_known(place, [source if after else target for source, target in pairs], ours_known)
+    names = [named(target if after else source) for source, target in pairs]
+    require_known(place, names, theirs, model=f"the model at `{OTHER}`")
     return {(source if after else named(source)): (named(target) if after else target) for source, target in pairs}
 
 
