@@ -162,6 +162,14 @@ def test_texts_of_a_batch_are_padded_to_the_longest(tokenizing: StageRun) -> Non
         np.testing.assert_array_equal(types, expected["token_type_ids"])
 
 
+def test_texts_are_padded_to_the_tokens_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), "utf-8")
+    before = artifact(tmp_path, parse(TOKENS.replace("sequence", "32")))
+    params = {"text": {"tokenizer": TOKENIZER, "length": 32}, "examples": "texts.txt"}
+    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": before})
+    assert [value.shape for value in answers(made, text=np.array(TEXTS[:2]))] == [(2, 32)] * 3
+
+
 def test_later_stages_run_the_result(tokenizing: StageRun, tmp_path: Path) -> None:
     ports = {"model": tokenizing.output}
     run_stage("check/model", tmp_path, {}, inputs=ports)
@@ -243,6 +251,11 @@ def test_refusals(tmp_path: Path) -> None:
     assert refusal(tmp_path, CLASSIFIER, text={"tokenizer": TOKENIZER}, examples="texts.txt").startswith(
         "the model has no inputs input_ids and attention_mask for tokens\n  it has image\n"
     )
+    fixed = TOKENS.replace("sequence", "32")
+    for length in (16, 64):
+        assert refusal(tmp_path, fixed, text={"tokenizer": TOKENIZER, "length": length}, examples="texts.txt") == (
+            f"the model takes 32 tokens, and `length` is {length}\n  hint: `length: 32`"
+        )
 
 
 def test_tokenizers_that_no_operator_computes(tmp_path: Path) -> None:

@@ -35,11 +35,10 @@ def add_tokenizer(draft: Draft, tokenizer: WordPiece) -> None:
     inputs = [name for name in (IDS, MASK, TYPES) if name in input_names(draft.model)]
     _require_tokens(draft, inputs)
     fixed = next((size for name in inputs if isinstance(size := axes_of(draft.input(name))[1], int)), None)
-    if fixed is not None and fixed < tokenizer.length:
-        message = f"the model takes {fixed} tokens, and texts may have {tokenizer.length}"
-        raise draft.failed(message, f"`length: {fixed}`")
+    if fixed not in (None, tokenizer.length):
+        raise draft.failed(f"the model takes {fixed} tokens, and `length` is {tokenizer.length}", f"`length: {fixed}`")
     nodes = draft.nodes(TEXT)
-    tokens = dict(zip(ORDER, _tokenize(nodes, tokenizer, fixed or tokenizer.length), strict=True))
+    tokens = dict(zip(ORDER, _tokenize(nodes, tokenizer), strict=True))
     if fixed is None:
         counts = nodes.add("ReduceSum", tokens[MASK], nodes.constant(np.array([1], np.int64)), keepdims=0)
         longest = nodes.add("ReduceMax", counts, keepdims=1)
@@ -64,20 +63,22 @@ def _require_tokens(draft: Draft, inputs: list[str]) -> None:
         tensor = draft.input(name).type.tensor_type
         if tensor.elem_type not in INTEGERS or len(tensor.shape.dim) != 2:  # noqa: PLR2004 - batch and tokens
             kind = TensorProto.DataType.Name(tensor.elem_type).lower()
-            raise draft.failed(f"input {name!r} is {kind} of {len(tensor.shape.dim)} axes, and tokens are int64 of two")
+            raise draft.failed(
+                f"input {name!r} is {kind} of {len(tensor.shape.dim)} axes, and tokens are int64 or int32 of two"
+            )
 
 
-def _tokenize(nodes: Nodes, tokenizer: WordPiece, padded: int) -> list[str]:
-    """Tokenize each text; return ids, types and mask, `[batch, padded]`. The operator takes one text at a time."""
+def _tokenize(nodes: Nodes, tokenizer: WordPiece) -> list[str]:
+    """Tokenize each text; return ids, types and mask, `[batch, length]`. The operator takes one text at a time."""
     zero = nodes.constant(np.array(0, np.int64))
     count = nodes.add("Gather", nodes.add("Shape", TEXT), zero)
-    body = _loop_body(nodes.step, tokenizer, padded)
+    body = _loop_body(nodes.step, tokenizer)
     outputs = [f"{nodes.step}/padded_{name}" for name in ORDER]
     nodes.add("Loop", count, "", outputs=outputs, body=body)
     return outputs
 
 
-def _loop_body(step: str, tokenizer: WordPiece, padded: int) -> GraphProto:
+def _loop_body(step: str, tokenizer: WordPiece) -> GraphProto:
     """Return the graph that tokenizes the text of one number, and pads its tokens."""
     body = Nodes(f"{step}/one")
     first = np.array([0], np.int64)
@@ -88,7 +89,7 @@ def _loop_body(step: str, tokenizer: WordPiece, padded: int) -> GraphProto:
     outputs = []
     for name, value in zip(ORDER, tokens, strict=True):
         filler = tokenizer.id_of("pad") if name == IDS else 0
-        missing = body.add("Sub", body.constant(np.array([padded], np.int64)), body.add("Shape", value))
+        missing = body.add("Sub", body.constant(np.array([tokenizer.length], np.int64)), body.add("Shape", value))
         pads = body.add("Concat", body.constant(first), missing, axis=0)
         outputs.append(body.add("Pad", value, pads, body.constant(np.array(filler, np.int64))))
     still = body.add("Identity", going)
@@ -101,7 +102,7 @@ def _loop_body(step: str, tokenizer: WordPiece, padded: int) -> GraphProto:
         ],
         [
             helper.make_tensor_value_info(still, TensorProto.BOOL, []),
-            *(helper.make_tensor_value_info(output, TensorProto.INT64, [padded]) for output in outputs),
+            *(helper.make_tensor_value_info(output, TensorProto.INT64, [tokenizer.length]) for output in outputs),
         ],
     )
 
