@@ -41,9 +41,13 @@ class Params:
     op_types: Annotated[list[Literal["Conv", "Gemm", "MatMul"]], Doc("Layer types to prune.")] = field(
         default_factory=lambda: ["Conv", "Gemm", "MatMul"]
     )
-    exclude: Annotated[list[str], Doc("Names of nodes that keep all weights and output channels.")] = field(
-        default_factory=list
-    )
+    exclude: Annotated[
+        list[str],
+        Doc(
+            "Names of nodes that keep their weights and output channels; `structured` removes the weights for channels "
+            "that they no longer get."
+        ),
+    ] = field(default_factory=list)
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
 

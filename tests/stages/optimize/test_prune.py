@@ -141,6 +141,18 @@ def test_a_depthwise_convolution_and_a_flatten_follow(tmp_path: Path) -> None:
     np.testing.assert_allclose(answer(tmp_path, pruned, (5, 2, 4, 4)), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_depthwise_convolution_that_is_left_out_keeps_its_channels(tmp_path: Path) -> None:
+    text = DEEP.replace("[head]", "[middle] m = Gemm <transB = 1> (e, v)  [head]").replace("(e, w", "(m, w")
+    model = with_weights(text, {**SHAPES, "v": (6, 8), "w": (3, 6)})
+    made = prune(tmp_path, model, method="structured", exclude=["deep", "head"])
+    assert [stored(onnx.load(made.model))[name].shape for name in ("k1", "k2", "v")] == [
+        (4, 2, 2, 2),
+        (4, 1, 2, 2),
+        (3, 8),
+    ]
+    assert "Conv 'first' keeps its channels: they reach Conv 'deep', which is in `exclude`" in made.log
+
+
 def test_matrix_products_around_a_gelu(tmp_path: Path) -> None:
     model = with_weights(MLP, {"w1": (4, 6), "b1": (6,), "w2": (6, 4)})
     made = prune(tmp_path, model, method="structured")

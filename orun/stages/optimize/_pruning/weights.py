@@ -41,6 +41,12 @@ class Choice:
             if name not in spared and node.op_type in self.op_types:
                 yield node, name, axis
 
+    def require_allowed(self, layer: Layer) -> None:
+        """Raise `Stuck` for a layer whose channels are those of an excluded node as well."""
+        for node in layer.depthwise:
+            if node.name in self.exclude:
+                raise Stuck(f"they reach Conv {node.name!r}, which is in `exclude`")
+
 
 def zero(model: ModelProto, choice: Choice) -> int:
     """Set the weights of least magnitude to zero, in place; return the number of tensors to choose from.
@@ -76,7 +82,9 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
     layers = []
     for node, name, axis in choice.layers(model, kept):
         try:
-            layers.append(follow(model, kept, node, name, axis))
+            layer = follow(model, kept, node, name, axis)
+            choice.require_allowed(layer)
+            layers.append(layer)
         except Stuck as why:
             tell(f"{node.op_type} {node.name or node.output[0]!r} keeps its channels: {why}")
     ranks = [_channel_means(kept.arrays[layer.weight], layer.axis) for layer in layers]
@@ -100,11 +108,13 @@ def _channel_means(array: Array, axis: int) -> Array:
 
 def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[Array]:
     """Yield the indices of the least values of each array, so that at least `spare` values are left."""
+    counted: Iterable[tuple[Array, int]]
     if choice.together:
         ranks = list(ranks)
-        counts = list(_shared(ranks, choice.share))
-    for number, rank in enumerate(ranks):
-        count = counts[number] if choice.together else int(choice.share * rank.size)
+        counted = zip(ranks, _shared(ranks, choice.share), strict=True)
+    else:
+        counted = ((rank, int(choice.share * rank.size)) for rank in ranks)
+    for rank, count in counted:
         yield _places(rank, min(count, rank.size - spare))
 
 
