@@ -153,7 +153,6 @@ def _search(context: Context, params: Params) -> Search:
 
     variants = list_places(context.target or Target("cpu"))
     dataset = load_dataset(context, params.dataset)
-    calibrated = params.calibration is not None
     model = load_graph(context.model())
     datasets = [dataset]
     if params.calibration is not None:  # refuse bad data here, not once a candidate
@@ -161,14 +160,14 @@ def _search(context: Context, params: Params) -> Search:
         require_ranges(context, datasets[-1])
     graph = model.graph
     return Search(
-        workshop=Workshop(context, params.calibration, 128),
+        workshop=Workshop(context, params.calibration),
         judge=_judge(context, params, dataset, variants),
         places=variants,
         trial_log=TrialLog(name_of(context.key, datasets)),
         recipes=list_recipes(
             list(variants),
             {node.op_type for node in graph.node},
-            calibrated=calibrated,
+            calibrated=params.calibration is not None,
             fusable=params.fuse,
             saturates=processor.saturates(),
         ),

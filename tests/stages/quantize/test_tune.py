@@ -187,9 +187,8 @@ def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
     assert measure_error(right, right) == 0.0
 
 
-def test_counts_of_groups_that_keep_the_same_nodes_have_folders_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     monkeypatch.chdir(tmp_path)
     context = Context(
         stage="tune",
@@ -203,12 +202,21 @@ def test_counts_of_groups_that_keep_the_same_nodes_have_folders_of_their_own(
         open_log=logging.getLogger,
         progress=lambda *_: None,
     )
-    workshop = Workshop(context, None, 128)
+    return Workshop(context, None)
+
+
+def test_counts_of_groups_that_keep_the_same_nodes_have_folders_of_their_own(workshop: Workshop) -> None:
     settings = make_settings("dynamic")
     folders = [workshop.make(replace(settings, kept=kept), ["one"]) for kept in (1, 2)]
     assert folders[0] != folders[1]
     workshop.drop(replace(settings, kept=1))
     assert (folders[1] / "model.onnx").is_file()
+
+
+def test_notes_on_candidates_are_not_notes_on_the_result(workshop: Workshop) -> None:
+    """The ranges of this candidate are made up, of which `quantize/static` makes a note."""
+    workshop.make(make_settings("static"))
+    assert workshop.context.notes == []
 
 
 def test_many_nodes_are_put_together_with_their_neighbours() -> None:

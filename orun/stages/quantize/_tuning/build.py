@@ -29,13 +29,11 @@ class Workshop:
     Attributes:
         context: of the stage.
         dataset: calibration data for static quantization, as a parameter names it; None for none.
-        samples: number of examples to calibrate with.
         folders: folder of each candidate that exists.
     """
 
     context: Context
     dataset: Any
-    samples: int
     folders: dict[Settings, Path] = field(default_factory=dict)
 
     def make(self, wanted: Settings, kept: Sequence[str] = ()) -> Path:
@@ -67,7 +65,7 @@ class Workshop:
         source = self.make(Settings("float", fused=wanted.fused))
         options: dict[str, Any] = {**dict(wanted.options), "exclude": list(kept)}
         if wanted.method == "static":
-            options |= {"dataset": self.dataset, "samples": self.samples}
+            options["dataset"] = self.dataset
         return self._run(f"quantize/{wanted.method}", source, options, str(wanted.kept))
 
     def _run(self, uses: str, source: Path, options: dict[str, Any], group_count: str) -> Path:
@@ -85,6 +83,7 @@ class Workshop:
             target=None,
             open_log=lambda: quiet,
             progress=lambda *_: None,
+            notes=[],  # a note on a candidate does not hold for the chosen model
         )
         try:
             module.run(sub, build(module.Params, options))

@@ -74,7 +74,7 @@ class Search:
             self._try(recipe)
         self._keep_the_worst()
         self._explore()
-        return self._final(), find_front(list(self.trial_log.trials.values()), self.judge, self._cost)
+        return self._final(), self._front()
 
     @property
     def _over(self) -> bool:
@@ -164,7 +164,9 @@ class Search:
         """Let Optuna's TPE choose recipes and numbers of groups in float (Bergstra et al. 2011)."""
         import optuna
 
-        quantized = [recipe for recipe in self._seeds() if recipe.method != "float"]
+        trials = [self.trial_log.trials[recipe] for recipe in self.recipes]
+        usable = [trial for trial in trials if not trial.refused and trial.settings.method != "float"]
+        quantized = [trial.settings for trial in sorted(usable, key=self._cost)]  # the cheapest first
         if self._over or not quantized:
             return
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -193,10 +195,15 @@ class Search:
                 study.tell(proposal, state=optuna.trial.TrialState.FAIL)
             idle = 0 if self._best() < best else idle + 1
 
-    def _seeds(self) -> list[Settings]:
-        """Return the recipes that could be made, the cheapest first."""
-        trials = [self.trial_log.trials[recipe] for recipe in self.recipes if recipe in self.trial_log.trials]
-        return [trial.settings for trial in sorted((trial for trial in trials if not trial.refused), key=self._cost)]
+    def _front(self) -> list[Trial]:
+        """Return the trials that no other beats in both cost and accuracy, the cheapest first."""
+        trials = self.trial_log.trials.values()
+        costed = (trial for trial in trials if not trial.refused and math.isfinite(self._cost(trial)))
+        result: list[Trial] = []
+        for trial in sorted(costed, key=self._cost):
+            if not result or self.judge.goal.better(trial.accuracy, result[-1].accuracy):
+                result.append(trial)
+        return result
 
     def _final(self) -> Trial:
         """Return the cheapest candidate that reaches the goal on all examples; for latency, time finalists again."""
@@ -247,13 +254,3 @@ class Search:
             or "\n".join([*refusals][:NEAREST]),
             hint="lower the goal, or allow more `time` and `trials`",
         )
-
-
-def find_front(trials: Sequence[Trial], judge: Judge, cost: Callable[[Trial], float]) -> list[Trial]:
-    """Return the trials that no other beats in both cost and accuracy, the cheapest first."""
-    known = sorted((trial for trial in trials if not trial.refused and math.isfinite(cost(trial))), key=cost)
-    result: list[Trial] = []
-    for trial in known:
-        if not result or judge.goal.better(trial.accuracy, result[-1].accuracy):
-            result.append(trial)
-    return result
