@@ -24,6 +24,7 @@ TYPE_WORDS: Mapping[str, str] = {
     "null": "null",
 }
 SHARED = "what anchors (&name) hold for several places may stand under `vars`"
+WHOLE_PART = re.compile(r"(\d+), *$")  # of a decimal with a comma
 
 
 def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Path]:
@@ -110,7 +111,7 @@ class _Report:
                     if key in inputs
                     else near,
                     hint=_odd_space(key, near)
-                    or _instead(key, noun, error.schema)
+                    or _instead(entry.key, key, noun, error.schema)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
 
@@ -232,12 +233,13 @@ def _joined(key: str, known: Collection[str]) -> str:
     return name if colon and value and name in known else ""
 
 
-def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
+def _instead(span: Span, key: str, noun: str, schema: Mapping[str, Any]) -> str:
     """Return what to do about an unknown key: orun's word for another tool's key, or the list of known keys."""
     from orun.text.aliases import note
 
-    if key.isdecimal() and noun.startswith("rule"):
-        return f"a decimal has a point: 0.{key}, not 0,{key}"
+    before_comma = WHOLE_PART.search(span.source[: span.column - 1])
+    if before_comma and key[:1].isdecimal() and noun.startswith("rule"):
+        return f"a decimal has a point: {before_comma[1]}.{key}, not {before_comma[1]},{key}"
     inputs = schema["properties"] if noun.startswith("input of ") else ()
     if inputs and not closest(key, inputs):
         return "stages that only come before it stand in a list: `needs: [STAGE, STAGE]`, of which the first feeds it"
