@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, Map, Node, Scalar, Span, describe
 from orun.pipeline.problems import Problems
-from orun.pipeline.text import Text
+from orun.pipeline.text import UNPRINTABLE, Text
 from orun.text.positions import OVERRIDE
 from orun.text.suggestions import closest, one_of
 
@@ -48,6 +48,10 @@ class _Override:
 
     def _value(self) -> Node | None:
         """Return the value; its columns count in `path=value`, and its line is the number of the override."""
+        if control := UNPRINTABLE.search(self.written):
+            span = Span(OVERRIDE, self.number, len(self.path) + 2 + control.start(), 1, "")  # unfit to be shown
+            self.problems.add(span, f"the value of {self.path!r} holds the control character {control[0]!r}")
+            return None
         above = self.number - 1
         padded = "\n" * above + " " * (len(self.path) + 1) + self.written
         source = Text(OVERRIDE, "", padded, (*[""] * above, self.source))

@@ -19,7 +19,7 @@ INCLUDE = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=|(?<=
 COMMENT = re.compile(r"(?:^|\s)#")
 # Requirements outside of package indexes: nobody would know their content.
 LOCAL = re.compile(
-    r"(-e\b|--editable\b|\.{0,2}/|file:|[A-Za-z0-9._-]+(\[[^\]]*\])?\s*@\s*file:|\S+\.(whl|tar\.gz|zip)$)"
+    r"(-e\b|--editable\b|\.{0,2}/|file:|[A-Za-z0-9._-]+(\[[^\]]*\])?\s*@\s*file:|(?!\S*://)\S+\.(whl|tar\.gz|zip)$)"
 )
 MAX_CHAIN = 32  # length of a chain of files that include one another
 MAX_FILES = 256  # that are read

@@ -62,7 +62,16 @@ def test_a_stage_runs_in_its_own_environment_or_that_of_its_target(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "line",
-    ["-e ../mine", "--editable .", "./wheels/a-1-py3-none-any.whl", "/wheels/a", "../b", "a @ file:///b", "a-1.tar.gz"],
+    [
+        "-e ../mine",
+        "--editable .",
+        "./wheels/a-1-py3-none-any.whl",
+        "/wheels/a",
+        "../b",
+        "a @ file:///b",
+        "file:///b.whl",
+        "a-1.tar.gz",
+    ],
 )
 def test_what_is_on_no_index_is_told(tmp_path: Path, line: str) -> None:
     (tmp_path / "lock.txt").write_text(line, "utf-8")
@@ -80,7 +89,15 @@ def test_what_is_on_no_index_is_told(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["a==1", "a[b]==1; python_version > '3'", "a @ https://example.org/a-1.tar.gz", "--pre"]
+    "line",
+    [
+        "a==1",
+        "a[b]==1; python_version > '3'",
+        "a @ https://example.org/a-1.tar.gz",
+        "a@https://example.org/a-1.tar.gz",
+        "https://example.org/a-1-py3-none-any.whl",
+        "--pre",
+    ],
 )
 def test_what_pip_can_fetch_is_kept(tmp_path: Path, line: str) -> None:
     (tmp_path / "lock.txt").write_text(line, "utf-8")

@@ -70,6 +70,13 @@ def test_a_path_through_a_scalar(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("control", ["\x1b", "\0", "\udcff"])
+def test_a_control_character(tmp_path: Path, control: str) -> None:
+    assert complaint(tmp_path, TEXT, {"vars.samples": f"a{control}b"}) == (
+        f"--set: error: the value of 'vars.samples' holds the control character {control!r}"
+    )
+
+
 def test_a_key_that_stands_in_the_file_alone(tmp_path: Path) -> None:
     assert complaint(tmp_path, TEXT, {"ship": "[weights.bin]"}) == (
         "--set: error: 'ship' stands in the file alone\n"
