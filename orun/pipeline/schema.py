@@ -21,7 +21,7 @@ from orun.stages.params import ParamType, Range, params_of
 from orun.stages.registry import BUILTIN, EXPECTED, all_kinds
 
 ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # id of a stage, with the axes of a matrix
-NAME_WORDS = "letters, digits, _ and -, beginning with a letter"
+NAME_WORDS = "letters, digits, _ and -, beginning with a letter or _"
 LARGEST_SEED = 2**32 - 1  # largest seed that every library takes
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
