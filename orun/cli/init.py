@@ -86,9 +86,10 @@ def command(  # noqa: PLR0913 - the options of the command line
 ) -> int:
     """Write a pipeline for a model.
 
-    MODEL is an .onnx file, a folder of transformers, a .pt2 or .pt file, a SavedModel, a Keras or TFLite file, a joblib
-    file of a scikit-learn estimator, or file.py:function. The pipeline is built once, so that its gates have thresholds
-    measured on this machine. A stage that refuses the model is left out, and the file says why.
+    MODEL is an .onnx file, a folder of transformers, a .pt2, .pt or .pth file, a SavedModel, a Keras or TFLite file, a
+    .joblib or .pkl file of a scikit-learn estimator, a .json, .ubj, .txt or .cbm file of trees, or file.py:function.
+    The pipeline is built once, so that its gates have thresholds measured on this machine. A stage that refuses the
+    model is left out, and the file says why.
 
     In a terminal, init asks for what the options leave open.
     """

@@ -3,6 +3,8 @@
 Besides the standard keywords a fragment may carry
     patternErrorMessage   what is expected, in words; editors show it, and so do our messages
     x-noun                what a key of the object is ("parameter of quantize/dynamic"), or what the value is
+    x-hint                what to do about a value or key that is refused
+    x-lists               keys for lists ("all", "any"), one of which is meant where a list stands below a similar key
 """
 
 from __future__ import annotations

@@ -33,8 +33,9 @@ def init(  # noqa: PLR0913 - the options of the command line
     """Write a pipeline for a model, as `orun init` does, and return its text.
 
     Args:
-        model: an .onnx file, a folder of transformers, a .pt2 or .pt file, a SavedModel, a Keras or TFLite file, a
-            joblib file of a scikit-learn estimator, or `file.py:function`.
+        model: an .onnx file, a folder of transformers, a .pt2, .pt or .pth file, a SavedModel, a Keras or TFLite file,
+            a .joblib or .pkl file of a scikit-learn estimator, a .json, .ubj, .txt or .cbm file of trees, or
+            `file.py:function`.
         output: the pipeline file, which must not exist yet. The pipeline is built once, so that its gates have
             thresholds measured on this machine. When None, nothing is built or written, and the text has only the
             gates of the goal.

@@ -42,8 +42,8 @@ WEIGHTS = (".safetensors", ".bin", ".ckpt", ".npz", ".gguf")
 SUFFIXES = (".onnx", ".pt2", ".pt", ".pth", ".py", *TENSORFLOW, *PICKLES, *TREES, *WEIGHTS)
 HUB = re.compile(r"(?:https://huggingface\.co/)?(?P<name>\w[\w.-]*(?:/[\w.-]+)?)(?:/tree/.*)?/?")
 FORMS = (
-    ".onnx, .pt2, .pt, .keras, .h5, .tflite, .pb, .joblib, .json, .ubj, .txt or .cbm of trees, a SavedModel, "
-    "a folder of transformers, or file.py:function"
+    ".onnx, .pt2, .pt, .pth, .keras, .h5, .tflite, .pb, .joblib, .pkl, .json, .ubj, .txt or .cbm of trees, "
+    "a SavedModel, a folder of transformers, or file.py:function"
 )
 
 

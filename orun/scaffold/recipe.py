@@ -95,7 +95,7 @@ def stages_for(request: Request, gates: Gates) -> list[StageText]:
     """Return the stages for a model, with gates."""
     stages = [_conversion(request)]
     original = stages[0].name
-    for stage in _changes(request, original):
+    for stage in _changes(request):
         if stage.name not in request.gaps:
             stages.append(replace(stage, needs=stages[-1].name))
     last = stages[-1].name
@@ -166,22 +166,22 @@ def _declared(item: InputFact) -> dict[str, Any]:
     return declared
 
 
-def _changes(request: Request, original: str) -> list[StageText]:
-    """Return the stages that change the model; all are optional except the search for a goal."""
+def _changes(request: Request) -> list[StageText]:
+    """Return the stages that change the model, without `needs`, as they form a chain; a search is not optional."""
     facts, graph = request.facts, request.facts.graph
     stages = []
     if graph and 0 < graph.opset < OLDEST_OPSET:
         comment = f"Operator set {graph.opset} is too old for later stages."
-        stages.append(StageText("opset", comment, "convert/opset", original, {"version": OPSET}, optional=True))
+        stages.append(StageText("opset", comment, "convert/opset", (), {"version": OPSET}, optional=True))
     comment = "Fold constants and remove nodes that compute nothing."
     values = _known_values(request)
-    stages.append(StageText("simplify", comment, "optimize/simplify", original, values, optional=True))
+    stages.append(StageText("simplify", comment, "optimize/simplify", (), values, optional=True))
     if facts.family if graph is None else graph.attention:
-        stages.append(_fusion(request, original))
+        stages.append(_fusion(request))
     if request.goal:
-        stages.append(_search(request, original))
+        stages.append(_search(request))
     elif facts.form != "sklearn":
-        stages.append(_reduction(request, original))
+        stages.append(_reduction(request))
     return stages
 
 
@@ -192,30 +192,29 @@ def _known_values(request: Request) -> dict[str, Any]:
     return {"inputs": DATA} if request.data and (facts.form == "sklearn" or texts) else {}
 
 
-def _fusion(request: Request, needs: str) -> StageText:
+def _fusion(request: Request) -> StageText:
     parameters: dict[str, Any] = {"model_type": request.facts.family} if request.facts.family else {}
     comment = "Fuse attention and normalisation into single operators."
     if request.target.precision == "integers" and not request.goal:
         parameters["multi_head_attention"] = True
         comment += " MultiHeadAttention leaves the projections apart, so that they can be quantized."
-    return StageText("fuse", comment, "optimize/transformer", needs, parameters, optional=True)
+    return StageText("fuse", comment, "optimize/transformer", (), parameters, optional=True)
 
 
-def _reduction(request: Request, needs: str) -> StageText:
+def _reduction(request: Request) -> StageText:
     graph, precision = request.facts.graph, request.target.precision
     if precision == "float16":
-        return StageText("half", "Weights and activations in 16 bits.", "optimize/float16", needs, optional=True)
+        return StageText("half", "Weights and activations in 16 bits.", "optimize/float16", optional=True)
     if precision == "static integers" or (graph and graph.is_convolutional):
         comment = "Weights and activations in 8 bits, with ranges measured on the examples."
         parameters = {"per_channel": True, "dataset": DATA}
-        return StageText("int8", comment, "quantize/static", needs, parameters, optional=True)
+        return StageText("int8", comment, "quantize/static", (), parameters, optional=True)
     comment = "Weights in 8 bits. `reduce_range` keeps them exact on processors without VNNI instructions."
-    return StageText(
-        "int8", comment, "quantize/dynamic", needs, {"per_channel": True, "reduce_range": True}, optional=True
-    )
+    parameters = {"per_channel": True, "reduce_range": True}
+    return StageText("int8", comment, "quantize/dynamic", (), parameters, optional=True)
 
 
-def _search(request: Request, needs: str) -> StageText:
+def _search(request: Request) -> StageText:
     metric, threshold, rule = searched(request.goal)
     parameters: dict[str, Any] = {
         "dataset": DATA,
@@ -231,7 +230,7 @@ def _search(request: Request, needs: str) -> StageText:
         f"Search for the {smallest} model whose {metric} is good enough: precisions, recipes, which layers stay float. "
         "More `time` may find a better one."
     )
-    return StageText("tune", comment, "quantize/tune", needs, parameters)
+    return StageText("tune", comment, "quantize/tune", (), parameters)
 
 
 def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
@@ -254,7 +253,8 @@ def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
     dynamic = {axis for item in inputs for axis in item.shape[1:] if isinstance(axis, str)}
     size = min(TIMED, facts.longest or TIMED)
     shape = {axis: facts.size_of(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
-    comment = "Both models timed side by side. `max_regression` compares with the accepted release, once there is one."
+    timed = "Both models timed side by side." if "reference" in compared else "The model timed."
+    comment = f"{timed} `max_regression` compares with the accepted release, once there is one."
     values = _known_values(request) or ({"shape": shape} if shape else {})
     parameters: dict[str, Any] = {"target": request.target.name, **values}
     return StageText("latency", comment, "measure/latency", compared, parameters)

@@ -94,7 +94,7 @@ def is_too_large(text: str) -> bool:
 
 
 def respelt(text: str) -> str:
-    """Return a quantity with the unit's right spelling: `2MB` for `2mb` or `2 megabytes`; else an empty text."""
+    """Return a quantity with its unit spelt right: `2MB` for `2mb`, `2 MB` for `2 megabytes`; else an empty text."""
     if not (parts := split(text)):
         return ""
     unit = "mb" if parts[1] == "M" else parts[1].lower()
