@@ -33,7 +33,7 @@ def compose(
     inputs: Mapping[str, str],
     digest: Digest,
     surroundings: Components,
-    cache: dict[str, Components] | None = None,
+    cache: dict[str, Components],
 ) -> Components:
     """Return the components of the key of a stage.
 
@@ -48,15 +48,12 @@ def compose(
     use = pipeline.kinds[stage.uses]
     name = stage.uses if use.origin != "file" else use.entry.rpartition(":")[2]
     code = stage_code(use, digest)
-    parameters = cache.get(stage.id) if cache is not None else None
-    if parameters is None:
-        parameters = tuple(_parameters(pipeline, stage))
-        if cache is not None:
-            cache[stage.id] = parameters
+    if stage.id not in cache:
+        cache[stage.id] = tuple(_parameters(pipeline, stage))
     return (
         KeyComponent(ComponentKind.KIND, value=name),
         *([KeyComponent(ComponentKind.STAGE_CODE, value=code)] if code else []),
-        *parameters,
+        *cache[stage.id],
         *(KeyComponent(ComponentKind.INPUT, port, value=tree) for port, tree in inputs.items()),
         *(
             KeyComponent(ComponentKind.CONTENT, item.parameter, value=digest(pipeline.root / item.path))

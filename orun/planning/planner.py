@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,15 +130,13 @@ class Planner:
             done: the stages that are up to date.
             earlier: the last decision on the stage, of the plan or in this run, if there was one.
         """
-        classes = self._classes(stage)
-        steps = [self._decide(stage, done, earlier, machines) for machines in classes[:1]]
-        for machines in classes[1:]:
-            if steps[-1].hit:
-                break
-            steps.append(self._decide(stage, done, earlier, machines))
-        if not steps:
-            return self._without_machine(stage, earlier)
-        return steps[-1] if steps[-1].hit else steps[0]
+        first: Step | None = None
+        for machines in self._classes(stage):
+            step = self._decide(stage, done, earlier, machines)
+            if step.hit:
+                return step
+            first = first or step
+        return first or self._without_machine(stage, earlier)
 
     def decide_for(self, stage: Stage, done: Mapping[str, Done], earlier: Step, machine: str) -> Step:
         """Return the decision on a stage with the facts of one machine; takes the arguments of `decide`."""
@@ -220,13 +219,13 @@ class Planner:
         """Return the stages that its key depends on: guards too where its provenance is in the key."""
         if not self.context(stage).spec.lineage:
             return stage.upstream
-        return (*stage.upstream, *(name for name in stage.guards if not self.left_out(self.pipeline.stage(name))))
+        return (*stage.upstream, *(name for name in stage.guards if not self.skips(self.pipeline.stage(name))))
 
-    def left_out(self, stage: Stage) -> bool:
+    def skips(self, stage: Stage) -> bool:
         """Return whether this run skips a stage, by itself or with a stage before it."""
         machines = next(iter(self._classes(stage)), ())
         return any(facts.skipped(stage) for facts in machines[:1]) or any(
-            self.left_out(self.pipeline.stage(name)) for name in stage.upstream
+            self.skips(self.pipeline.stage(name)) for name in stage.upstream
         )
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
@@ -265,13 +264,9 @@ class Planner:
             action: its result.
             machine: the machine that must agree; when None, one of those that can run the stage must.
         """
-        if machine is not None:
-            return self.results.changes(stage, action, self._facts_of(machine))
-        problems = [reason(ReasonCode.RESULT_MISSING)]  # for no machine
-        for facts in (facts for machines in self._classes(stage) for facts in machines):
-            if not (problems := self.results.changes(stage, action, facts)):
-                break
-        return problems
+        machines = chain.from_iterable(self._classes(stage)) if machine is None else [self._facts_of(machine)]
+        _, differences = self.results.agreement(stage, action, machines)
+        return differences
 
     def current_state(self, step: Step, dependencies: ImplicitDependencies) -> ImplicitDependencies:
         """Return the present state of what a stage saw when it ran, on the machine of a decision."""

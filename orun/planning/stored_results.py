@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orun.core.activity import report
@@ -41,11 +42,8 @@ class StoredResults:
         """
         stale: list[tuple[Action, list[Reason]]] = []
         for action in self.store.actions(step.key):
-            for facts in machines:  # each may have other packages and variables
-                problems = self.changes(step.stage, action, facts)
-                if not problems:
-                    break
-            if not (problems := problems or self.damage(action)):
+            facts, problems = self.agreement(step.stage, action, machines)
+            if facts and not (problems := self.damage(action)):
                 reasons = (self._origin(step, action),)
                 return replace(step, action="cached", reasons=reasons, hit=action, machine=facts.machine)
             stale.append((action, problems))
@@ -67,11 +65,22 @@ class StoredResults:
             return (*changed, reason(ReasonCode.EARLIER_RESULT_STALE, *stale[0][1]))
         return tuple(changed or (stale[0][1] if stale else [reason(ReasonCode.RESULT_MISSING)]))
 
-    def changes(self, stage: Stage, action: Action, facts: Facts) -> list[Reason]:
-        """Return what differs now on a machine from what a stage saw when it ran."""
-        report(f"{self.activity}: looking at what its last run read")
+    def agreement(self, stage: Stage, action: Action, machines: Iterable[Facts]) -> tuple[Facts | None, list[Reason]]:
+        """Return the first machine that still has what a stage saw when it ran; else what differs on the last machine.
+
+        Args:
+            stage: the stage.
+            action: its result.
+            machines: facts of the machines; each may have other packages and variables.
+        """
         seen = action.implicit_deps
-        return changes(seen, facts.current_state(stage, seen, self.store.files))
+        differences = [reason(ReasonCode.RESULT_MISSING)]  # for no machine
+        for facts in machines:
+            report(f"{self.activity}: looking at what its last run read")
+            differences = changes(seen, facts.current_state(stage, seen, self.store.files))
+            if not differences:
+                return facts, []
+        return None, differences
 
     def damage(self, action: Action) -> list[Reason]:
         """Return what is wrong with the artifact of a result; empty if it is intact, or left in the remote."""

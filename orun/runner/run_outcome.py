@@ -53,7 +53,7 @@ class RunOutcome:
     def find_guards(self, stages: Sequence[Stage]) -> None:
         """Find the stages before each release of a run."""
         releases = [
-            stage for stage in stages if self.planner.context(stage).spec.releases and not self.planner.left_out(stage)
+            stage for stage in stages if self.planner.context(stage).spec.releases and not self.planner.skips(stage)
         ]
         before = {stage.id: stage.before for stage in stages}
         self.guards = reached([name for release in releases for name in release.before], before)

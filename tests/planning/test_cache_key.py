@@ -49,7 +49,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
     stage = replace(pipeline.stages[0], **changes)
     surroundings = LocalFacts(pipeline).components(stage)
-    return named(cache_key.compose(pipeline, stage, {"model": "aa"}, digest, surroundings))
+    return named(cache_key.compose(pipeline, stage, {"model": "aa"}, digest, surroundings, {}))
 
 
 def test_a_plugin_counts_by_its_path_and_options(pipeline: Pipeline) -> None:
