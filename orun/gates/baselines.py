@@ -32,13 +32,13 @@ __all__ = [
     "Baseline",
     "Difference",
     "accept",
-    "alone",
     "candidate",
     "diff",
     "drop",
     "left_out",
     "path_for",
     "read",
+    "without_comparisons",
 ]
 
 
@@ -114,7 +114,9 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     fresh = {
         name: Accepted(
             model=ports.measured(actions[name]) if (ports := _measured(pipeline, name)) else "",
-            metrics={key: alone(_finite(name, key, metric)) for key, metric in actions[name].metrics.items()},
+            metrics={
+                key: without_comparisons(_finite(name, key, metric)) for key, metric in actions[name].metrics.items()
+            },
             host=actions[name].host,
             date=date,
             who=who,
@@ -162,7 +164,7 @@ def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) 
     return tuple(row for name in [*order, *gone] for row in _differences(baseline, pipeline, actions, name))
 
 
-def alone(metric: Metric) -> Metric:
+def without_comparisons(metric: Metric) -> Metric:
     """Return a figure without its comparisons."""
     return replace(metric, reference=None, baseline=None, references={})
 

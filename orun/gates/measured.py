@@ -33,14 +33,14 @@ class Ports(Record, frozen=True):
 
     Attributes:
         model: the port of the model that it measures; the primary port where none takes a model; empty without inputs.
-        further: ports of what is measured with the model: a tokenizer, a second model.
+        companions: ports of what is measured with the model: a tokenizer, a second model.
         data: ports of the data that it is measured on.
         references: ports of models that it is compared with.
         takes_model: whether `model` takes a model. Otherwise parameters and data are what is measured.
     """
 
     model: str = "model"
-    further: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     takes_model: bool = True
@@ -53,8 +53,8 @@ class Ports(Record, frozen=True):
         references = tuple(filter(_is_reference, accepted))
         remaining = [port for port in accepted if port not in {model, BASELINE, *references}]
         data = tuple(port for port in remaining if accepted[port] == {"dataset"})
-        further = tuple(port for port in remaining if port not in data)
-        return cls(model, further, data, references, takes_model=bool(accepted.get(model, set()) & MODELS))
+        companions = tuple(port for port in remaining if port not in data)
+        return cls(model, companions, data, references, takes_model=bool(accepted.get(model, set()) & MODELS))
 
     def measured(self, action: Action) -> str:
         """Return the digest of the model that a stage measured; empty when there is none."""
@@ -63,7 +63,7 @@ class Ports(Record, frozen=True):
     def with_model(self, action: Action) -> dict[str, str]:
         """Return the digests of what was measured with the model, by port."""
         inputs = subjects(action.components, ComponentKind.INPUT)
-        return {port: inputs[port] for port in self.further if port in inputs}
+        return {port: inputs[port] for port in self.companions if port in inputs}
 
     def setup(self, action: Action) -> Components:
         """Return the parameters, the target, the data and the references that the figures depend on."""

@@ -13,7 +13,7 @@ from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record, field, replace
 from orun.environment.hosts import machine, same_machine
 from orun.gates.advice import to_tell
-from orun.gates.baselines import Accepted, alone
+from orun.gates.baselines import Accepted, without_comparisons
 from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, distance, point
 from orun.gates.measured import Compare, Ports, changes, without_references
@@ -137,7 +137,7 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     if stored.unit != metric.unit:
         units = {"unit": metric.unit, "accepted": stored.unit}
         return Finding("undecided", reason(ReasonCode.OTHER_UNIT, metric=gate.metric, file=file, **units))
-    if metric.noise != "none" and stored == alone(metric):
+    if metric.noise != "none" and stored == without_comparisons(metric):
         return _unchanged(gate, metric, reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
     why = _why_stored(stage, action, terms, accepted)
     if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
