@@ -146,7 +146,7 @@ class _Composer:
     def _set(self, top: _Open, key: Scalar, value: Node) -> None:
         if key.broken:
             return
-        if key.text == MERGE and key.value == MERGE:
+        if key.text == MERGE:
             self._merge(top, key.span, value)
         elif key.text in top.entries:
             first = top.entries[key.text].key.line

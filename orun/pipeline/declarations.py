@@ -81,10 +81,10 @@ class Declarations:
     def _declare(self, name: str, key: Span, node: Map) -> DeclaredStage:
         axes = self._axes(node)
         written = node.get("needs")
+        needs = written or _misspelt_needs(node)
         combinations = []
         for values in itertools.product(*axes.values()):
             combination = dict(zip(axes, values, strict=True))
-            needs = written or _misspelt_needs(node)
             resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
             self._report_repeated(resolved)
             combinations.append((combination, [self._known(link, is_told=not written) for link in links(resolved)]))

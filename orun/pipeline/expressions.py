@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from orun.core.serialization import replace
+from orun.pipeline.instances import Axes
 from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, Span, describe
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, one_of
@@ -19,7 +20,6 @@ EXPRESSION = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 FORMS = "${vars.name}, or ${matrix.axis} in a stage that has a matrix"
 ENVIRONMENT = "pass it with --set, or list it under `env` and read it in the stage's own code"
 MATRIX = "matrix."
-Axes = Mapping[str, Scalar]
 
 
 class _Failed(Exception):
@@ -189,12 +189,11 @@ class Expressions:
         """Return the node if its size is within the limits.
 
         Raises:
-        PipelineError: with all problems so far, when variables or matrices make it too large.
+            PipelineError: with all problems so far, when variables or matrices make it too large.
         """
-        excess = (
-            f"holds more than {MAX_SIZE} values" if node.size > MAX_SIZE else f"is nested more than {MAX_DEPTH} deep"
-        )
         if node.size > MAX_SIZE or node.depth > MAX_DEPTH:
+            many, deep = f"holds more than {MAX_SIZE} values", f"is nested more than {MAX_DEPTH} deep"
+            excess = many if node.size > MAX_SIZE else deep
             self.problems.add(node.span, f"with its variables and matrices written out, this {excess}")
             self.problems.check()
         return node

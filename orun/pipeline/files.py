@@ -63,11 +63,11 @@ class Files:
             return None
         extends = own.entries.get(EXTENDS)
         layers = [self._base(item, file, (*above, file)) for item in self._named(extends)] if extends else []
-        if None in layers:
-            return None
         tree = own.with_entries({key: entry for key, entry in own.entries.items() if key != EXTENDS})
         for layer in reversed(layers):
-            tree = cast("Map", merge(layer, tree)) if layer else tree
+            if layer is None:
+                return None
+            tree = cast("Map", merge(layer, tree))
         return tree
 
     def _own(self, file: Path) -> Map | None:

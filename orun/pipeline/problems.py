@@ -94,8 +94,6 @@ def _look_alikes(problem: Problem) -> str:
     """Name the letters of a text that only look like those of the suggestion."""
     if not problem.suggestion or not problem.suggestion.isascii():
         return ""
-    import unicodedata
-
     start = problem.position.column - 1
     names = {
         letter: unicodedata.name(letter, "a control character") for letter in problem.source[start:][: problem.width]

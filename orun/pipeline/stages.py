@@ -50,7 +50,8 @@ def make(
     _require_one(kind, params, instance, values)
     metrics = _metrics(kind, params, instance, surroundings) if values.valid else kind.spec.metrics or None
     named = _targets(kind, params, targets)
-    target = next(iter(named.values()))
+    first = next(iter(named), "")
+    target = named.get(first)
     ground = Ground(
         instance=instance,
         kind=kind,
@@ -75,11 +76,7 @@ def make(
         params=params | _samples(kind, params, judged),
         references=(*values.references, *_libraries(named)),
         target=target,
-        extra_targets={
-            parameter: target_of_parameter
-            for parameter, target_of_parameter in list(named.items())[1:]
-            if target_of_parameter
-        },
+        extra_targets={parameter: extra for parameter, extra in named.items() if extra and parameter != first},
         environment=environments.of_stage(instance.node, target, out_of_process=kind.spec.out_of_process),
         out_of_process=kind.spec.out_of_process,
         gates=judged,
@@ -169,7 +166,7 @@ def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
 def _targets(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target | None]:
     """Return the targets of the parameters, by parameter; None for a parameter that is left out."""
     names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
-    return {parameter: targets.get(name) for parameter, name in names.items()} or {"": None}
+    return {parameter: targets.get(name) for parameter, name in names.items()}
 
 
 def _samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group]) -> dict[str, int]:

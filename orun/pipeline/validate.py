@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -210,8 +211,6 @@ def _unfit(part: Any) -> bool:
 
 def _odd_space(key: str, near: str) -> str:
     """Describe a special space in a key, which does not indent; empty if a similar key is suggested."""
-    import unicodedata
-
     odd = next((letter for letter in key if letter.isspace() and letter != " "), "")
     if not odd or near:
         return ""
