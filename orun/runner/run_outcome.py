@@ -44,7 +44,7 @@ class RunOutcome:
     store: Store
     emit: Callable[[Event], None]
     outputs: OutputCheckouts
-    remote: Sync | None = None
+    remote: Sync | None
     guards: Collection[str] = ()
     results: dict[str, StageResult] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()

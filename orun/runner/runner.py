@@ -9,7 +9,6 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from orun.core.events import Event
-from orun.core.run_record import StageResult
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
 from orun.errors import Interrupted
@@ -61,10 +60,10 @@ class Runner:
     emit: Callable[[Event], None]
     logs: Path
     resources: Resources
-    keep_going: bool = False
-    allowed: Collection[str] = ()
-    remote: Sync | None = None
-    fleet: FleetRun | None = None
+    keep_going: bool
+    allowed: Collection[str]
+    remote: Sync | None
+    fleet: FleetRun | None
 
     def __post_init__(self) -> None:
         pipeline = self.planner.pipeline
@@ -82,8 +81,8 @@ class Runner:
         assert self.remote  # noqa: S101 - results of other machines travel through it
         return Orders(fleet, self.planner, self.remote, self.logs, self.emit, self._reports)
 
-    def run(self, plan: Plan) -> tuple[StageResult, ...]:
-        """Run until every stage is settled; return the results in the order of the plan.
+    def run(self, plan: Plan) -> None:
+        """Run until every stage is settled.
 
         Raises:
             StoreError: if the store fails; running stages are stopped.
@@ -126,7 +125,6 @@ class Runner:
             self.store.pause(0.0)
             self.store.flush()
             del self._schedule, self._starter  # they refer to this object, which would keep the store open
-        return tuple(self.outcome.results[stage.id] for stage in stages)
 
     def _advance(self) -> None:
         """Settle and start every stage that can be, then wait for the next message or lock."""

@@ -50,7 +50,7 @@ class StageExecution(Record, frozen=True):
     log: Path
     declared: Mapping[str, Signature | None]
     started_at: float
-    machine: str = ""
+    machine: str
 
     @classmethod
     def prepare(cls, pipeline: Pipeline, store: Store, step: Step, logs: Path, machine: str = "") -> StageExecution:
@@ -210,9 +210,8 @@ class StageExecution(Record, frozen=True):
     def _require_packages(self, result: JobResult) -> None:
         """Raise InputChanged if a package changed since the run began: the cache key has the version of then."""
         then, now = distributions.exact(), distributions.exact_now()
-        if (
-            then is now or self.step.stage.environment
-        ):  # packages of an isolated environment are recorded when it is made
+        # Packages of an isolated environment are recorded when it is made.
+        if then is now or self.step.stage.environment:
             return
         spec = self.pipeline.kinds[self.step.stage.uses].spec
         tools = (distributions.find(tool, then) or distributions.find(tool, now) for tool in spec.tools)

@@ -28,8 +28,8 @@ _SUFFIX = ".json"
 class Actions:
     """Action records of a store, and a pointer to the last record of each stage."""
 
-    def __init__(self, root: Path, session: Session, quarantine: Quarantine, flushing: Flushing | None = None) -> None:
-        self._flushing = flushing or Flushing()
+    def __init__(self, root: Path, session: Session, quarantine: Quarantine, flushing: Flushing) -> None:
+        self._flushing = flushing
         self._root = str(root)
         self._session = session
         self._quarantine = quarantine

@@ -50,11 +50,9 @@ class Incoming(Record, frozen=True):
 class Objects:
     """The objects of a store."""
 
-    def __init__(
-        self, root: str, index: Index, session: Session, quarantine: Quarantine, flushing: Flushing | None = None
-    ) -> None:
+    def __init__(self, root: str, index: Index, session: Session, quarantine: Quarantine, flushing: Flushing) -> None:
         self._root = root
-        self._flushing = flushing or Flushing()
+        self._flushing = flushing
         self._index = index
         self._session = session
         self._quarantine = quarantine

@@ -21,8 +21,6 @@ from orun.store.index import Index
 with contextlib.suppress(ModuleNotFoundError):  # Windows
     import fcntl
 
-__all__ = ["Signature", "StatCache"]
-
 _ATTEMPTS = 5
 _BYPRODUCTS = frozenset({"__pycache__"})  # Python writes it where it reads code: never an input
 

@@ -6,11 +6,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from orun.core.serialization import Record, decode, encode, field
+from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Interpreter
 from orun.environment.env_vars import stage_environment
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
