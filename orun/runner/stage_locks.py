@@ -40,6 +40,11 @@ class LockMode(Enum):
     EXCLUSIVE = "exclusive"  # a measurement, alone on the machine
     REMOTE = "remote"  # none: another machine runs the stage
 
+    @property
+    def of_machine(self) -> LockMode:
+        """Mode in which the machine itself is locked: short stages share it."""
+        return LockMode.SHARED if self is LockMode.SHORT else self
+
 
 def lock_mode(spec: Spec, stage: Stage, seconds: float | None) -> LockMode:
     """Return how a stage takes the machine lock of this machine.
@@ -64,24 +69,24 @@ class StageLocks(Record, frozen=True):
     machine: MachineLock | None
     mode: LockMode
 
-    def try_acquire(self, refused: set[bool], *, during_measurement: bool) -> str:
+    def try_acquire(self, refused: set[LockMode], *, during_measurement: bool) -> str:
         """Acquire every lock that is free; return who holds the first that is not, or "" when all are held.
 
         Args:
-            refused: which kinds of machine lock, exclusive or shared, were refused in this scheduling round; those are
-                not tried again. A refusal is added.
+            refused: modes in which the machine was refused in this scheduling round; those are not tried again. A
+                refusal is added.
             during_measurement: whether the place beside a measurement will do.
 
         Raises:
             UsageError: if the lock is held by the stage in which this orun runs.
         """
-        exclusive = self.mode is LockMode.EXCLUSIVE
         if enclosing := enclosing_stage():
-            enclosing.refuse_deadlock(self.stage, self.key, exclusive=exclusive)
+            enclosing.refuse_deadlock(self.stage, self.key, exclusive=self.mode is LockMode.EXCLUSIVE)
         if not self.key_lock.try_acquire():
             return SAME_STAGE
-        if self.machine and (exclusive in refused or not self.machine.try_acquire()):
-            refused.add(exclusive)
+        mode = self.mode.of_machine
+        if self.machine and (mode in refused or not self.machine.try_acquire()):
+            refused.add(mode)
             return "" if during_measurement and self.machine.try_during_measurement() else ALONE
         return ""
 
@@ -103,8 +108,8 @@ class RunLocks:
         pipeline: name of the pipeline, told likewise.
         machine: creates the machine lock: machine(exclusive, claim).
         clock: monotonic seconds.
-        refused: which kinds of machine lock, exclusive or shared, were refused in this scheduling round. They are tried
-            once a round, so that a running measurement is disturbed as little as possible.
+        refused: modes in which the machine was refused in this scheduling round. Each is tried once a round, so that a
+            running measurement is disturbed as little as possible.
     """
 
     store: Store
@@ -113,7 +118,7 @@ class RunLocks:
     pipeline: str
     machine: Callable[[bool, MachineClaim], MachineLock] = machine_lock
     clock: Callable[[], float] = monotonic
-    refused: set[bool] = field(default_factory=set)
+    refused: set[LockMode] = field(default_factory=set)
     _locks: dict[str, StageLocks] = field(default_factory=dict)
     _reported: set[tuple[str, str]] = field(default_factory=set)
     _refused_since: float | None = None  # when the machine was first refused to a shared stage
@@ -131,8 +136,7 @@ class RunLocks:
 
     def may_try(self, mode: LockMode) -> bool:
         """Return whether a stage may still get the machine in this round."""
-        is_refused = mode is not LockMode.REMOTE and (mode is LockMode.EXCLUSIVE) in self.refused
-        return not is_refused or (mode is LockMode.SHORT and self._is_patience_over())
+        return mode.of_machine not in self.refused or (mode is LockMode.SHORT and self._is_patience_over())
 
     def _is_patience_over(self) -> bool:
         return self._refused_since is not None and self.clock() - self._refused_since >= PATIENCE
@@ -147,7 +151,7 @@ class RunLocks:
         holder = locks.try_acquire(self.refused, during_measurement=during_measurement)
         if locks.mode in (LockMode.EXCLUSIVE, LockMode.REMOTE) or holder == SAME_STAGE:
             return holder
-        if False not in self.refused:
+        if LockMode.SHARED not in self.refused:
             self._refused_since = None
         elif self._refused_since is None or not holder:  # the next stage waits as long as the first
             self._refused_since = self.clock()
