@@ -115,9 +115,9 @@ def probe(provider: str, options: str, environment: Environment | None = None, l
 
 def first_reason(messages: str) -> str:
     """Return the runtime's first message without colours, times and source locations, or Python's exception."""
-    _, _, raised = messages.rpartition(TRACEBACK)  # without a traceback, the whole text
+    _, traceback, raised = messages.rpartition(TRACEBACK)  # without a traceback, `raised` is all of the text
     for line in raised.splitlines():
-        if raised is not messages and line.startswith(" "):
+        if traceback and line.startswith(" "):
             continue  # a frame of the traceback
         text = re.sub(r"\x1b\[[0-9;]*m", "", line)
         text = re.sub(NOISE, "", text).strip()

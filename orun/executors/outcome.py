@@ -42,9 +42,12 @@ def outcome_of(
         return from_end(job, ended)
     if isinstance(report, Trouble):
         return from_trouble(job, report)
-    reads, all_written = {**ended.reads, **report.reads}, {**ended.written, **written}
-    all_written |= {path: all_written[path] and appends for path, appends in ended.written.items()}
+    reads = {**ended.reads, **report.reads}
+    all_written = {
+        path: ended.written.get(path, True) and written.get(path, True) for path in {**ended.written, **written}
+    }
     unmodified = all_written.keys() - _modified(report.reads, written) - _modified(ended.reads, ended.written)
+    # Their owner or mode may have changed, and with it the ctime: the runner compares with the signature of now.
     reads |= {path: signature_at(path) for path in unmodified & reads.keys()}
     own = {path for path in all_written.keys() & reads.keys() if not _is_input(job, path, reads[path])}
     inputs = {path: signature for path, signature in sorted(reads.items()) if path not in own}

@@ -167,7 +167,10 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
 
 
 def needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
-    """Return the tools that a stage needs -> the parameter that asks for it; empty for the tools of its kind."""
+    """Return the tools that a stage needs -> the parameter that asks for it; empty for the tools of its kind.
+
+    Those of its kind come first.
+    """
     kind = pipeline.kinds[stage.uses]
     own = dict.fromkeys(kind.spec.tools, "")
     if kind.origin == "file":
@@ -175,8 +178,9 @@ def needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
     from orun.stages.required_packages import required_packages
 
     here = stage.environment_of(target_of_references(stage)) == stage.environment
-    of_sources = tools_of_sources(stage) if here else {}
-    return {**own, **of_sources, **required_packages(import_module(kind.entry), stage.params, pipeline.root), **own}
+    extra = tools_of_sources(stage) if here else {}
+    extra |= required_packages(import_module(kind.entry), stage.params, pipeline.root)
+    return own | {tool: reason for tool, reason in extra.items() if tool not in own}
 
 
 def tools_of_sources(stage: Stage) -> dict[str, str]:

@@ -70,4 +70,6 @@ class Locales:
     def _record(self, *categories: str) -> None:
         """Record the variables that C reads: for each category the first that is set, and those before it."""
         for category in categories:
-            any(map(self._variables.record_c_lookup, (ALL, category, LAST)))
+            for name in (ALL, category, LAST):
+                if self._variables.record_c_lookup(name):
+                    break
