@@ -243,7 +243,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         from orun.remote.settings import resolve
         from orun.runner.output_checkouts import require_distinct_folders
         from orun.runner.preflight import require
-        from orun.runner.run_session import Session, require_up_to_date
+        from orun.runner.run_session import RunSession, require_up_to_date
 
         root = Path(store) if store else default_store(pipeline.root)
         read_only = not is_writable(root)
@@ -268,7 +268,7 @@ def run(  # noqa: PLR0913 - the options of the command line
                 folder = planner.store.new_run(run_name)
             with Journal(folder, listener, started_at, recorded=not read_only) as journal:
                 planning.close()  # from here on, events tell what happens
-                session = Session(planner, planned, chosen, here, journal, None if read_only else shared, fleet)
+                session = RunSession(planner, planned, chosen, here, journal, None if read_only else shared, fleet)
                 result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
     complete = len(runner.outcome.done) == len(planner.pipeline.stages)

@@ -23,7 +23,7 @@ UNLESS_SET = {HASH_SEED: "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # fixed order of set
 ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
-def reproducible_settings() -> list[str]:
+def signing_keys_set() -> list[str]:
     """Return the names of the signing keys that are set: with a key, a run may push. Values are never recorded."""
     return sorted(name for name in SIGNING_KEYS if os.environ.get(name))
 

@@ -23,7 +23,7 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
 from orun.environment import device, distributions
-from orun.environment.env_vars import reproducible_settings, stage_value
+from orun.environment.env_vars import signing_keys_set, stage_value
 from orun.environment.startup import startup_code
 from orun.eventlog import Journal, Listener, unrecorded_notice
 from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
@@ -113,7 +113,7 @@ def _unchanged(data: Mapping[str, Any]) -> bool:
         and all(digest_file(path) == digest for path, digest in data["contents"].items())
         and all(value_digest(name, stage_value(name)) == digest for name, digest in data["variables"].items())
         and all((name in distributions.modules()) == there for name, there in data["modules"].items())
-        and data["secrets"] == reproducible_settings()
+        and data["secrets"] == signing_keys_set()
         and all(appearance_as(state, path) == state for path, state in data["probed"].items())
     )
 

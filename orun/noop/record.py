@@ -16,7 +16,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.environment import distributions, venvs
-from orun.environment.env_vars import reproducible_settings, stage_value
+from orun.environment.env_vars import signing_keys_set, stage_value
 from orun.environment.secret_variables import SECRET
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
@@ -88,7 +88,7 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
         "contents": contents | {_config(planner): digest_file(_config(planner))},
         "variables": _variables(done),
         "modules": _modules(done),
-        "secrets": reproducible_settings(),
+        "secrets": signing_keys_set(),
         "probed": _probed(planner, done),
         "result": encode(_again(result)),
         "artifacts": artifacts,

@@ -37,7 +37,7 @@ UNLIMITED = "{stage}: its `resources.memory` limits nothing on {system}; only Li
 MOST_NAMED = 5  # stages in the error about a read-only store
 
 
-class Session(Record, frozen=True):
+class RunSession(Record, frozen=True):
     """A run that may have work to do.
 
     Attributes:

@@ -19,7 +19,7 @@ from orun.store.store import Store
 
 
 @dataclass(frozen=True)
-class Record:
+class ActionRecord:
     """An action record and its file."""
 
     path: str
@@ -55,7 +55,7 @@ class Inventory:
     """Records and runs of a store."""
 
     store: Store
-    records: tuple[Record, ...]
+    records: tuple[ActionRecord, ...]
     runs: tuple[Run, ...]
 
     def last_used(self) -> dict[str, float]:
@@ -95,7 +95,7 @@ def read_inventory(store: Store) -> Inventory:
         StoreError: if one cannot be read, because the objects that it needs are not known.
     """
     with convert_os_errors("read what is in the store", store.root):
-        records = tuple(Record(*record) for record in store.parts.actions.all())
+        records = tuple(ActionRecord(*record) for record in store.parts.actions.all())
         return Inventory(store, records, tuple(_runs(store)))
 
 
