@@ -126,9 +126,10 @@ def gc(
         named_runs = retention.accepted_runs(inventory, baselines)
         keep = Keep(runs, {root.tree for root in roots}, named_runs, max_size, max_age)
         collected = collect(opened, keep, dry_run=dry_run)
+        # What is read twice is shown once.
         notices = tuple(
             dict.fromkeys((*notices_before, *opened.drain_notices(), *retention.unknown_baselines(inventory)))
-        )  # read twice, shown once
+        )
     if as_json:
         kept = {"roots": roots, "pins": pinned, "runs": runs}
         options.show_json({"dry_run": dry_run, **vars(collected), "kept": kept, "notices": notices})

@@ -41,11 +41,12 @@ TAIL = (
 )  # fmt: skip
 SPREAD = ((1.4, 0.99), (2.0, 0.99), (8.0, 0.99))
 FACTORS = (0.1, 3.0)  # by which the weight of a part of the distribution changes
+# Parts of the distribution, from one quantile of the reference to another.
 PARTS = (
     *((number / parts, (number + 1) / parts) for parts in (8, 16) for number in range(parts)),
     (0.0, 1 / 64),
     (63 / 64, 1.0),
-)  # from one quantile of the reference to another
+)
 BETS = 2 * len(TAIL) + 2 * len(SPREAD) + len(FACTORS) * len(PARTS)
 LARGEST_PART = 0.9  # of the values, on which a factor is bet
 HALVED = 16  # from 1 / 16 of the values towards each end, bins are halved down to single values

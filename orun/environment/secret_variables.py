@@ -8,6 +8,7 @@ from orun.core.serialization import Record
 from orun.environment.env_vars import HIDDEN, stage_value
 from orun.fs.observed_state import value_digest
 
+# Credentials of remote stores.
 CREDENTIALS = frozenset(
     {
         "AWS_ACCESS_KEY_ID",
@@ -18,7 +19,7 @@ CREDENTIALS = frozenset(
         "AZURE_STORAGE_ACCOUNT_KEY",
         "AZURE_STORAGE_SAS_TOKEN",
     }
-)  # credentials of remote stores
+)
 LOOKS_SECRET = re.compile(
     r"(.*_)?(TOKEN|KEY|SECRET|APIKEY|CREDENTIALS?|PASSPHRASE|PASSWD)|.*PASSWORD.*|.*_ACCESS_KEY_ID", re.IGNORECASE
 )

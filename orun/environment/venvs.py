@@ -39,7 +39,7 @@ class Made(Record, frozen=True):
 
     Attributes:
         requirements: lines of the request.
-        packages: version of every installed distribution, by normalised name.
+        packages: version of every distribution that pip installed, by normalised name.
         exact: versions with a build label, for distributions that no index served.
     """
 

@@ -32,7 +32,8 @@ class Lock:
     Args:
         path: of the file, in an existing folder.
         exclusive: nobody else may hold it.
-        keep: leave the file when the lock is released. A shared lock must.
+        keep: leave the file when the lock is released. A shared lock must, unless it only serves to look for a dead
+            owner.
         create: create the file if it does not exist.
     """
 

@@ -134,6 +134,7 @@ def machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineL
 
 def _read_claim(path: Path) -> MachineClaim | None:
     """Return the claim in a file; None if its owner has died, or it is not a claim."""
+    # Not with `keep`: if the owner has died, the release removes the file, which nobody needs any more.
     lock = Lock(path, exclusive=False, create=False)
     with contextlib.suppress(OSError, ValueError, RecursionError):  # it is gone, or another program's file
         if lock.take(wait=False):

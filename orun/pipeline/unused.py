@@ -35,9 +35,8 @@ def _describe(
     for name, entry in declared.entries.items():
         if name in used or entry.key.file != file or _is_anchored(entry.key, name):
             continue
-        alike = [
-            candidate for candidate in known or () if candidate != name and candidate == name.lower()
-        ]  # or NPU would be close to CPU
+        # Only in another case: NPU would be close to CPU.
+        alike = [candidate for candidate in known or () if candidate != name and candidate == name.lower()]
         meant = closest(name, sorted(used)) or next(iter(alike), "")
         why = (known or {}).get(name) or (f"did you mean {meant}?" if meant else "")
         yield f"line {entry.key.line}: nothing uses {sort} {name!r}" + (f"; {why}" if why else "")

@@ -25,9 +25,8 @@ from orun.stages.params import Param, ParamType
 from orun.text.suggestions import Unknown, closest, one_of, similar_path
 from orun.text.units import is_too_large
 
-FUNCTION = re.compile(
-    r"(?P<file>.+?)(\.py)?(?:::?|\.)(?P<name>[A-Za-z_]\w*)(\(\))?"
-)  # data.py::test, data.test, data:test()
+# data.py::test, data.test, data:test()
+FUNCTION = re.compile(r"(?P<file>.+?)(\.py)?(?:::?|\.)(?P<name>[A-Za-z_]\w*)(\(\))?")
 A_TARGET = "name one: `targets: {NAME: {providers: [CUDAExecutionProvider, CPUExecutionProvider]}}`"
 A_HUB_ID = re.compile(r"(?P<id>(?P<owner>\w[\w.-]*/)?\w[\w.-]*)(@\w+)?")
 FILES = (".bin", ".ckpt", ".h5", ".keras", ".onnx", ".pb", ".pkl", ".pt", ".pt2", ".pth", ".py", ".safetensors")

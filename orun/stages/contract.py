@@ -237,17 +237,8 @@ def stage(  # noqa: PLR0913 - each argument is a declaration of its own
             and another model was accepted; for the output `metrics`.
         releases: whether it publishes its input, so that it waits for the gates on that.
     """
-    del (
-        inputs,
-        output,
-        tools,
-        interface,
-        stage_class,
-        metrics,
-        deterministic,
-        baseline,
-        releases,
-    )  # read from the source by `orun.stages.custom`
+    # `orun.stages.custom` reads them from the source.
+    del inputs, output, tools, interface, stage_class, metrics, deterministic, baseline, releases
 
     def mark(function: F) -> F:
         return function

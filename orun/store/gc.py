@@ -34,8 +34,8 @@ class Keep:
         runs: number of last runs of each pipeline that are kept with their artifacts.
         trees: digests of further artifacts to keep.
         named_runs: ids of further runs whose folders are kept.
-        size: bytes up to which the most recently used other artifacts are kept; None for no limit if `age` is set,
-            otherwise none of them is kept.
+        size: bytes of all that is kept, up to which the most recently used other artifacts are kept; None for no limit
+            if `age` is set, otherwise none of them is kept.
         age: seconds since their last use up to which other artifacts are kept; None for no limit if `size` is set.
             Folders of runs that began in that time are kept too.
     """

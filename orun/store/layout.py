@@ -19,7 +19,8 @@ from orun.fs.os_errors import convert_os_errors, quoted
 # runs        a folder for each run
 # pins        trees that `gc` keeps, by name
 # quarantine  damaged and foreign files
-# index, locks, tmp   digests of known files, locks of keys, work in progress: worthless between runs
+# index       digests of known files, and no-op records: the next run is slower without them
+# locks, tmp  locks of keys, and work in progress: worthless between runs
 FOLDERS = ("objects", "actions", "latest", "out", "runs", "pins", "quarantine", "index", "locks", "tmp")
 PRIVATE = tuple(name for name in FOLDERS if name != "out")  # read by orun alone
 

@@ -53,6 +53,7 @@ class Store:
 
         Raises:
             StoreError: if it cannot be made or read, or has the layout of another version.
+            UsageError: if the folder holds other files.
         """
         (require_known if read_only else prepare)(root.absolute())
         store = cls(root.absolute(), read_only=read_only)

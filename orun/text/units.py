@@ -16,6 +16,7 @@ SIZES: Mapping[str, int] = {
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
 ENERGIES: Mapping[str, float] = {"uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
+# Other spellings of units, in small letters.
 SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
     **dict.fromkeys(("msec", "millis", "millisecond", "milliseconds"), "ms"),
@@ -28,7 +29,7 @@ SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("megabyte", "megabytes"), "MB"),
     **dict.fromkeys(("g", "gigabyte", "gigabytes"), "GB"),
     **dict.fromkeys(("percent", "pct"), "%"),
-}  # of units, in small letters
+}
 DURATION_WITH_UNIT = "a duration such as 12ms, 1.5s, 2min or 1h"
 DURATION_FORMS = f"{DURATION_WITH_UNIT} (a plain number is in seconds)"
 ENERGY_FORMS = "an energy such as 20mJ or 1.5J (a plain number is in joules)"

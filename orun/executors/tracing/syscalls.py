@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from orun.core.serialization import Record
 
 MACHINE = platform.machine()
-PathArgument = tuple[
-    int | None, int
-]  # indices of the arguments for the folder that a path starts from, and for the path
+# Indices of the arguments for the folder that a path starts from, and for the path.
+PathArgument = tuple[int | None, int]
 PLAIN, SECOND_PLAIN = (None, 0), (None, 1)
 FROM_FOLDER, SECOND_FROM_FOLDER = (0, 1), (2, 3)
 # By machine: openat, open, creat (which not every machine has) and openat2, with the index of the flags. openat2 gets a

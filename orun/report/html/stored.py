@@ -21,12 +21,8 @@ from orun.stages.contract import MODEL
 MOST = 4  # models
 SEARCH = "quantize/tune"  # kind whose model tells of other candidates
 HASHED = 4 << 30  # bytes of a file, up to which its SHA-256 is in the report
-COPIES = (
-    "release/bundle",
-    "release/publish",
-    "release/triton",
-    "release/web",
-)  # kinds that hold a model which another stage made
+# Kinds that hold a model which another stage made.
+COPIES = ("release/bundle", "release/publish", "release/triton", "release/web")
 NPY = b"\x93NUMPY"  # begins an array in a file, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
 

@@ -126,10 +126,9 @@ class Search:
 
             def make_except(kept: Sequence[str]) -> Path | None:
                 options = (*probe.options, ("exclude", tuple(kept)))
+                settings = replace(probe, kept=-1, options=options)  # -1: no candidate has it
                 try:
-                    return self.workshop.model(
-                        replace(probe, kept=-1, options=options), kept
-                    )  # -1: no candidate has it
+                    return self.workshop.model(settings, kept)
                 except RefusedError:
                     return None
 
