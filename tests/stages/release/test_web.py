@@ -92,6 +92,14 @@ def fill(tab: Tab, name: str, text: str) -> None:
     tab.evaluate(f"document.querySelector('[aria-label={name}]').value = {json.dumps(text)}")
 
 
+def refusal(tab: Tab, name: str, text: str) -> str:
+    """Press the button with this text in a field; the message with which the page refuses it."""
+    fill(tab, name, text)
+    assert tab.evaluate(RUN) is None
+    message: str = tab.evaluate("document.querySelector('#status').textContent")
+    return message
+
+
 def test_the_folder_is_a_bundle_with_a_page_of_the_model(tmp_path: Path, root: Path) -> None:
     run = release(tmp_path, root, parse(TEXTS), version="1.2", title="Words & sums")
     assert sorted(digest(run.output)) == [
@@ -119,11 +127,9 @@ def test_the_folder_is_a_bundle_with_a_page_of_the_model(tmp_path: Path, root: P
         assert list(result["same"]) == ["eins", "zwei", "drei"]
         assert result["sums"].tolist() == [[2, 4], [6, 8], [10, -(2**63)]]
         assert "one thread, because the server sends no headers" in tab.evaluate("about.textContent")
-        fill(tab, "ids", "1 2")
-        assert tab.evaluate(RUN) is None
-        assert tab.evaluate("document.querySelector('#status').textContent") == (
-            "ids takes 6 values for [3, 2], and has 2"
-        )
+        assert refusal(tab, "ids", "1 2") == "ids takes 6 values for [3, 2], and has 2"
+        assert refusal(tab, "ids", "1.5") == "1.5 is not a whole number"
+        assert refusal(tab, "ids", f"{2**63}") == "9223372036854775808 does not fit into int64"
 
 
 @pytest.mark.slow
@@ -157,6 +163,7 @@ def test_half_floats_and_flags_and_external_weights(tmp_path: Path, root: Path) 
         assert result["y"].dtype == np.float16
         assert result["y"].tolist() == [3, -4]
         assert result["c"].tolist() == [False, True]
+        assert refusal(tab, "b", "yes 0") == "yes is not true, false, 1 or 0"
 
 
 def test_a_scale_without_a_picture_is_refused(tmp_path: Path, root: Path) -> None:

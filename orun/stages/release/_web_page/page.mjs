@@ -3,6 +3,7 @@ import { ARRAYS, decode, encode } from "./tensors.mjs";
 
 const MOST_SHOWN = 256; // values of the example in a text field
 const LARGEST = 10; // values of an output in its table
+const FLAGS = new Map([["true", 1], ["1", 1], ["false", 0], ["0", 0]]); // words of a boolean tensor
 
 const page = await (await fetch("page.json")).json();
 const module = await import(page.runtime);
@@ -111,7 +112,7 @@ function numbersControl(input, example) {
     fields: [area],
     read() {
       const words = area.value.match(/[^\s,;[\]]+/g) ?? [];
-      return words.length || shown ? toArray(input.type, words) : data;
+      return words.length || shown ? ARRAYS[input.type].from(words, (word) => toNumber(input.type, word)) : data;
     },
   };
 }
@@ -151,15 +152,23 @@ function toTensorData(pixels, dims, { type, image: { channel, scale, offset } })
   return data;
 }
 
-function toArray(type, words) {
-  const bits64 = type === "int64" || type === "uint64";
-  const values = words.map((word) => {
-    if (type === "bool") return ["true", "1"].includes(word.toLowerCase()) ? 1 : 0;
-    const value = bits64 ? BigInt(word) : Number(word);
+// The number that a word stands for. A typed array would change in silence what its type does not hold.
+function toNumber(type, word) {
+  if (type === "bool") {
+    if (!FLAGS.has(word.toLowerCase())) throw new Error(`${word} is not true, false, 1 or 0`);
+    return FLAGS.get(word.toLowerCase());
+  }
+  if (type.startsWith("float")) {
+    const value = Number(word);
     if (Number.isNaN(value) && word.toLowerCase() !== "nan") throw new Error(`${word} is not a number`);
     return value;
-  });
-  return ARRAYS[type].from(values);
+  }
+  if (!/^[+-]?\d+$/.test(word)) throw new Error(`${word} is not a whole number`);
+  const value = BigInt(word);
+  const bits = 8 * ARRAYS[type].BYTES_PER_ELEMENT;
+  const held = type.startsWith("int") ? BigInt.asIntN(bits, value) : BigInt.asUintN(bits, value);
+  if (held !== value) throw new Error(`${word} does not fit into ${type}`);
+  return bits === 64 ? value : Number(value);
 }
 
 function makeArea(input, value, placeholder) {
