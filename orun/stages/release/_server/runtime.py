@@ -1,6 +1,6 @@
 """Server of one ONNX model: the Open Inference Protocol v2 over HTTP and gRPC, health and Prometheus metrics.
 
-    python runtime.py [--host HOST] [--http-port PORT] [--grpc-port PORT] [--model FILE] [--sample-log FILE]
+    python runtime.py [--host HOST] [--http-port PORT] [--grpc-port PORT] [--sample-log FILE]
 
 `server.json` beside this file holds the settings. SIGTERM ends the server after the requests that are under way.
 """
@@ -183,7 +183,8 @@ async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -
     if grpc_port:
         rpc.add_insecure_port(f"{host}:{grpc_port}")
         await rpc.start()
-    logger.info("%s: HTTP at %s:%d, gRPC at %s:%d", model.name, host, http_port, host, grpc_port)
+    over_grpc = f", gRPC at {host}:{grpc_port}" if grpc_port else ""
+    logger.info("%s: HTTP at %s:%d%s", model.name, host, http_port, over_grpc)
     await http.start()
     await rpc.stop(GRACE_SECONDS)
 
@@ -195,7 +196,6 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
     parser.add_argument("--http-port", type=int, default=settings["http_port"], help="default: %(default)s")
     parser.add_argument("--grpc-port", type=int, default=settings["grpc_port"], help="0 for none; default: %(default)s")
-    parser.add_argument("--model", default=settings["model"], help="file of the model (default: %(default)s)")
     parser.add_argument("--sample-log", default=settings["sample_log"], help="file of sampled requests")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -212,7 +212,6 @@ def main() -> None:
             without=settings["sample_without"],
             model=settings["sha256"],
         )
-    settings["model"] = options.model
     asyncio.run(serve(ServedModel(settings, samples), options.host, options.http_port, options.grpc_port))
 
 
