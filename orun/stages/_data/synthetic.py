@@ -43,7 +43,8 @@ def make_examples(
     inputs, dims = inputs_of(graph, over), {**sizes_of(graph), **dims}
     if not inputs:
         raise UsageError("the model has no inputs, so no examples can be made up")
-    single = [_single(item, {axis for item in inputs for axis in item.shape[:1]}) for item in inputs]
+    first_axes = {axis for item in inputs for axis in item.shape[:1]}
+    single = [_single(item, first_axes) for item in inputs]
     assign_sizes(inputs, dims)  # refuses unknown axes
     axes = list_axes(single)
     sizes = assign_sizes(single, {axis: values for axis, values in dims.items() if axis in axes})

@@ -155,12 +155,13 @@ def check(
     largest = 0.0
     leniency = Leniency(agreement, limits.spread if limits else "")
     actual = run_cases(context, agreement.candidate, candidate, tries)
-    for case, right, values in zip(tries, expected, actual, strict=True):
-        results = [compare_values(*pair, agreement.tolerance) for pair in zip(right, values, strict=True)]
-        bounds: Sequence[Limit | None] = [None] * len(results)
-        if limits and any(problem for problem, _ in results):
-            bounds = limits.of(case, right)
-        for name, reference, value, limit in zip(agreement.outputs, right, values, bounds, strict=True):
+    for case, references, values in zip(tries, expected, actual, strict=True):
+        pairs = list(zip(references, values, strict=True))
+        disagree = any(compare_values(*pair, agreement.tolerance)[0] for pair in pairs)
+        case_limits: Sequence[Limit | None] = (
+            limits.of(case, references) if limits and disagree else [None] * len(pairs)
+        )
+        for name, (reference, value), limit in zip(agreement.outputs, pairs, case_limits, strict=True):
             problem, error = compare_values(reference, value, agreement.tolerance, limit)
             if problem:
                 raise StageFailed(

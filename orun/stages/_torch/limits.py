@@ -74,7 +74,7 @@ def limits_of(context: Context, bound: Bound) -> Limits:
             return bound(feed)
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
-        answers = list(_answers(context, bound, case.feed)) or [(right, right)]
+        answers = _answers(context, bound, case.feed) or [(right, right)]
         return merge(answers, find_arbitrary(filled, case.feed))
 
     return Limits(find, SPREAD)

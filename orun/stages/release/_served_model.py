@@ -1,4 +1,4 @@
-"""Checks of a model and its name that every server needs."""
+"""Models of a bundle, and checks of a model and its name that every server needs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from orun.errors import UsageError
+from orun.errors import StageFailed, UsageError
 from orun.stages._graph.signature import axes_of
+from orun.stages.contract import MODEL, Context
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -25,6 +26,23 @@ def require_name(name: str) -> None:
     if not NAME.fullmatch(name) or len(name) > LONGEST:
         why = f"allowed are up to {LONGEST} letters, digits, `_`, `.` and `-`"
         raise UsageError(f"{name!r:.80} is not a valid name for a folder", why=why)
+
+
+def list_models(context: Context, chosen: str) -> list[str]:
+    """Return the folders, in the bundle, of its models; that of the first is `.`.
+
+    Args:
+        context: of the stage.
+        chosen: folder that must be among them; empty for no choice.
+
+    Raises:
+        StageFailed: if the bundle has no such model.
+    """
+    folders = [".", *sorted(path.parent.name for path in context.inputs["bundle"].glob(f"*/{MODEL}"))]
+    if chosen and chosen not in folders:
+        has = f"besides its first model it has {', '.join(folders[1:])}" if folders[1:] else "it has one model"
+        raise StageFailed(context.stage, f"model: the bundle has no {chosen!r}", why=has)
+    return folders
 
 
 def require_batch(values: Iterable[ValueInfoProto]) -> None:

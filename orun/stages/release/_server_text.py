@@ -75,29 +75,32 @@ def render_containerfile(settings: Mapping[str, Any], image: str) -> str:
         settings: content of `server.json`.
         image: base image; empty for Python's own, in the version of this process.
     """
-    ports = [settings["http_port"], *([settings["grpc_port"]] if settings["grpc_port"] else [])]
     return CONTAINERFILE.format(
         name=settings["name"],
         tag=settings["name"].lower(),
         image=image or f"python:{platform.python_version()}-slim",
-        ports=" ".join(map(str, ports)),
+        ports=" ".join(map(str, _ports(settings))),
         http_port=settings["http_port"],
     )
 
 
 def render_guide(settings: Mapping[str, Any], model: ModelProto) -> str:
     """Return the guide to the folder."""
-    ports = [settings["http_port"], *([settings["grpc_port"]] if settings["grpc_port"] else [])]
     return GUIDE.format(
         title=f"{settings['name']} {settings['version']}".strip(),
         name=settings["name"],
         tag=settings["name"].lower(),
-        publish=" ".join(f"-p {port}:{port}" for port in ports),
+        publish=" ".join(f"-p {port}:{port}" for port in _ports(settings)),
         python=".".join(platform.python_version_tuple()[:2]),
         http_port=settings["http_port"],
         arrays="\n".join(_array(value) for value in model.graph.input if value.name in input_names(model)),
         output=model.graph.output[0].name,
     )
+
+
+def _ports(settings: Mapping[str, Any]) -> list[int]:
+    """Return the ports that the server listens at: 0 for gRPC means none."""
+    return [port for port in (settings["http_port"], settings["grpc_port"]) if port]
 
 
 def _array(value: ValueInfoProto) -> str:

@@ -1,6 +1,6 @@
 """Program of `release/serve-check` that runs with ONNX Runtime and without orun.
 
-    python -I serving.py BUNDLE MODEL QUESTIONS.npz REPLIES.npz PROVIDER...
+    python -I _serving.py BUNDLE MODEL QUESTIONS.npz REPLIES.npz PROVIDER...
 
 It checks the bundle's files against its manifest, opens the model in its folder MODEL, and runs each case: from
 the arrays `<case>/<input>` to the arrays `<case>/<output>`. It prints a line of JSON about itself. A problem is an

@@ -89,11 +89,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _list_models(context: Context, params: Params) -> list[str]:
     """Return the folders, in the bundle, of the models to check."""
-    bundle = context.inputs["bundle"]
-    known = [".", *sorted(path.parent.name for path in bundle.glob(f"*/{MODEL}"))]
-    if params.model and params.model not in known:
-        has = f"besides its first model it has {', '.join(known[1:])}" if known[1:] else "it has one model"
-        raise StageFailed(context.stage, f"model: the bundle has no {params.model!r}", why=has)
+    from orun.stages.release._served_model import list_models
+
+    known = list_models(context, params.model)
     set_parameters = [name for name in ("dims", "inputs") if getattr(params, name)]
     if set_parameters and known[1:] and not params.model:
         raise StageFailed(

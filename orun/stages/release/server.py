@@ -174,10 +174,9 @@ def _check_batches(context: Context, params: Params, values: Sequence[ValueInfoP
 
 def _choose_model(context: Context, params: Params) -> str:
     """Return the folder, in the bundle, of the model to serve."""
-    known = [".", *sorted(path.parent.name for path in context.inputs["bundle"].glob(f"*/{MODEL}"))]
-    if params.model and params.model not in known:
-        has = f"besides its first model it has {', '.join(known[1:])}" if known[1:] else "it has one model"
-        raise StageFailed(context.stage, f"model: the bundle has no {params.model!r}", why=has)
+    from orun.stages.release._served_model import list_models
+
+    known = list_models(context, params.model)
     if known[1:] and not params.model:
         raise StageFailed(
             context.stage,
