@@ -172,7 +172,7 @@ class HubWithRepository(Hub):
     """A hub with a repository that holds files and no release."""
 
     error = "EntryNotFound"
-    files = (".gitattributes", "README.md", "weights/model.bin")
+    files: tuple[str, ...] = (".gitattributes", "README.md", "weights/model.bin")
 
     def do_GET(self) -> None:
         if urlsplit(self.path).path != "/api/models/owner/tiny/tree/main":
