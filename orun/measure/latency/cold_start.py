@@ -27,6 +27,7 @@ from orun.measure.latency.quantiles import quantile, ranks
 from orun.measure.session import open_session
 
 STATUS = Path("/proc/self/status")
+LINES = 5  # of the process's stderr that a message shows
 
 
 class Request(Record, frozen=True):
@@ -89,10 +90,10 @@ def launch_cold(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
         command = [sys.executable, "-P", "-m", "orun.measure.latency.cold_start", folder]
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if result.returncode:
-            stderr = result.stderr.strip().splitlines()
+            stderr = [line for line in result.stderr.strip().splitlines() if line.strip()]
             raise OrunError(
                 f"a process that runs {request.model.name} alone failed",
-                why="\n".join(stderr[-3:]) or f"exit status {result.returncode}, and it wrote nothing to stderr",
+                why="\n".join(stderr[-LINES:]) or f"exit status {result.returncode}, and it wrote nothing to stderr",
             )
         reading = decode(Reading, json.loads((work / "reading.json").read_bytes()))
         return replace(reading, arena=parse_arena_bytes(result.stderr)) if request.watched else reading
@@ -174,7 +175,7 @@ def read_resident() -> tuple[int, int]:
     return sizes["VmRSS"], sizes["VmHWM"]
 
 
-def _main(folder: Path) -> None:
+def _main(folder: Path) -> int:
     import onnxruntime  # its own memory is not the model's
 
     request = decode(Request, json.loads((folder / "request.json").read_bytes()))
@@ -185,7 +186,11 @@ def _main(folder: Path) -> None:
         onnxruntime.set_default_logger_severity(INFORMATION)
     before, _ = read_resident()
     start = perf_counter()
-    session = open_session(request.model, request.target)
+    try:
+        session = open_session(request.model, request.target)
+    except OrunError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - to the parent process
+        return 1
     load = perf_counter() - start
     run = bind_inference(session, feeds, bound=request.bound)
     start = perf_counter()
@@ -196,7 +201,8 @@ def _main(folder: Path) -> None:
     held, peak = read_resident()
     gpu = None if used is None else (read_gpu_memory(request.target) or 0) - used
     (folder / "reading.json").write_text(json.dumps(encode(Reading(load, first, before, held, peak, gpu=gpu))), "utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]))
+    sys.exit(_main(Path(sys.argv[1])))

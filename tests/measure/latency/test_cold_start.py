@@ -14,6 +14,7 @@ from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.errors import OrunError
 from orun.measure.latency.cold_start import Reading, Request, compare_rounds, launch_cold, read_resident
+from orun.measure.session import open_session
 
 
 def readings(*loads: float) -> list[Reading]:
@@ -89,6 +90,16 @@ def test_a_launch_that_fails_says_why(request_: Request) -> None:
         launch_cold(request_, {"x": np.zeros((1, 4), np.float32)})
     assert error.value.what == "a process that runs model.onnx alone failed"
     assert "Got invalid dimensions for input: x" in error.value.why
+
+
+def test_an_error_of_orun_in_a_launch_comes_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    request = Request(tmp_path / "model.onnx", Target("cpu"), runs=1)
+    with pytest.raises(OrunError) as session_error:
+        open_session(request.model, request.target)
+    with pytest.raises(OrunError) as error:
+        launch_cold(request, {"x": np.zeros((1, 3), np.float32)})
+    assert error.value.why == str(session_error.value)
 
 
 def test_memory_of_this_process() -> None:
