@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import string
 import struct
 from collections.abc import Mapping
 from contextlib import closing
@@ -51,7 +52,7 @@ class ServedModel:
         parts = urlsplit(url)
         self.url, self.name = url, name
         self._secure, self._place = parts.scheme == "https", parts.netloc.rpartition("@")[2]
-        self._path = f"{parts.path.rstrip('/')}/v2/models/{quote(name, safe='')}"
+        self._path = f"{quote(parts.path.rstrip('/'), safe=string.punctuation)}/v2/models/{quote(name, safe='')}"
 
     def is_ready(self) -> bool:
         """Return whether the model is ready."""
@@ -100,14 +101,13 @@ class BoundRequest:
     headers: Mapping[str, str]
 
     def __call__(self) -> tuple[bytes, str | None]:
-        """Send it and wait for the answer.
+        """Send it and wait for the answer; once more over a new connection if the server has closed an idle one.
 
         Raises:
             UsageError: if no server answers, or it refuses the request.
         """
         try:
-            self.connection.request("POST", self.path, self.body, self.headers)
-            response = self.connection.getresponse()
+            response = self._send()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
@@ -120,6 +120,18 @@ class BoundRequest:
                 why=f"{response.status}: {_error_of(content)}",
             )
         return content, response.getheader(LENGTH_HEADER)
+
+    def _send(self) -> http.client.HTTPResponse:
+        is_reused = self.connection.sock is not None
+        try:
+            self.connection.request("POST", self.path, self.body, self.headers)
+            return self.connection.getresponse()
+        except ConnectionError:  # RemoteDisconnected is one
+            if not is_reused:
+                raise
+        self.connection.close()
+        self.connection.request("POST", self.path, self.body, self.headers)
+        return self.connection.getresponse()
 
     def close(self) -> None:
         """Close the connection."""

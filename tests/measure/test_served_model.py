@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -36,7 +38,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.bodies.append((self.headers["Inference-Header-Content-Length"], body))
-        status, content = ANSWERS[self.path.split("/")[3]]
+        status, content = ANSWERS[self.path.split("/")[-2]]
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         if content.endswith(TEXTS):
@@ -75,6 +77,20 @@ def test_a_request_holds_its_tensors_as_bytes(url: str) -> None:
 
 def test_texts_that_come_as_bytes(url: str) -> None:
     assert ServedModel(url, "texts").infer(FEED)["y"].tolist() == ["a", "ü"]
+
+
+def test_a_connection_that_the_server_closed_while_it_was_idle(url: str) -> None:
+    """A server closes idle connections after a while; the next request then meets a closed one."""
+    with closing(ServedModel(url, "plain").bind(FEED)) as request:
+        first = request()
+        connection = request.connection.sock
+        assert connection is not None
+        connection.shutdown(socket.SHUT_RDWR)
+        assert request() == first
+
+
+def test_letters_of_a_path_that_are_not_ascii(url: str) -> None:
+    assert ServedModel(f"{url}/modèle", "plain").infer(FEED)["y"].tolist() == [[3], [4]]
 
 
 @pytest.mark.parametrize(
