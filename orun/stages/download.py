@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import string
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from orun.errors import UsageError
 
@@ -57,7 +58,8 @@ def download(url: str, path: Path, digest: str, progress: Progress) -> None:
 
 def _fetch(url: str, path: Path, progress: Progress) -> str:
     hasher = hashlib.sha256()
-    request = urllib.request.Request(url, headers={"User-Agent": "orun"})  # noqa: S310 - http and https alone, see _opener
+    spelled = quote(url, safe=string.punctuation)  # letters that are not ASCII are sent as bytes of UTF-8
+    request = urllib.request.Request(spelled, headers={"User-Agent": "orun"})  # noqa: S310 - http and https alone, see _opener
     with _opener().open(request, timeout=PATIENCE) as response, path.open("wb") as file:
         total, received = int(response.headers.get("Content-Length") or 0), 0
         while chunk := response.read(CHUNK):

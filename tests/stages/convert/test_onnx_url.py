@@ -73,6 +73,15 @@ def test_a_model_with_its_external_data(site: tuple[Path, str], tmp_path: Path) 
     assert made.progress[-1] == (0, 0, "kB of weights")
 
 
+def test_letters_that_are_not_ascii(site: tuple[Path, str], tmp_path: Path) -> None:
+    folder, address = site
+    onnx.save(parse(ADD), folder / "mon modèle.onnx")
+    made = run_stage(
+        "convert/onnx", tmp_path, {"url": f"{address}/mon modèle.onnx", "digest": sha256(folder / "mon modèle.onnx")}
+    )
+    assert onnx.load(made.model).graph.node[0].op_type == "Add"
+
+
 def test_other_bytes_than_the_digest_says(site: tuple[Path, str], tmp_path: Path) -> None:
     folder, address = site
     onnx.save(parse(ADD), folder / "add.onnx")
