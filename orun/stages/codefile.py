@@ -32,9 +32,10 @@ class CodeFile(Record, frozen=True):
         """Return an error at a node of the tree."""
         line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         source = self.lines[line - 1] if line <= len(self.lines) else ""
-        column = len(source.encode()[:start].decode(errors="replace"))  # the tree counts bytes
-        one_line = getattr(node, "end_lineno", line) == line
-        width = getattr(node, "end_col_offset", start + 1) - start if one_line else len(source) - column
+        end = getattr(node, "end_col_offset", start + 1) if getattr(node, "end_lineno", line) == line else None
+        column, width = (  # the tree counts bytes
+            len(source.encode()[part].decode(errors="replace")) for part in (slice(start), slice(start, end))
+        )
         position = Position(str(self.path), line, column + 1)
         return Problem(position, message, source, max(1, width), expected=expected, suggestion=suggestion)
 

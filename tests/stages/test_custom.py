@@ -35,6 +35,14 @@ def errors_of(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> list[
     ]
 
 
+def test_a_mark_below_letters_is_as_long_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError) as caught:
+        kind(tmp_path, "def f(context, größe): ...\n")
+    (problem,) = caught.value.problems
+    assert (problem.position.column, problem.width) == (16, len("größe"))
+
+
 def test_a_decorated_function(tmp_path: Path) -> None:
     declared = kind(
         tmp_path,
