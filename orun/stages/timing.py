@@ -33,7 +33,9 @@ TimedInputs = Annotated[
         "values by input that replace those of the domain: `{ids: {high: 99}}`."
     ),
 ]
-Batch = Annotated[int, Doc("Examples in an inference."), Range(low=1)]
+Batch = Annotated[
+    int, Doc("Examples in an inference. Name a fixed batch of the model, too: throughput counts by it."), Range(low=1)
+]
 Shape = Annotated[
     dict[str, int],
     Doc(
@@ -45,6 +47,7 @@ IoBinding = Annotated[
     bool, Doc("Bind inputs and outputs to the device beforehand, so that the time of an inference has no copies.")
 ]
 
+FIXED = "leave `batch` out, or export the model with a dynamic first axis"
 DEFAULT_SIZE = 128  # of a dynamic axis other than the first
 
 
@@ -83,7 +86,8 @@ def make_feeds(
         over: values of made-up inputs that replace those of a model's domain.
 
     Raises:
-        UsageError: when `sizes` names an unknown axis, or the dataset lacks an input.
+        UsageError: when `sizes` names an unknown axis or a batch that a model does not take, or the dataset lacks an
+            input.
     """
     import onnx
 
@@ -93,9 +97,31 @@ def make_feeds(
     require_known("inputs", over or {}, [name for model in graphs.values() for name in input_names(model)])
     for name, model in graphs.items():
         inputs = inputs_of(model, over)
-        own = _from_dataset(inputs, dataset, sizes.batch) if dataset else _make_up(inputs, sizes, sizes_of(model), seed)
+        if dataset:
+            own = _from_dataset(inputs, dataset, sizes.batch)
+        else:
+            _require_batch(name, inputs, sizes.batch)
+            own = _make_up(inputs, sizes, sizes_of(model), seed)
         fed[name] = {key: shared.setdefault(key, array) for key, array in own.items()}
     return fed
+
+
+def count_examples(model: Path, feed: Mapping[str, Array], batch: int) -> int:
+    """Return the examples of a feed: the size of a dynamic first axis, which `shape` may set, else `batch`."""
+    import onnx
+
+    inputs = inputs_of(onnx.load(model, load_external_data=False))
+    dynamic = [item.name for item in inputs if item.shape and isinstance(item.shape[0], str)]
+    return len(feed[dynamic[0]]) if dynamic else batch
+
+
+def _require_batch(name: str, inputs: Sequence[Input], batch: int) -> None:
+    if batch > 1 and not any(isinstance(axis, str) or axis == batch for item in inputs for axis in item.shape[:1]):
+        raise UsageError(
+            f"`batch` is {batch}, and no input of the {name} has such a batch",
+            why=", ".join(f"{item.name} is {item.dtype} {list(item.shape)}" for item in inputs),
+            hint=FIXED,
+        )
 
 
 def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
@@ -114,6 +140,13 @@ def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> di
             f"`batch` is {batch}, and input {unbatched[0]!r} of the model has no axis for a batch",
             hint="leave `batch` out",
         )
+    fixed = {item.name: axis for item in inputs for axis in item.shape[:1] if isinstance(axis, int)}
+    for name, size in fixed.items():
+        if name not in unbatched and size != batch:
+            raise UsageError(
+                f"`batch` is {batch}, and input {name!r} of the model takes a batch of {size}",
+                hint=FIXED if size == 1 else f"write `batch: {size}`",
+            )
     for group in batches(values, batch, unbatched):
         most = max(most, len(group.examples))
         if most == batch:

@@ -96,6 +96,41 @@ def test_an_example_of_an_input_without_an_axis_for_the_batch_is_fed_whole(tmp_p
     )
 
 
+def fixed(folder: Path, batch: int) -> dict[str, Path]:
+    text = f'<ir_version: 9, opset_import: ["" : 20]> g (float[{batch}, 2] x) => (float[{batch}, 2] y) {{ y = Neg(x) }}'
+    return {"reference": artifact(folder, parse(text)) / "model.onnx"}
+
+
+def test_a_batch_that_the_model_does_not_take(tmp_path: Path) -> None:
+    """Otherwise the throughput would count examples that were never fed."""
+    assert make_feeds(fixed(tmp_path, 4), Sizes(4), 3, None)["reference"]["x"].shape == (4, 2)
+    with pytest.raises(UsageError) as caught:
+        make_feeds(fixed(tmp_path, 1), Sizes(8), 3, None)
+    assert str(caught.value) == (
+        "`batch` is 8, and no input of the reference has such a batch\n"
+        "  x is float32 [1, 2]\n"
+        "  hint: leave `batch` out, or export the model with a dynamic first axis"
+    )
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "hint"),
+    [
+        (1, 8, "leave `batch` out, or export the model with a dynamic first axis"),
+        (4, 1, "write `batch: 4`"),
+        (4, 8, "write `batch: 4`"),
+    ],
+)
+def test_examples_in_another_batch_than_the_model_takes(tmp_path: Path, batch: int, size: int, hint: str) -> None:
+    dataset = Dataset({"x": np.ones((8, 2), np.float32)})
+    assert make_feeds(fixed(tmp_path, batch), Sizes(batch), 3, dataset)["reference"]["x"].shape == (batch, 2)
+    with pytest.raises(UsageError) as caught:
+        make_feeds(fixed(tmp_path, batch), Sizes(size), 3, dataset)
+    assert str(caught.value) == (
+        f"`batch` is {size}, and input 'x' of the model takes a batch of {batch}\n  hint: {hint}"
+    )
+
+
 def test_a_dataset_without_an_input(models: dict[str, Path]) -> None:
     with pytest.raises(UsageError) as caught:
         make_feeds(

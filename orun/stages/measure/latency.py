@@ -118,6 +118,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.latency.measurement import measure
     from orun.measure.latency.metrics import metrics_of
     from orun.measure.latency.record import summarize, write
+    from orun.stages.timing import count_examples
 
     if params.min_launches > params.max_launches:
         raise StageFailed(
@@ -135,7 +136,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     write(context.output, measurement, cases)
     for line in summarize(measurement):
         context.log.info("%s", line)
-    return metrics_of(measurement, params.batch)
+    model = cases["model"]
+    return metrics_of(measurement, count_examples(model.model, model.feeds, params.batch))
 
 
 def _require_stream(context: Context, params: Params) -> None:

@@ -50,9 +50,11 @@ from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orun.measure.latency.load import Round, Traffic
     from orun.measure.resource_usage import Usage
-    from orun.stages.measure._driven import Driven
+    from orun.stages.measure._driven import Driven, Feed
 
 LATENCIES = ("p50", "p90", "p99", "mean", "max")
 SHARES, ENERGIES = ("cpu_utilization", "gpu_utilization"), ("cpu_energy", "gpu_energy")
@@ -126,10 +128,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.core.targets import Target
     from orun.measure.latency.load import Traffic, send_requests
     from orun.measure.resource_usage import ResourceGauge, describe_missing
+    from orun.stages.timing import Sizes, count_examples, make_timed_feeds
 
     _require_consistent(context, params)
+    models = replace(context, inputs={role: path for role, path in context.inputs.items() if role != SERVER})
+    feeds = make_timed_feeds(models, params.inputs, Sizes(params.batch, params.shape))
+    batch = count_examples(context.model(), feeds["model"], params.batch)
     with ExitStack() as servers:
-        driven = _drive(context, params, servers)
+        driven = _drive(models, params, feeds, context.inputs.get(SERVER), servers)
         random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(driven)}
         traffic = Traffic(params.clients, params.rate, params.time, regular=params.arrivals == "regular")
         rounds: dict[str, list[MeteredRound]] = {role: [] for role in driven}
@@ -148,7 +154,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         context.note(sentence)
     _write(context, traffic, rounds, gauge.missing)
     results = {role: [metered.round for metered in every] for role, every in rounds.items()}
-    return _metrics(context, params, results) | _resources(params, rounds)
+    return _metrics(context, batch, results) | _resources(batch, rounds)
 
 
 def _require_consistent(context: Context, params: Params) -> None:
@@ -166,8 +172,18 @@ def _require_consistent(context: Context, params: Params) -> None:
         )
 
 
-def _drive(context: Context, params: Params, servers: ExitStack) -> dict[str, Driven]:
-    """Return the requests of the clients to each model; servers and connections end with `servers`."""
+def _drive(
+    context: Context, params: Params, feeds: Mapping[str, Feed], server: Path | None, servers: ExitStack
+) -> dict[str, Driven]:
+    """Return the requests of the clients to each model.
+
+    Args:
+        context: of the stage, with the models alone as inputs.
+        params: parameters of the stage.
+        feeds: inputs of each model, by role.
+        server: folder of the server to drive; None for none.
+        servers: ends the servers and connections.
+    """
     from orun.stages.measure._driven import (
         bind_requests,
         connect,
@@ -175,17 +191,14 @@ def _drive(context: Context, params: Params, servers: ExitStack) -> dict[str, Dr
         require_agreement,
         start_servers,
     )
-    from orun.stages.timing import Sizes, make_timed_feeds
 
-    models = replace(context, inputs={role: path for role, path in context.inputs.items() if role != SERVER})
-    feeds = make_timed_feeds(models, params.inputs, Sizes(params.batch, params.shape))
-    if not params.url and SERVER not in context.inputs:
-        return open_sessions(models, feeds, params.clients, params.sessions, bound=params.io_binding)
     if params.url:
-        served = connect(models, params.url, params.served_name)
+        served = connect(context, params.url, params.served_name)
+    elif server:
+        served = start_servers(context, server, servers)
     else:
-        served = start_servers(models, context.inputs[SERVER], servers)
-    require_agreement(models, feeds, served, params.atol, params.rtol)
+        return open_sessions(context, feeds, params.clients, params.sessions, bound=params.io_binding)
+    require_agreement(context, feeds, served, params.atol, params.rtol)
     return bind_requests(feeds, served, params.clients, servers)
 
 
@@ -201,14 +214,14 @@ def _try(context: Context, role: str, call: Callable[[], object]) -> None:
         ) from error
 
 
-def _metrics(context: Context, params: Params, rounds: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
+def _metrics(context: Context, batch: int, rounds: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
     from orun.measure.latency.cold_start import compare_rounds
 
     served = compare_rounds(rounds, lambda result: result.served, "ratio", "higher")
     if served.value < 1:
         context.log.warning("the model does not keep up: %.1f %% of the requests were answered", 100 * served.value)
     return {
-        "throughput": compare_rounds(rounds, lambda result: result.throughput * params.batch, "1/s", "higher"),
+        "throughput": compare_rounds(rounds, lambda result: result.throughput * batch, "1/s", "higher"),
         "served": served,
         "p50": compare_rounds(rounds, lambda result: result.quantile(0.5), "s"),
         "p90": compare_rounds(rounds, lambda result: result.quantile(0.9), "s"),
@@ -218,15 +231,15 @@ def _metrics(context: Context, params: Params, rounds: Mapping[str, Sequence[Rou
     }
 
 
-def _resources(params: Params, rounds: Mapping[str, Sequence[MeteredRound]]) -> dict[str, Metric]:
+def _resources(batch: int, rounds: Mapping[str, Sequence[MeteredRound]]) -> dict[str, Metric]:
     """Return the resources of the rounds; what some round cannot tell is left out."""
     from orun.measure.latency.cold_start import compare_rounds
 
     figures: Mapping[str, tuple[Unit, Better, Callable[[MeteredRound], float | None]]] = {
         "cpu_utilization": ("ratio", "neither", lambda item: item.usage.cpu),
         "gpu_utilization": ("ratio", "neither", lambda item: item.usage.gpu),
-        "cpu_energy": ("J", "lower", lambda item: item.each(item.usage.cpu_energy, params.batch)),
-        "gpu_energy": ("J", "lower", lambda item: item.each(item.usage.gpu_energy, params.batch)),
+        "cpu_energy": ("J", "lower", lambda item: item.each(item.usage.cpu_energy, batch)),
+        "gpu_energy": ("J", "lower", lambda item: item.each(item.usage.gpu_energy, batch)),
     }
     metrics: dict[str, Metric] = {}
     for name, (unit, better, figure) in figures.items():

@@ -84,6 +84,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.latency.metrics import metrics_of
     from orun.measure.latency.record import summarize, write
     from orun.measure.web.worker import WebWorker, method_of
+    from orun.stages.timing import count_examples
 
     runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
     error = _compare(context, params, runtime)
@@ -99,7 +100,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     write(context.output, measurement, cases)
     for line in summarize(measurement):
         context.log.info("%s", line)
-    return {"max_abs_error": error, **metrics_of(measurement, params.batch)}
+    model = cases["model"]
+    examples = count_examples(model.model, model.feeds, params.batch)
+    return {"max_abs_error": error, **metrics_of(measurement, examples)}
 
 
 def _compare(context: Context, params: Params, runtime: WebRuntime) -> Metric:

@@ -156,6 +156,13 @@ def test_examples_of_a_dataset_are_fed(tmp_path: Path) -> None:
     assert document["target"] == {"name": "cpu"}
 
 
+def test_throughput_counts_the_batch_that_is_fed(tmp_path: Path) -> None:
+    model = {"model": saved(tmp_path, "model")}
+    for params in ({"batch": 3}, {"shape": {"batch": 3}}):
+        run = run_stage("measure/latency", tmp_path, {**QUICK, **params}, inputs=model)
+        assert run.value("throughput") == 3 / run.value("mean")
+
+
 def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text(DATA)
     with pytest.raises(OrunError) as caught:
