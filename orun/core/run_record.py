@@ -13,7 +13,7 @@ from orun.core.reason import Reason
 from orun.core.renderers import registered
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
-from orun.core.unknown_name import UnknownName
+from orun.core.unknown_key import UnknownKey
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -192,10 +192,10 @@ class StageResult(Record, frozen=True):
         return f"StageResult({self.stage!r}, {self.outcome!r}, metrics={list(self.metrics)}{failure})"
 
     def __getitem__(self, metric: str) -> Metric:
-        """Return a metric by name; raise UnknownName, a KeyError, for an unknown one."""
+        """Return a metric by name; raise UnknownKey, a KeyError, for an unknown one."""
         if metric in self.metrics:
             return self.metrics[metric]
-        raise UnknownName(f"stage {self.stage}", "metric", metric, self.metrics)
+        raise UnknownKey(f"stage {self.stage}", "metric", metric, self.metrics)
 
 
 class RunResult(Record, frozen=True):
@@ -247,11 +247,11 @@ class RunResult(Record, frozen=True):
         )
 
     def __getitem__(self, stage: str) -> StageResult:
-        """Return the result of a stage by its id; raise UnknownName, a KeyError, for an unknown one."""
+        """Return the result of a stage by its id; raise UnknownKey, a KeyError, for an unknown one."""
         for result in self.stages:
             if result.stage == stage:
                 return result
-        raise UnknownName(f"run {self.run}", "stage", stage, [result.stage for result in self.stages])
+        raise UnknownKey(f"run {self.run}", "stage", stage, [result.stage for result in self.stages])
 
     @property
     def ok(self) -> bool:

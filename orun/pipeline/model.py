@@ -12,7 +12,7 @@ from orun.core.serialization import Record, field, replace
 from orun.core.source_location import Position
 from orun.core.source_model import SourceModel
 from orun.core.targets import Environment, Target
-from orun.core.unknown_name import UnknownName
+from orun.core.unknown_key import UnknownKey
 from orun.environment.secret_variables import Secrets
 from orun.fs.observed_state import project_of
 from orun.stages.contract import Spec
@@ -262,11 +262,11 @@ class Pipeline(Record, frozen=True, dict=True):
         return Secrets(frozenset(self.secrets), frozenset(settings))
 
     def stage(self, name: str) -> Stage:
-        """Return a stage by its id; raise UnknownName, a KeyError, for an unknown one."""
+        """Return a stage by its id; raise UnknownKey, a KeyError, for an unknown one."""
         for stage in self.stages:
             if stage.id == name:
                 return stage
-        raise UnknownName(f"pipeline {self.name}", "stage", name, [stage.id for stage in self.stages])
+        raise UnknownKey(f"pipeline {self.name}", "stage", name, [stage.id for stage in self.stages])
 
     def strictly(self) -> Pipeline:
         """Return a copy in which every gate must pass: any other verdict, or none, fails the run."""

@@ -12,7 +12,7 @@ from orun.core.reason import Reason
 from orun.core.renderers import registered
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import Record, field
-from orun.core.unknown_name import UnknownName
+from orun.core.unknown_key import UnknownKey
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
 
@@ -85,11 +85,11 @@ class Plan(Record, frozen=True):
         return html
 
     def __getitem__(self, stage: str) -> Step:
-        """Return the step of a stage by its id; UnknownName, a KeyError, if the plan has none of that name."""
+        """Return the step of a stage by its id; UnknownKey, a KeyError, if the plan has none of that name."""
         for step in self.steps:
             if step.stage.id == stage:
                 return step
-        raise UnknownName(f"the plan of {self.pipeline.name}", "stage", stage, [step.stage.id for step in self.steps])
+        raise UnknownKey(f"the plan of {self.pipeline.name}", "stage", stage, [step.stage.id for step in self.steps])
 
 
 class Done(Record, frozen=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class UnknownName(KeyError):
-    """Name that a plan, a run or a stage does not have, with the closest known name.
+class UnknownKey(KeyError):
+    """Key that a plan, a run or a stage does not have, with the closest known one.
 
     It is a KeyError and no OrunError, because plans and runs are mappings.
 
