@@ -88,7 +88,7 @@ class ProjectFolders:
         left_out = ""
         with suppress(OSError):
             left_out = (folder / LEFT_OUT).read_text(encoding="utf-8")
-        return Place(folder, (folder / snapshot.file).parent, tuple(left_out.splitlines()))
+        return Place(folder, (folder / snapshot.file).parent, tuple(left_out.split("\n")[:-1]))
 
     def forget_facts(self) -> None:
         """Look at the facts of this machine anew: devices or variables may have changed."""

@@ -27,6 +27,7 @@ from orun.remote.known_results import KnownObjects
 from orun.remote.names import object_name
 from orun.remote.settings import Settings
 from orun.remote.transfers import Piece, Transfers
+from orun.remote.validation import is_plain
 from orun.store import Entry, Store
 from orun.store.trees import encode
 from orun.text.lists import first_few
@@ -44,10 +45,12 @@ class ProjectFiles(Record, frozen=True):
     Attributes:
         paths: path of the content of each file that travels, by its posix path in the project.
         left_out: posix paths of what stays; folders end in a slash.
+        odd: why those of `left_out` stay that git does not ignore, by their paths.
     """
 
     paths: dict[str, str]
     left_out: tuple[str, ...]
+    odd: dict[str, str]
 
 
 def project_files(project: Path, ship: Iterable[str] = (), excluded: Path | None = None) -> ProjectFiles:
@@ -71,7 +74,7 @@ def project_files(project: Path, ship: Iterable[str] = (), excluded: Path | None
     ignored = (name for name in _listed(project, "-oi", "--directory") if BYTECODE not in name.split("/"))
     stays = (name for name in ignored if not f"{name}/".startswith(store))
     left_out = {name for entry in stays for name in _staying(entry, shipped, project) if name not in paths}
-    return ProjectFiles(paths, tuple(sorted(left_out | set(odd))))
+    return ProjectFiles(paths, tuple(sorted(left_out | odd.keys())), odd)
 
 
 def _staying(entry: str, shipped: Sequence[str], project: Path) -> Iterator[str]:
@@ -128,15 +131,15 @@ def _below(project: Path, path: str) -> Iterator[str]:
         yield from ((Path(folder) / name).relative_to(project).as_posix() for name in (*files, *links))
 
 
-def _contents(project: Path, names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the path of each file's content, and the names that a tree cannot hold.
+def _contents(project: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the path of each file's content, and why other names cannot travel.
 
     A link to a file or folder of the project becomes a copy of it. Files that git tracks and that were removed are
     left out.
     """
     top = os.path.realpath(project)
     paths: dict[str, str] = {}
-    odd: list[str] = []
+    odd: dict[str, str] = {}
     for name in names:
         path = f"{project}/{name}"
         try:
@@ -145,16 +148,17 @@ def _contents(project: Path, names: Sequence[str]) -> tuple[dict[str, str], list
             continue
         if BYTECODE in name.split("/"):
             continue
-        if not name.isprintable():  # a name with control characters, or that is not Unicode: no tree takes it
-            odd.append(name)
+        if not is_plain(name):
+            odd[name] = "its name has control characters, or is not Unicode"
         elif stat.S_ISREG(status.st_mode):
             paths[name] = path
         elif stat.S_ISLNK(status.st_mode):
             copies = _copies(name, os.path.realpath(path), top, names)
             paths |= copies
-            odd += [] if copies else [name]
+            if not copies:
+                odd[name] = "it is a link that leads out of the project, or to nothing that travels"
         else:
-            odd.append(name)
+            odd[name] = "it is neither a file nor a folder"
     return paths, odd
 
 
@@ -214,7 +218,7 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
 
 
 def _printable(name: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in name)
+    return "".join(character if is_plain(character) else "?" for character in name)
 
 
 def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
@@ -235,8 +239,16 @@ def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
     for path in map(Path, (*pipeline.sources, *map(os.path.normpath, named))):
         if path.is_relative_to(project):
             name = path.relative_to(project).as_posix()
-            if name not in files.paths and not _travels_in_part(name, files):
-                missing[name] = None
+            if name in files.paths or _travels_in_part(name, files):
+                continue
+            if odd := [entry for entry in files.odd if _is_in(entry, name) or _is_in(name, entry)]:
+                raise UsageError(
+                    f"the pipeline needs {os.path.relpath(project / odd[0], pipeline.root)}, "
+                    "which other machines cannot get",
+                    why=files.odd[odd[0]],
+                    hint="put the file or folder itself into the project, under a plain name",
+                )
+            missing[name] = None
     if missing:
         names = sorted(os.path.relpath(project / name, pipeline.root) for name in missing)
         raise UsageError(
@@ -251,6 +263,11 @@ def _travels_in_part(folder: str, files: ProjectFiles) -> bool:
     inner = "" if folder == "." else f"{folder}/"
     stays = any(name.startswith(inner) for name in files.left_out)
     return not stays and any(name.startswith(inner) for name in files.paths)
+
+
+def _is_in(name: str, folder: str) -> bool:
+    """Return whether a name is that of a folder, or of something in it."""
+    return folder == "." or f"{name}/".startswith(f"{folder}/")
 
 
 def share(tree: SnapshotTree, store: Store, settings: Settings, *, repair: bool = False) -> None:

@@ -49,7 +49,7 @@ def validate_result(key: str, record: bytes) -> Action:
         action = serialization.decode(Action, data)
     except (ValueError, RecursionError):
         raise RefusedError("it is not a result of this version of orun") from None
-    plain = not ESCAPED.search(record) or all(map(_is_plain, _texts(data)))
+    plain = not ESCAPED.search(record) or all(map(is_plain, _texts(data)))
     numbers = (action.size, action.started_at, action.seconds, action.cpu_seconds, action.peak_memory)
     if not (plain and is_digest(action.tree) and is_digest(action.log)):
         raise RefusedError("it is not a result of this version of orun")
@@ -84,7 +84,7 @@ def validate_file_list(data: bytes, size: int | None) -> tuple[Entry, ...]:
 
 def _is_usable(path: str) -> bool:
     """Return whether a file can have this path on this machine."""
-    if not _is_plain(path):
+    if not is_plain(path):
         return False
     names: Sequence[bytes] = [name.encode() for name in path.split("/")]
     return all(len(name) <= LONGEST_NAME for name in names) and sum(map(len, names)) + len(names) <= LONGEST_PATH
@@ -100,6 +100,6 @@ def _texts(data: Any) -> Iterator[str]:
         yield from data if isinstance(data, dict) else ()
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """Return whether a text has a UTF-8 form and no control characters, which could act on a terminal."""
     return text.isprintable() or not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)

@@ -109,6 +109,41 @@ def test_a_file_that_a_parameter_names_must_travel(file: Path, store: Store) -> 
     assert take_snapshot(load(file), store).snapshot.file == "pipeline.yaml"
 
 
+@pytest.mark.parametrize(
+    ("path", "link"), [("model.onnx", "model.onnx"), ("models/model.onnx", "models"), ("all", "all/model.onnx")]
+)
+def test_a_link_out_of_the_project_does_not_travel(
+    file: Path, store: Store, tmp_path: Path, path: str, link: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "model.onnx").touch()
+    (file.parent / "model.onnx").symlink_to(outside / "model.onnx")
+    (file.parent / "models").symlink_to(outside)
+    (file.parent / "all").mkdir()
+    (file.parent / "all" / "model.onnx").symlink_to(outside / "model.onnx")
+    file.write_text(f"stages: {{import: {{uses: convert/onnx, with: {{path: {path}}}}}}}\n")
+    commit(file.parent, "links")
+    with pytest.raises(UsageError) as caught:
+        take_snapshot(load(file), store)
+    assert str(caught.value) == (
+        f"the pipeline needs {link}, which other machines cannot get\n"
+        "  it is a link that leads out of the project, or to nothing that travels\n"
+        "  hint: put the file or folder itself into the project, under a plain name"
+    )
+
+
+def test_names_travel_but_for_control_characters(file: Path) -> None:
+    project = file.parent
+    names = ["9.30\u202fAM.png", "a\u00a0b", "\u6a21\u578b\u3000.onnx", "line\u2028end"]
+    for name in (*names, "bell\a"):
+        (project / name).touch()
+    files = project_files(project)
+    assert set(names) < files.paths.keys()
+    assert files.odd == {"bell\a": "its name has control characters, or is not Unicode"}
+    assert files.left_out == ("bell\a", "data/")
+
+
 def test_a_snapshot_is_a_tree_with_a_list_of_what_stayed(file: Path, store: Store) -> None:
     tree = take_snapshot(load(file, {"seed": "3"}), store)
     assert tree.snapshot.file == "pipeline.yaml"
