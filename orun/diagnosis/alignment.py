@@ -38,14 +38,16 @@ def align(model: ModelProto, reference: ModelProto) -> dict[str, str]:
 
     Only the main graph counts. Weights must be loaded, because formulas over constants are compared.
     """
-    ours, theirs = _produced(model), _produced(reference)
-    names = set(ours)
-    matches = {name: name for name in theirs if name in names}
-    matches |= {value.name: value.name for value in reference.graph.input if value.name in _inputs(model)}
-    if len(matches) - len(_inputs(reference)) >= NAMED_ENOUGH * len(theirs):
-        return matches
-    matches |= _by_structure(model, reference, matches)
-    if len(matches) - len(_inputs(reference)) < NAMED_ENOUGH * len(theirs):
+    ours, theirs, inputs = set(find_produced(model)), find_produced(reference), _inputs(model)
+    matches = {name: name for name in theirs if name in ours}
+    matches |= {value.name: value.name for value in reference.graph.input if value.name in inputs}
+
+    def is_enough() -> bool:
+        return sum(name in matches for name in theirs) >= NAMED_ENOUGH * len(theirs)
+
+    if not is_enough():
+        matches |= _by_structure(model, reference, matches)
+    if not is_enough():
         matches |= _by_place(model, reference, matches)
     return matches
 
@@ -74,7 +76,8 @@ def _inputs(model: ModelProto) -> set[str]:
     return {value.name for value in model.graph.input} - stored
 
 
-def _produced(model: ModelProto) -> list[str]:
+def find_produced(model: ModelProto) -> list[str]:
+    """Return the tensors that the nodes of the main graph compute, but for constants and outputs that are left out."""
     return [name for node in model.graph.node if node.op_type != "Constant" for name in node.output if name]
 
 

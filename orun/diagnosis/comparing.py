@@ -32,6 +32,7 @@ class Comparison:
         segments: their segments.
         changed: segments that differ, by their tensor in the reference.
         elements: element type of each fetched tensor.
+        reshaped: tensors of the reference that have another shape in the model.
         answers: the reference's outputs for each feed.
         outputs: signal and noise of the model's outputs.
         seconds: time of the model for all feeds, without ONNX Runtime's optimizations.
@@ -41,6 +42,7 @@ class Comparison:
     segments: Sequence[Segment]
     changed: Mapping[str, Segment]
     elements: Elements = field(default_factory=lambda: Elements({}, {}))
+    reshaped: set[str] = field(default_factory=set)
     answers: list[Feed] = field(default_factory=list)
     outputs: Tally = field(default_factory=Tally)
     seconds: float = 0.0
@@ -93,6 +95,7 @@ class Comparison:
                 for place in places:
                     tensor = sources[place.tensor]
                     local.add(tensor, computed[f"{place.tensor}{LOCAL}"], right[tensor])
+        self.reshaped |= inherited.reshaped
         for segment in part:
             sqnr = inherited.sqnr(segment.theirs.tensor)
             if sqnr is not None:

@@ -8,6 +8,7 @@ from time import monotonic
 
 from onnx import ModelProto
 
+from orun.diagnosis.alignment import find_produced
 from orun.diagnosis.comparing import Comparison, Row
 from orun.diagnosis.patching import Elements, restore
 from orun.diagnosis.segments import Segment, find_differing, find_segments
@@ -100,6 +101,7 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
     rows = [_finding(pair, row) for row in comparison.run(progress)]
     order = sorted((row for row in rows if row.local is not None), key=lambda row: (row.local or 0.0, row.tensor))
     chosen = [changed[row.tensor] for row in order[: effort.trials]]
+    matched = {segment.theirs.tensor for segment in shared} - comparison.reshaped
     trials = Trials(pair, comparison, end, progress)
     shares = trials.run(chosen)
     return Analysis(
@@ -110,7 +112,7 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
         tried_with=trials.examples,
         tried=len(shares),
         left=len(order) - len(shares),
-        unmatched=sum(len(node.output) for node in pair.reference.graph.node) - len(rows),
+        unmatched=len(set(find_produced(pair.reference)) - matched),
     )
 
 

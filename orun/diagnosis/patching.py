@@ -23,16 +23,14 @@ class Elements:
     theirs: dict[str, int]
 
 
-def restore(
-    model: ModelProto, reference: ModelProto, chosen: Sequence[Segment], elements: Elements | None = None
-) -> ModelProto:
+def restore(model: ModelProto, reference: ModelProto, chosen: Sequence[Segment], elements: Elements) -> ModelProto:
     """Return the model with the reference's nodes in place of its own in some segments.
 
     Args:
         model: the model.
         reference: the reference.
         chosen: segments of the two.
-        elements: types of the tensors at the ends of the segments; casts are added where they differ. None if equal.
+        elements: types of the tensors at the ends of the segments; casts are added where they differ.
 
     Raises:
         UsageError: when their operator sets are incompatible.
@@ -41,7 +39,7 @@ def restore(
     added: list[NodeProto] = []
     weights: dict[str, TensorProto] = {}
     for segment in chosen:
-        nodes, used = transplant(segment, stored, elements or Elements({}, {}), segment.ours.tensor)
+        nodes, used = transplant(segment, stored, elements, segment.ours.tensor)
         added += nodes
         weights |= used
     outputs = {value.name for value in result.graph.output}

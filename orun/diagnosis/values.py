@@ -43,15 +43,24 @@ class Pair:
 
 @dataclass
 class Tally:
-    """Signal and noise of tensors, summed over examples."""
+    """Signal and noise of tensors, summed over examples.
+
+    Attributes:
+        signal, noise: by the names of the tensors.
+        reshaped: tensors that have another shape than the reference in an example.
+        unlike: tensors that cannot be compared: these, and those whose elements are no floats.
+    """
 
     signal: dict[str, float] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
+    reshaped: set[str] = field(default_factory=set)
     unlike: set[str] = field(default_factory=set)
 
     def add(self, name: str, value: Array, reference: Array) -> None:
         """Add the value of a tensor in one example, without elements that are not finite in the reference."""
-        if value.shape != reference.shape or value.dtype.kind != "f" or reference.dtype.kind != "f":
+        if value.shape != reference.shape:
+            self.reshaped.add(name)
+        if name in self.reshaped or value.dtype.kind != "f" or reference.dtype.kind != "f":
             self.unlike.add(name)
             return
         kept = np.isfinite(reference)
