@@ -69,7 +69,7 @@ def _log(client: MlflowClient, pipeline: str, run: str, points: list[Point]) -> 
     if client.search_runs([experiment], f"tags.`{TAG}` = '{run}'", max_results=1):
         return False
     first = min(point.measured_at for point in points)
-    tags = {TAG: run, "orun.host": points[0].host, "orun.machine": points[0].machine}
+    tags = {"orun.host": points[0].host, "orun.machine": points[0].machine}
     logged = client.create_run(experiment, start_time=round(first * 1000), tags=tags, run_name=run)
     metrics = [
         Metric(FORBIDDEN.sub("_", f"{point.stage}.{point.metric}"), point.value, round(point.measured_at * 1000), 0)
@@ -79,4 +79,5 @@ def _log(client: MlflowClient, pipeline: str, run: str, points: list[Point]) -> 
     for begin in range(0, len(metrics), BATCH):
         client.log_batch(logged.info.run_id, metrics=metrics[begin : begin + BATCH])
     client.set_terminated(logged.info.run_id, end_time=round(max(point.measured_at for point in points) * 1000))
+    client.set_tag(logged.info.run_id, TAG, run)  # last: a run that was logged in part is logged again
     return True

@@ -40,6 +40,22 @@ def test_mlflow_gets_every_run_once(tmp_path: Path) -> None:
     assert (runs["run-10"].info.start_time, runs["run-10"].info.status) == (10_000, "FINISHED")
 
 
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+def test_a_run_that_was_logged_in_part_is_logged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MlflowException("busy")
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "log_batch", refuse)
+        with pytest.raises(UsageError, match=r" did not take the measurements\n  busy$"):
+            to_mlflow([point(0.008, 10)], uri)
+    assert [to_mlflow([point(0.008, 10)], uri) for _ in range(2)] == [1, 0]
+
+
 def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UsageError) as caught:
