@@ -101,8 +101,7 @@ class Artifacts:
                     continue
                 if tree not in ("", action.tree):
                     continue
-                objects = self.fetch(name, action.tree, size=action.size, noun=noun)
-                if artifact and not (yield from objects):
+                if artifact and not (yield from self.fetch(name, action.tree, size=action.size, noun=noun)):
                     continue
                 self.store.put_action(action)
                 return True

@@ -100,14 +100,13 @@ class Connection:
             self.close()
             hint = "See that it is there and lets you in, or go on without it: --remote off"
             raise RemoteError(text, why=reason, hint=hint)
-        before = self.state
-        if before == "usable" or operation == "read":
-            self.state = "read" if denied and operation == "written" else "down"
-        if self.state != before:
-            consequence = "the run goes on without it"
-            if self.state == "read":
-                consequence = "nothing more is pushed, as with --remote-mode read"
-            self.emit(Notice("warning", f"{text}; {consequence}: {reason}"))
+        if self.state == "down" or (self.state == "read" and operation == "written"):
+            return  # it was reported
+        if denied and operation == "written":
+            self.state, consequence = "read", "nothing more is pushed, as with --remote-mode read"
+        else:
+            self.state, consequence = "down", "the run goes on without it"
+        self.emit(Notice("warning", f"{text}; {consequence}: {reason}"))
 
 
 def _open(settings: Settings, pool: DaemonThreadPool, closed: Flag) -> Transfers:
