@@ -67,7 +67,7 @@ class FactsFailed(Record, frozen=True):
 
 
 class Cancel(Record, frozen=True):
-    """Order to stop a stage; `Failed` follows if it was under way."""
+    """Order to stop a stage. If it is under way, `Failed` follows, or `Built` if its result is already being pushed."""
 
     stage: str
 

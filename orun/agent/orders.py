@@ -116,7 +116,7 @@ class StageOrder:
         if isinstance(event, Notice):
             self._problems.append(event.text)
         elif isinstance(event, StageWaiting):
-            self.send(replace(event, stage=self.name))
+            self.send(event)
 
     def _not_fetched(self, noun: str, upstream: str = "") -> StageFailed:
         self.lacks = upstream

@@ -54,8 +54,8 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
         )  # fmt: skip
 
 
-def _error(stage: Stage, verb: str, paths: list[str], place: str, why: str, hint: str) -> NotPortable:
-    return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {place}", why=why, hint=hint)
+def _error(stage: Stage, verb: str, paths: list[str], where: str, why: str, hint: str) -> NotPortable:
+    return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {where}", why=why, hint=hint)
 
 
 def _ignored(names: list[str]) -> str:
@@ -85,7 +85,7 @@ def _outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]
     present += [path for path, state in result.probed.items() if not was_absent(state)]
     for path in (*present, *result.listings):
         real = os.path.realpath(path)
-        if not _relative(path, project.place.folder) and not any(_is_in(real, path) for path in declared):
+        if not _relative(path, project.place.folder) and not any(_is_in(real, folder) for folder in declared):
             yield path
 
 

@@ -44,9 +44,8 @@ class Remotes:
         if url not in self._connections:
             settings = resolve(Remote(url, "read-write"), self._folder)
             assert settings, "a remote with a URL has settings"  # noqa: S101
-            self._connections[url] = Connection(settings, lambda _: None)
+            self._connections[url] = Connection(settings, lambda _: None, self._wake)
         future = self._connections[url].submit(operation)
-        future.add_done_callback(lambda _: self._wake())
         self._pending = [*(item for item in self._pending if not item.done()), future]
         return future
 

@@ -48,4 +48,6 @@ def ending(message: Message) -> str:
         return "is built"
     if isinstance(message, Failed):
         return f"failed: {message.failure.what}"
-    return "is refused: its key is another one here" if not isinstance(message, Lost) else f"is lost: {message.why}"
+    if isinstance(message, Lost):
+        return f"is lost: {message.why}"
+    return "is refused: its key is another one here"

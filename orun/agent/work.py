@@ -94,7 +94,10 @@ class Work:
             self._end(task, Lost(task.work.name, self.machine.id, why, started=False))
 
     def cancel(self, owner: Owner, stage: str) -> None:
-        """Stop an order of a driver; `Failed` is sent, at once or when its process has ended."""
+        """Stop an order of a driver: `Failed` is sent, at once or when its process has ended.
+
+        An order whose result is already being pushed goes on, and ends with `Built`.
+        """
         for task in [task for task in self._tasks if task.owner is owner and task.work.name == stage]:
             self._stop(task)
 
