@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 # A tuple lists the values of an option; `providers.toml` says how the others are given to a provider.
-OptionType = Literal["bool", "flag", "int", "float", "str"] | tuple[str, ...]
+OptionType = Literal["bool", "flag", "int", "str"] | tuple[str, ...]
 Options = Mapping[str, OptionType]
 
 
