@@ -12,7 +12,7 @@ from orun import api
 from orun.blame.changes import Change, stages_up_to
 from orun.blame.delta_debugging import Outcome
 from orun.blame.env_changes import Variables
-from orun.blame.run_snapshot import Layout, RunSnapshot
+from orun.blame.run_snapshot import RunSnapshot, write_project
 from orun.blame.versions import Versions
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
@@ -110,7 +110,7 @@ class PartialBuilder:
         runs = {name: self.good for name in self.good.files if name not in names}
         runs |= {name: self.bad for name in self.bad.files if name in names or name not in self.good.files}
         files = {name: (run.record, run.files[name]) for name, run in runs.items()}
-        root = Layout(self.store, folder).write(files)
+        root = write_project(self.store, folder, files)
         accepted = path_for(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
         if seen_at(accepted):
             shutil.copy2(accepted, root)

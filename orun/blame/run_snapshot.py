@@ -65,61 +65,52 @@ class RunSnapshot:
         if files is None:
             why = "it was made by a version of orun that did not store the files of a run"
             raise UsageError(f"the run {folder.name} cannot be compared", why=why)
-        root = Layout(store, empty_folder).write({name: (record, digest) for name, digest in files.items()})
+        root = write_project(store, empty_folder, {name: (record, digest) for name, digest in files.items()})
         return cls(folder.name, record, files, load(root / Path(record.file).name, record.overrides))
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Files of runs, written as a project.
+def write_project(store: Store, folder: Path, files: Mapping[str, tuple[RunResult, str]]) -> Path:
+    """Write files of runs as a project and return the pipeline's folder.
 
-    Attributes:
+    Args:
         store: computes digests.
         folder: an empty folder that becomes the top of the project.
+        files: the run and digest of each file, by its path from the pipeline's folder.
+
+    Raises:
+        UsageError: if the content of a file is lost.
     """
-
-    store: Store
-    folder: Path
-
-    def write(self, files: Mapping[str, tuple[RunResult, str]]) -> Path:
-        """Write the files and return the pipeline's folder.
-
-        Args:
-            files: the run and digest of each file, by its path from the pipeline's folder.
-
-        Raises:
-            UsageError: if the content of a file is lost.
-        """
-        above = max((Path(name).parts.count("..") for name in files), default=0)
-        root = self.folder.joinpath(*[TOP] * above)
-        root.mkdir(parents=True, exist_ok=True)
-        (self.folder / ".git").mkdir(exist_ok=True)  # marks the top of a project
-        for name, (record, digest) in files.items():
-            path = (root / name).resolve()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            content = source_snapshot.content(record, digest)
-            if content is not None:
-                path.write_bytes(content)
-            else:
-                self._copy(record, name, digest, path)
-        return root
-
-    def _copy(self, record: RunResult, name: str, digest: str, path: Path) -> None:
-        """Copy a file that runs do not store (data, large files, folders) from its place in the project."""
-        source = Path(record.file).parent / name
-        if not digest:  # the run did not read it: its existence suffices
-            if seen_at(source):
-                path.symlink_to(source)
-            else:
-                path.touch()
-            return
-        if not seen_at(source) or self.store.files.digest_path(source) != digest:
-            raise UsageError(
-                f"{name} was removed or changed since the run {record.run}",
-                why="runs store only code and small text files",
-                hint=f"restore it: {source}",
-            )
-        if source.is_dir():
-            shutil.copytree(source, path, dirs_exist_ok=True)
+    above = max((Path(name).parts.count("..") for name in files), default=0)
+    root = folder.joinpath(*[TOP] * above)
+    root.mkdir(parents=True, exist_ok=True)
+    (folder / ".git").mkdir(exist_ok=True)  # marks the top of a project
+    for name, (record, digest) in files.items():
+        path = (root / name).resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = source_snapshot.content(record, digest)
+        if content is not None:
+            path.write_bytes(content)
         else:
-            shutil.copy2(source, path)
+            _copy(store, record, name, digest, path)
+    return root
+
+
+def _copy(store: Store, record: RunResult, name: str, digest: str, path: Path) -> None:
+    """Copy a file that runs do not store (data, large files, folders) from its place in the project."""
+    source = Path(record.file).parent / name
+    if not digest:  # the run did not read it: its existence suffices
+        if seen_at(source):
+            path.symlink_to(source)
+        else:
+            path.touch()
+        return
+    if not seen_at(source) or store.files.digest_path(source) != digest:
+        raise UsageError(
+            f"{name} was removed or changed since the run {record.run}",
+            why="runs store only code and small text files",
+            hint=f"restore it: {source}",
+        )
+    if source.is_dir():
+        shutil.copytree(source, path, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, path)

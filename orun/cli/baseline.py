@@ -20,6 +20,7 @@ from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
 from orun.report.gates import why
+from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
 from orun.text.suggestions import near
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
-SHORT = 12  # characters of a digest that tell two apart for people
 ACCEPTED = (
     Column("stage"),
     Column("metric"),

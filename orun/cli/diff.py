@@ -91,6 +91,7 @@ def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
 def _of_file(path: Path) -> RunResult:
     """The run of a record, an event log, or the output of `--json`."""
     from orun.eventlog import read_log
+    from orun.report.document import run_of
     from orun.store.checksummed_json import decode_checksummed
 
     try:
@@ -98,25 +99,13 @@ def _of_file(path: Path) -> RunResult:
             return read_log(path)
         content = read_bounded(path, RECORD_LIMIT)
         data = foreign_json(content)
-        return _decoded(decode_checksummed(content) if "record" in data else data, path)
+        return run_of(decode_checksummed(content) if "record" in data else data)
     except (OSError, TypeError, KeyError, ValueError) as error:
-        raise _no_run(path, error) from error
-
-
-def _decoded(data: Any, path: Path) -> RunResult:
-    from orun.report.document import run_of
-
-    try:
-        return run_of(data)
-    except ValueError as error:
-        raise _no_run(path, error) from error
-
-
-def _no_run(path: Path, error: Exception) -> UsageError:
-    forms = "a run's record.json or events.jsonl, or the output of: orun FILE --json"
-    return UsageError(
-        f"{path} is not a run that this orun can read", why=abridged(f"{type(error).__name__}: {error}"), hint=forms
-    )
+        raise UsageError(
+            f"{path} is not a run that this orun can read",
+            why=abridged(f"{type(error).__name__}: {error}"),
+            hint="a run's record.json or events.jsonl, or the output of: orun FILE --json",
+        ) from error
 
 
 def lines_of(difference: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:

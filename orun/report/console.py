@@ -62,13 +62,14 @@ class Console:
     def finish(self, result: RunResult, look_into: Callable[[RunResult], None] = lambda _: None) -> None:
         """Show the tables, then what `look_into` shows about the run, and the verdict as the last line."""
         self.close()
-        *tables, verdict = result_lines(result, self._terminal, self._detail)
-        for line in tables[:-1]:
+        lines = table_lines(result, self._terminal, self._detail)
+        for line in lines:
             self._print(line)
         try:
             look_into(result)
         finally:
-            for line in (*tables[-1:], *self._folded(verdict)):  # the last line of the tables is empty
+            verdict = self._folded(summary_line(result, self._terminal))
+            for line in ("", *verdict) if lines else verdict:
                 self._print(line)
 
     def _folded(self, verdict: str) -> list[str]:
@@ -104,8 +105,11 @@ class Console:
             print(line, file=self._stream, flush=True)
 
 
-def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal") -> list[str]:
-    """Everything that is shown of a finished run: stages, failures, gates, and the last line."""
+def table_lines(result: RunResult, terminal: Terminal, detail: Detail) -> list[str]:
+    """Return what is shown of a finished run before its verdict: stages, failures and gates, with blank lines between.
+
+    Quiet leaves out all but failures and failed gates.
+    """
     quiet = detail == "quiet"
     blocks = [
         [] if quiet else stage_table(result, terminal, verbose=detail == "verbose"),
@@ -115,9 +119,8 @@ def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal
         [] if quiet else gate_table(result, terminal),
         [] if quiet else caveat_notes(result, terminal),
         gate_notes(result, terminal, failing_only=quiet),
-        [summary_line(result, terminal)],
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+    return [line for block in blocks if block for line in ("", *block)][1:]
 
 
 def _failures(result: RunResult, terminal: Terminal) -> list[str]:

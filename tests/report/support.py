@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 from orun.core.metrics import Estimate, Metric, Unit
@@ -11,6 +12,8 @@ from orun.core.run_record import Failure, RunResult, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.history.points import Point, Series
+from orun.report.console import Console, Detail
+from orun.report.terminal import Terminal
 from tests.facts import said
 
 HOUR = 3600.0
@@ -155,3 +158,10 @@ def series(values: list[float]) -> Series:
 
 
 STEPPED = [0.008 + 0.00001 * (number % 3) + (0.002 if number >= 8 else 0) for number in range(16)]
+
+
+def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal") -> list[str]:
+    """Everything that the console shows of a finished run."""
+    stream = StringIO()
+    Console(stream, terminal, detail).finish(result)
+    return stream.getvalue().removesuffix("\n").split("\n")

@@ -26,7 +26,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import StageResult
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.report.console import Console, Detail, result_lines
+from orun.report.console import Console, Detail
 from orun.report.terminal import Terminal
 from tests.facts import said
 
@@ -43,6 +43,7 @@ from .support import (
     SPEEDUP,
     UNSURE,
     crashed,
+    result_lines,
 )
 
 NAMES = tuple(stage.stage for stage in PASSED.stages)

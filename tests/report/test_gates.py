@@ -12,7 +12,6 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.report.console import result_lines
 from orun.report.gates import caveat_notes, gate_notes, next_step, open_gates, place_of, why
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
@@ -22,7 +21,7 @@ from orun.report.terminal import Terminal
 from orun.text.markdown import escape
 from tests.facts import said
 
-from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE
+from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE, result_lines
 
 
 @pytest.mark.parametrize(

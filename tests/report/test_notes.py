@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from orun.core.serialization import replace
-from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from tests.project import Project, built
-from tests.report.support import INT8, PASSED
+from tests.report.support import INT8, PASSED, result_lines
 
 SAID = ("the ranges are those of 12 examples", "no example has a | in it")
 

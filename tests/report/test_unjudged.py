@@ -15,7 +15,6 @@ import orun
 from orun.core.run_record import RunResult
 from orun.eventlog import read_result
 from orun.history.run_diff import Change, compare
-from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
@@ -23,6 +22,7 @@ from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
 from tests.facts import sentences
+from tests.report.support import result_lines
 from tests.stages.models import ADD, parse
 
 PIPELINE = """\

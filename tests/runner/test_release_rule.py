@@ -13,7 +13,6 @@ import pytest
 import orun
 from orun.cli.main import main
 from orun.core.run_record import RunResult
-from orun.report.console import result_lines
 from orun.report.document import dumps
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
@@ -22,6 +21,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from tests.facts import sentences
+from tests.report.support import result_lines
 
 STAGES = """
 import orun

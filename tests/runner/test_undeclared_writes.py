@@ -10,7 +10,6 @@ import pytest
 
 from orun.core.serialization import replace
 from orun.fs.machine_folder import readings_file
-from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
@@ -18,6 +17,7 @@ from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
 from tests.project import Project, outcomes
+from tests.report.support import result_lines
 
 PIPELINE = """
 name: text

@@ -152,9 +152,9 @@ class Frame:
 
     def __init__(self, layout: Layout, width: float, height: int) -> None:
         gap = height // 3
-        across = layout.layers * width + (layout.layers - 1) * BETWEEN
-        down = (layout.breadth + 1) * (width + gap)
-        self.turned = across > WIDEST and down < across
+        unturned = layout.layers * width + (layout.layers - 1) * BETWEEN  # the width of the drawing
+        turned = (layout.breadth + 1) * (width + gap)
+        self.turned = unturned > WIDEST and turned < unturned
         self.width, self.height = width, height
         self.step = height + BETWEEN if self.turned else width + BETWEEN
         self.pitch = width + gap if self.turned else height + gap

@@ -1,4 +1,4 @@
-"""Files of a run's stages in its store: manifests of releases, samples of latencies."""
+"""Files of a run's stages in its store: manifests, samples of latencies, models and their roles."""
 
 from __future__ import annotations
 
