@@ -47,9 +47,9 @@ PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=Tru
 @click.argument("file", required=False, shell_complete=complete_file)
 @options.set_option
 @options.store_option
-@options.fleet_option
+@click.option("--on", "fleet", metavar="URL", help="Check the machines of this fleet instead of this one.")
 @options.json_option
-def command(file: str | None, overrides: Sequence[str], store: Path | None, executor: str | None, as_json: bool) -> int:
+def command(file: str | None, overrides: Sequence[str], store: Path | None, fleet: str | None, as_json: bool) -> int:
     """Show what this machine has, and what the stages of FILE need and would lack on it.
 
     ONNX Runtime also lists providers that cannot load. So each provider is tried in a process of its own, which takes a
@@ -59,8 +59,10 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, exec
 
     With --on it connects to the machines of a fleet instead, and says what is wrong with each; exit 2 if something is.
     """
-    if executor:
-        return _check_fleet(executor, as_json=as_json)
+    if fleet:
+        if file:
+            raise UsageError("--on checks the machines of a fleet, and no file", hint=f"orun doctor --on {fleet}")
+        return _check_fleet(fleet, as_json=as_json)
     from orun.api import default_store
     from orun.errors import PipelineError
 

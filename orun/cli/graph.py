@@ -12,9 +12,10 @@ import click
 
 import orun
 from orun.cli import options
-from orun.cli.outputs import output_option, write_file
+from orun.cli.outputs import look_at, output_option, write
 from orun.cli.verb import Verb
 from orun.errors import UsageError
+from orun.report.document import dumps
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
@@ -26,6 +27,7 @@ EXAMPLES = (
     ("orun graph pipelines/bert.yaml --format mermaid", "a chart for Markdown"),
 )
 PICTURES = ("svg", "html")
+FORMS = {".svg": "svg", ".html": "html", ".dot": "dot", ".mmd": "mermaid"}  # by the suffix of the output
 
 
 @click.command("graph", cls=Verb, examples=EXAMPLES)
@@ -35,7 +37,7 @@ PICTURES = ("svg", "html")
     "form",
     type=click.Choice(["text", "mermaid", "dot", *PICTURES]),
     default=None,
-    help="How to draw it; text by default.",
+    help="How to draw it; by the suffix of the output when left out, else as text.",
 )
 @output_option("--output", "Write it to this file.", "-o")
 @click.option("--open", "show", is_flag=True, help="Open the picture in a browser.")
@@ -45,21 +47,22 @@ def command(
     file: str, form: str | None, output: Path | None, show: bool, overrides: Sequence[str], as_json: bool
 ) -> int:
     """Show the stages of FILE in the order in which they may run, and what each needs."""
-    if show and form not in (None, *PICTURES):
+    if as_json and (show or form):
+        raise UsageError(f"--json and {'--open' if show else '--format'} contradict each other", hint="use one of them")
+    form = form or FORMS.get(output.suffix if output else "", "html" if show else "text")
+    if show and form not in PICTURES:
         raise UsageError(f"a browser shows no graph as {form}", hint="orun graph FILE --format svg --open")
     pipeline = orun.load(file, options.parse_overrides(overrides))
-    if as_json:
-        options.show_json(_data(pipeline))
-        return 0
-    form = form or ("html" if show else "text")
-    text = _drawn(pipeline, form)
+    text = dumps(_data(pipeline)) if as_json else _drawn(pipeline, form)
     if show and output is None:
         output = Path(tempfile.mkdtemp(prefix="orun-")) / f"graph.{form}"
     if output is None:
         options.show([text])
         return 0
-    write_file(output, f"{text}\n")
-    options.show([f"wrote {output}"])
+    picture = look_at(output)
+    write(picture, f"{text}\n")
+    if not picture.is_stream:
+        options.show([f"wrote {output}"])
     if show:
         webbrowser.open(output.absolute().as_uri())
     return 0

@@ -24,7 +24,6 @@ from orun.text.suggestions import near
 if TYPE_CHECKING:
     from orun.history import Point, Series
 
-STDOUT = "-"
 EXAMPLES = (
     ("orun history", "every metric: its trend, its latest value, its last change"),
     ("orun history latency.p50 --pipeline bert", "one metric of one stage, measurement by measurement"),
@@ -98,9 +97,6 @@ def _mend(store: Path | None, *, as_json: bool) -> None:
 def _write_csv(points: Sequence[Point], path: Path, store: Path | None) -> None:
     from orun.history.export import to_csv
 
-    if str(path) == STDOUT:
-        options.show([to_csv(points).removesuffix("\n")])
-        return
     file = outputs.look_at(path)
     _refuse_inputs(path, store)
     outputs.write(file, to_csv(points))

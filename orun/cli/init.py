@@ -18,6 +18,7 @@ from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.goal import check_goal
 from orun.scaffold.paths import file_for, models_in, require_free
+from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.core.events import Event
@@ -127,7 +128,10 @@ def command(  # noqa: PLR0913 - the options of the command line
         return _print(file, request)
     workflow = _workflow(answers.ci, file)
     created = _create(file, request, store, model)
-    options.show(_report(created, workflow))
+    lines = _report(created)
+    if workflow:
+        lines += _write_workflow(file, *workflow)
+    options.show([*lines, _next_step(created)])
     return 0 if created.is_reached else 1  # as of a run with a failed gate
 
 
@@ -151,10 +155,12 @@ def _write_stage(reference: str) -> int:
     function = function or path.stem.replace("-", "_")
     if not function.isidentifier():
         raise UsageError(f"'{function}' cannot be the name of a function", hint=f"orun init --stage {name}:FUNCTION")
-    uses = f"./{quoted(path)}:{function}"
-    require_free(path, f"orun test {uses}; or write another: orun init --stage OTHER.py:{function}")
+    typed = near(str(path))
+    uses = f"{typed if typed.startswith(('/', './', '../')) else f'./{typed}'}:{function}"
+    test = f"orun test {quoted(uses)}"
+    require_free(path, f"{test}; or write another: orun init --stage OTHER.py:{function}")
     write_file(path, stage_text(path.name, function))
-    options.show([f"wrote {path}", f"next: orun test {uses}; then `uses: {uses}` in a pipeline file"])
+    options.show([f"wrote {path}", f"next: {test}; then `uses: {uses}` in a pipeline file"])
     return 0
 
 
@@ -199,12 +205,10 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
         console.close()
 
 
-def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
-    """What was written, what it measured, and what to do next."""
-    from orun.scaffold.ci import missing_requirements
+def _report(created: Created) -> list[str]:
+    """Return what the pipeline measured, and what was written."""
     from orun.scaffold.paths import data_path
     from orun.scaffold.summary import goal_lines, measured_line, skipped_notes, unjudged_note, worse_note
-    from orun.text.suggestions import near
 
     file = created.file
     lines = [line for line in (measured_line(created), worse_note(created), *skipped_notes(created)) if line]
@@ -215,14 +219,24 @@ def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
         lines.append(note)
     if created.has_made_up_data:
         lines.append(f"examples are made up: fill in {data_path(file)}")
-    if workflow:
-        path, text = workflow
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, text)
-        lines.append(f"wrote {near(str(path))}")
-        if missing := missing_requirements(file):
-            install = f"it installs {near(str(missing))}, which is not there yet"
-            lines.append(f"{install}: orun[cpu], and the tools that `orun doctor {quoted(file)}` lists")
+    return lines
+
+
+def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
+    """Write the workflow of a pipeline file; return what was written, and what it lacks."""
+    from orun.scaffold.ci import missing_requirements
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, text)
+    lines = [f"wrote {near(str(path))}"]
+    if missing := missing_requirements(file):
+        install = f"it installs {near(str(missing))}, which is not there yet"
+        lines.append(f"{install}: orun[cpu], and the tools that `orun doctor {quoted(file)}` lists")
+    return lines
+
+
+def _next_step(created: Created) -> str:
+    run = f"orun {quoted(created.file)}"
     if created.is_reached:
-        return [*lines, f"next: orun {quoted(file)}"]
-    return [*lines, f"next: loosen the goal in {file}, or give its stage tune more time; then: orun {quoted(file)}"]
+        return f"next: {run}"
+    return f"next: loosen the goal in {created.file}, or give its stage tune more time; then: {run}"

@@ -17,16 +17,18 @@ from orun.text.suggestions import near
 
 F = TypeVar("F", bound=Callable[..., object])
 
+STDOUT = Path("/dev/stdout")  # the file that is named `-`
+
 
 def output_option(name: str, text: str, *parameters: str, metavar: str = "FILE") -> Callable[[F], F]:
-    """An option that names a file, or a folder of files, to be written."""
+    """An option that names a file, or a folder of files, to be written; `-` is the standard output."""
     return click.option(name, *parameters, type=click.Path(), metavar=metavar, callback=_path, help=text)
 
 
 def _path(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
     if text == "":
         raise click.BadParameter("the name is empty", ctx, param)
-    return None if text is None else Path(text)
+    return None if text is None else STDOUT if text == "-" else Path(text)
 
 
 def look_at(path: Path, *, append: bool = False) -> OutputFile:
@@ -64,6 +66,8 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if path == STDOUT and isinstance(error, BrokenPipeError):
+            raise  # the verb ends as it does when its reader has gone while it prints
         raise UsageError(f"{path} cannot be written", **_explain(error, path)) from error
 
 

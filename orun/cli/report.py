@@ -60,7 +60,8 @@ def command(
         return 0
     write_all(files, result)
     for report in files:
-        options.show([f"wrote {report.file.path}"])
+        if not report.file.is_stream:
+            options.show([f"wrote {report.file.path}"])
     if show and html is not None:
         webbrowser.open(html.absolute().as_uri())
     return 0

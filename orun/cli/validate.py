@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,8 @@ import orun
 from orun.cli import options
 from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
-from orun.core.source_location import Problem
-from orun.errors import PipelineError
+from orun.core.source_location import Position, Problem
+from orun.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
@@ -42,6 +43,12 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
             pipeline = orun.load(file, changes)
         except PipelineError as error:
             problems += error.problems
+            continue
+        except UsageError as error:
+            if len(files) == 1:
+                raise
+            message = "; ".join(filter(None, (error.what, error.why)))
+            problems.append(Problem(Position(str(Path(file).absolute()), 1, 1), message, hint=error.hint))
             continue
         unused = [f"{file}: {notice}" for notice in pipeline.unused]
         good += [_summary(file, pipeline), *(f"note: {notice}" for notice in unused)]

@@ -48,12 +48,9 @@ class OutputFile:
         self.path = path
         self._append = append
         self._stream = _open_stream(os.fspath(path))
+        self.is_stream = self._stream is not None
         if not self.is_stream:
             _require_replaceable(os.path.realpath(path))
-
-    @property
-    def is_stream(self) -> bool:  # noqa: D102 - see Attributes
-        return self._stream is not None
 
     def write(self, data: bytes) -> None:
         """Write the content; the old content stays if that fails.

@@ -98,11 +98,7 @@ def test_csv(measured: Path, orun: CommandLine) -> None:
         assert [row["value"] for row in csv.DictReader(file)] == ["3.0", "4.0"]
 
 
-@pytest.mark.usefixtures("measured")
-def test_csv_for_a_pipe(orun: CommandLine, tmp_path: Path) -> None:
-    shown = orun("history", "count.words", "--csv", "-").out
-    assert [row["value"] for row in csv.DictReader(shown.splitlines())] == ["3.0", "4.0"]
-    assert not (tmp_path / "-").exists()
+def test_only_one_form_at_a_time(orun: CommandLine) -> None:
     both = orun("history", "--csv", "-", "--mlflow", "http://127.0.0.1:9")
     assert (both.code, both.out) == (2, "")
     assert both.err == (

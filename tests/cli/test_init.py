@@ -327,6 +327,24 @@ def test_a_template_of_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert again.err.splitlines()[0] == "error: ops.py is there already"
 
 
+def test_a_template_of_a_stage_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine) -> None:
+    """The command is quoted for a shell, the line of the file is not."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name, reference in (
+        (f"{tmp_path}/ops.py", f"{tmp_path}/ops.py:count"),
+        (f"{tmp_path}/here/ops.py", "./ops.py:count"),
+        ("../more.py", "../more.py:count"),
+    ):
+        done = orun("init", "--stage", f"{name}:count")
+        assert done.out.splitlines()[1] == (f"next: orun test {reference}; then `uses: {reference}` in a pipeline file")
+        assert orun("stages", reference).code == 0
+    done = orun("init", "--stage", "my ops.py:count")
+    assert done.out.splitlines()[1] == (
+        "next: orun test './my ops.py:count'; then `uses: ./my ops.py:count` in a pipeline file"
+    )
+
+
 @pytest.mark.usefixtures("model")
 def test_the_dialogue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     import click

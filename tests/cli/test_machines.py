@@ -119,6 +119,13 @@ def test_the_doctor_fails_if_a_machine_cannot_be_used(monkeypatch: pytest.Monkey
     assert json.loads(done.stdout) == {"machines": {"bench-t4": []}, "left_out": left_out}
 
 
+def test_the_doctor_looks_at_a_fleet_or_at_a_file() -> None:
+    done = CliRunner().invoke(doctor, ["words.yaml", "--on", "ray://head:6379"], standalone_mode=False)
+    assert str(done.exception) == (
+        "--on checks the machines of a fleet, and no file\n  hint: orun doctor --on ray://head:6379"
+    )
+
+
 def test_a_fleet_must_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ORUN_ON", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -230,6 +230,33 @@ def test_the_output_itself() -> None:
     assert shown.stdout.index("passed: 2 stages") < shown.stdout.index("## words")
 
 
+@pytest.mark.usefixtures("project")
+def test_a_dash_is_the_output_itself() -> None:
+    for words, start in (
+        (("words.yaml", "-q", "--junit", "-"), "<?xml"),
+        (("report", "--markdown", "-"), "## words"),
+        (("history", "--csv", "-"), "pipeline,"),
+        (("graph", "words.yaml", "--format", "svg", "--output", "-"), "<svg "),
+    ):
+        shown = command_line(*words)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert any(line.startswith(start) for line in shown.stdout.splitlines())
+        assert "wrote" not in shown.stdout
+    assert not Path("-").exists()
+
+
+@pytest.mark.usefixtures("project")
+def test_the_reader_of_the_output_has_gone() -> None:
+    assert command_line("words.yaml", "-q").returncode == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    shown = subprocess.run(
+        [sys.executable, "-m", "orun", "history", "--csv", "-"], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (shown.returncode, shown.stderr) == (141, b"")
+
+
 def test_the_output_into_a_file(project: Path) -> None:
     """It goes where the shell has put it, below what was printed before."""
     with (project / "log").open("w") as log:

@@ -64,6 +64,19 @@ def test_a_file_that_is_not_there(orun: CommandLine, project: Path) -> None:
     )
 
 
+def test_a_file_that_is_not_there_among_several(orun: CommandLine, project: Path) -> None:
+    (project / "bad.yaml").write_text("stages: {write: {uses: ./words.py:wriet}}\n")
+    shown = orun("validate", "words.yaml", "bad.yaml", "wrods.yaml")
+    assert (shown.code, shown.out) == (2, "words.yaml: good, 2 stages, 1 gate\n")
+    assert "bad.yaml:1:24: error: " in shown.err
+    assert shown.err.endswith(
+        "wrods.yaml:1:1: error: cannot read the pipeline file wrods.yaml: No such file or directory; "
+        "did you mean words.yaml?\n  hint: orun validate words.yaml\n"
+    )
+    document = json.loads(orun("validate", "bad.yaml", "wrods.yaml", "--json").out)
+    assert (document["valid"], len(document["problems"])) == (False, 2)
+
+
 def test_the_graph_as_text(orun: CommandLine, project: Path) -> None:
     del project
     assert orun("graph", "words.yaml").out == ("write  ./words.py:write\ncount  ./words.py:count  <- text: write\n")
@@ -80,6 +93,32 @@ def test_the_graph_as_pictures_and_data(orun: CommandLine, project: Path) -> Non
             {"stage": "count", "uses": "./words.py:count", "needs": {"text": "write"}, "after": [], "guards": []},
         ],
     }
+
+
+def test_a_graph_is_written_as_the_suffix_of_its_file_says(
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for words in ((), ("--open",)):
+        assert orun("graph", "words.yaml", "-o", "graph.svg", *words).out == "wrote graph.svg\n"
+        assert (project / "graph.svg").read_text().startswith("<svg ")
+    assert opened == [(project / "graph.svg").as_uri()]
+    assert orun("graph", "words.yaml", "-o", "graph.mmd").code == 0
+    assert (project / "graph.mmd").read_text().startswith("flowchart LR\n")
+    assert orun("graph", "words.yaml", "-o", "graph.mmd", "--open").err == (
+        "error: a browser shows no graph as mermaid\n  hint: orun graph FILE --format svg --open\n"
+    )
+    assert orun("graph", "words.yaml", "-o", "graph.txt").code == 0
+    assert (project / "graph.txt").read_text() == orun("graph", "words.yaml").out
+
+
+def test_data_of_a_graph_is_written_to_a_file_and_is_no_picture(orun: CommandLine, project: Path) -> None:
+    assert orun("graph", "words.yaml", "--json", "-o", "graph.json").out == "wrote graph.json\n"
+    assert (project / "graph.json").read_text() == orun("graph", "words.yaml", "--json").out
+    for word in ("--open", "--format=svg"):
+        error = json.loads(orun("graph", "words.yaml", "--json", word).out)["error"]
+        assert error["what"] == f"--json and {word.partition('=')[0]} contradict each other"
 
 
 def test_a_graph_is_drawn_as_a_picture(orun: CommandLine, project: Path) -> None:
