@@ -11,8 +11,8 @@ import orun
 from orun.cli.mcp_results import PipelineFile
 from orun.errors import OrunError, PipelineError
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
-from orun.pipeline.problems import place
 from orun.store.layout import VERSION_FILE
+from orun.text.positions import place
 
 MARK = rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?"  # of the encoding, at the beginning of a file
 STAGES = re.compile(rb"^" + MARK + rb"stages\s*:", re.MULTILINE)

@@ -26,7 +26,8 @@ from orun.eventlog import read_result
 from orun.fs.os_errors import quoted
 from orun.history.run_diff import RunDifference
 from orun.pipeline.model import Gate, Group, conditions
-from orun.pipeline.problems import place, render
+from orun.pipeline.problems import render
+from orun.text.positions import place
 from orun.text.suggestions import near, settings
 
 P = ParamSpec("P")

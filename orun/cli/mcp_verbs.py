@@ -14,7 +14,7 @@ import anyio
 from orun.core.serialization import decode
 from orun.core.source_location import Problem
 from orun.errors import OrunError, PipelineError, UsageError
-from orun.pipeline.problems import place
+from orun.text.positions import place
 
 
 async def run_verb(verb: str, options: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:

@@ -12,13 +12,16 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
+from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode
-from orun.pipeline.problems import place
+from orun.fs.os_errors import quoted
 from orun.report.facts import reason_fields
 from orun.report.stages import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 from orun.text.counts import count
+from orun.text.lists import first_few
+from orun.text.positions import place
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     """Show what `orun FILE` with the same options would do; runs nothing.
 
     `maybe run` marks a stage whose inputs are built again. If they have the same bytes as before, its result is reused.
+    A note names what a selected stage needs and the selection leaves out.
 
     Below the stages stands what this machine lacks: packages, execution providers, memory, GPUs. A run would refuse to
     start. The exit code is 0 all the same.
@@ -85,6 +89,7 @@ def lines_of(plan: Plan, refused: Sequence[Problem], terminal: Terminal, command
     table = render((*COLUMNS, MACHINE), [_row(step, plan) for step in plan.steps], terminal)
     machines = list(_machine_lines(plan))
     lines = [*table, "", *machines, *([""] if machines else []), _summary(plan, "" if refused else command_line)]
+    lines += [f"{terminal.paint('note', 'doubt')}: {note}" for note in _selection_notes(plan)]
     if refused:
         lines.append(f"{terminal.paint('warning', 'doubt')}: a run would refuse this:")
     for problem in refused:
@@ -128,6 +133,19 @@ def _summary(plan: Plan, command_line: str) -> str:
         new = " and what is new" if len(known) < len(due) else ""
         text += f", about {show(sum(known), 's')} one after another{new}"
     return f"{text}; to do so: {command_line}" if command_line else text
+
+
+def _selection_notes(plan: Plan) -> Iterator[str]:
+    """Yield a note for each stage to run that needs stages which are neither selected nor up to date."""
+    planned = {step.stage.id for step in plan.steps}
+    for step in plan.steps:
+        waits = (reason for reason in step.reasons if reason.code == ReasonCode.WAITS)
+        missing = [name for reason in waits for name in reason.arguments.get("stages", ()) if name not in planned]
+        if missing:
+            yield (
+                f"{step.stage.id} needs {first_few(missing)}, not up to date and not selected: a run blocks it unless "
+                f"the remote has the result; to select all that it needs: --to {quoted(step.stage.id)}"
+            )
 
 
 def _data(step: Step, plan: Plan) -> dict[str, Any]:

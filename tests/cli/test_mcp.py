@@ -183,6 +183,9 @@ async def allowed(folder: Path) -> None:
         assert first["verdicts"][0]["why"] == "words is 3, at or above the minimum of 3"
         second = await call(session, "run", file="words.yaml", set={"stages.write.with.text": "four"})
         assert (second["outcome"], second["exit_code"]) == ("failed", 1)
+        assert await refusal(session, "history", last=0) == (
+            "last is 0\n  at least one measurement of each series is returned"
+        )
         (series,) = (await call(session, "history", metric="words"))["series"]
         assert [(point["run"], point["value"]) for point in series["points"]] == [(first["run"], 3), (second["run"], 1)]
         difference = await call(session, "diff")

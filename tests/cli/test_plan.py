@@ -61,6 +61,23 @@ count  run  forced  TIME
     )
 
 
+def test_a_stage_whose_inputs_are_not_selected(orun: CommandLine, project: Path) -> None:
+    del project
+    assert orun("plan", "words.yaml", "--only", "count").out == (
+        """\
+stage  would  why
+count  run    never run before; after write
+
+1 of 1 stage to run; to do so: orun words.yaml --only count
+note: count needs write, not up to date and not selected: a run blocks it unless the remote has the result; \
+to select all that it needs: --to count
+"""
+    )
+    assert orun("words.yaml", "--only", "count").code == 3
+    orun("words.yaml", "--to", "write")
+    assert "note: " not in orun("plan", "words.yaml", "--only", "count").out
+
+
 def test_json(orun: CommandLine, project: Path) -> None:
     del project
     document = json.loads(orun("plan", "words.yaml", "--to", "write", "--json").out)

@@ -6,7 +6,8 @@ import pytest
 
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.pipeline.problems import LIMIT, OVERRIDE, Problems, render
+from orun.pipeline.problems import LIMIT, Problems, render
+from orun.text.positions import OVERRIDE
 from orun.text.suggestions import closest, one_of
 from tests.pipeline.support import span
 
