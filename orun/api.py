@@ -21,6 +21,7 @@ from orun.environment.call_cache import forget
 from orun.errors import MissingPackages, UsageError
 from orun.eventlog import Journal, Listener, activities_to, ignore
 from orun.fs.observed_state import project_of
+from orun.fs.os_errors import quoted
 from orun.noop.answer import answer
 from orun.noop.check import Request
 from orun.remote.options import FLEET, Remote
@@ -156,7 +157,7 @@ def _explained(planner: Planner, stage: str) -> Step:
         raise UsageError(
             f"{stage} is {len(ids)} stages, one for each value of its matrix",
             why="\n".join(ids),
-            hint=f"orun explain {steps[0].stage.position.file} '{ids[0]}'",
+            hint=f"orun explain {quoted(steps[0].stage.position.file)} {quoted(ids[0])}",
         )
     (step,) = steps
     if step.machine:

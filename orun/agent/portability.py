@@ -54,8 +54,8 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
         )  # fmt: skip
 
 
-def _error(stage: Stage, verb: str, paths: list[str], where: str, why: str, hint: str) -> NotPortable:
-    return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {where}", why=why, hint=hint)
+def _error(stage: Stage, verb: str, paths: list[str], clause: str, why: str, hint: str) -> NotPortable:
+    return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {clause}", why=why, hint=hint)
 
 
 def _ignored(names: list[str]) -> str:

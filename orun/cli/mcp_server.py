@@ -218,7 +218,7 @@ class Tools:
             raise UsageError(
                 "this server runs no pipelines",
                 why="it was started without --allow-run",
-                hint=f"ask the user to run `orun {file}`, or to start the server by: orun mcp --allow-run",
+                hint=f"ask the user to run `orun {quoted(file)}`, or to start the server by: orun mcp --allow-run",
             )
         selection = selection_options(only, from_, to, fresh=fresh)
         return decode(results.RunResult, await run_verb("run", [*override_options(set), *selection], [path]))

@@ -160,7 +160,9 @@ class Verbs(click.Group):
         if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
             raise self._unknown(first)
         if len(args) > 1 and args[1] in self.verbs:
-            raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {first}")
+            from orun.fs.os_errors import quoted
+
+            raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {quoted(first)}")
         return self._default, self.get_command(ctx, self._default), args
 
     def _unknown(self, name: str) -> UsageError:

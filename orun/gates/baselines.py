@@ -13,7 +13,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import Record, replace
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import convert_os_errors
+from orun.fs.os_errors import convert_os_errors, quoted
 from orun.gates.baseline_file import (
     BESIDE,
     Accepted,
@@ -109,7 +109,7 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     measured = [stage.stage for stage in result.stages if stage.metrics]
     if not measured:
         why = "no stage of the run has metrics"
-        raise UsageError("there is nothing to accept", why=why, hint=f"orun {pipeline.file}")
+        raise UsageError("there is nothing to accept", why=why, hint=f"orun {quoted(pipeline.file)}")
     date, who = datetime.now(UTC).isoformat(timespec="seconds"), author_name(pipeline.root)
     fresh = {
         name: Accepted(
@@ -180,7 +180,7 @@ def _require_good(pipeline: Pipeline, result: StageResult) -> None:
         raise UsageError(
             "only a run in which every stage is up to date can be accepted",
             why=f"{result.stage} {'failed' if result.outcome == 'failed' else 'did not run'}",
-            hint=f"orun {pipeline.file}",
+            hint=f"orun {quoted(pipeline.file)}",
         )
 
 

@@ -22,6 +22,7 @@ from orun.environment.install_commands import install_command
 from orun.errors import UsageError
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.fs.observed_state import presence
+from orun.fs.os_errors import quoted
 from orun.remote.options import FLEET, MODE, URL, Remote, config_file
 from orun.remote.trust import public_texts
 from orun.store.layout import VERSION_FILE
@@ -112,7 +113,7 @@ def _own_table(file: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {file}", why=str(error), hint=f"ls -l {file}") from error
+        raise UsageError(f"cannot read {file}", why=str(error), hint=f"ls -l {quoted(file)}") from error
     if "orun" not in text:
         return {}
     own = _subtable(file, _subtable(file, _parse(file, text), "tool"), "tool.orun")
@@ -185,7 +186,7 @@ def _check_url(url: str) -> None:
         raise UsageError(f"{url} is not the URL of a folder", hint="three slashes and the whole path: file:///mnt/orun")
     if parts.scheme == "file" and presence(Path(unquote(parts.path)) / VERSION_FILE):
         raise UsageError(
-            f"{url} is a local store", why="a remote is a folder of its own", hint=f"--remote {url}-remote"
+            f"{url} is a local store", why="a remote is a folder of its own", hint=f"--remote {quoted(f'{url}-remote')}"
         )
     if parts.scheme != "file" and not parts.netloc:
         raise UsageError(f"{url} names no place", hint=f"{parts.scheme}://NAME/path")
@@ -214,7 +215,8 @@ def _trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
             texts = public_texts(read_bounded(path, TEXT_LIMIT).decode("ascii"))
         except (OSError, ValueError) as error:
             why, shown = error.strerror if isinstance(error, OSError) else str(error), abridged(str(path))
-            raise UsageError(f"cannot read the trusted key {shown}", why=why or "", hint=f"ls -l {shown}") from error
+            hint = f"ls -l {quoted(shown)}"
+            raise UsageError(f"cannot read the trusted key {shown}", why=why or "", hint=hint) from error
         if not texts:
             hint = "openssl pkey -in orun-signing.pem -pubout"
             raise UsageError(f"the trusted key {path} holds no public key in PEM", hint=hint)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import UsageError
+from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_mask
 from orun.stages._graph.axes import list_free
 from orun.stages._graph.feeds import SIZES
@@ -65,7 +66,7 @@ def inspect_module(name: str, module: Any, parameters: Sequence[str], inputs: tu
             f"{name} does not say what it takes",
             parameters,
             why=f"its forward has the parameters {', '.join(parameters)}, and PyTorch keeps no shapes",
-            hint=f"orun init {name} {declared}",
+            hint=f"orun init {quoted(name)} {declared}",
         )
     by_name = {item.name for item in inputs} <= set(parameters)
     again = "declare the types and axes that it takes: --input 'NAME=float32[batch,...]'"

@@ -157,8 +157,8 @@ def test_a_remote_that_cannot_be(tmp_path: Path, asked: Remote, message: str) ->
             ),
         ),
         (
-            '[tool.orun.remote]\nurl = "s3://b"\ntrusted-keys = ["none"]',
-            "cannot read the trusted key {folder}/none\n  No such file or directory\n  hint: ls -l {folder}/none",
+            '[tool.orun.remote]\nurl = "s3://b"\ntrusted-keys = ["no key"]',
+            "cannot read the trusted key {folder}/no key\n  No such file or directory\n  hint: ls -l '{folder}/no key'",
         ),
     ],
 )
