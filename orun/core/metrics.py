@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-from orun.core.serialization import Record, field
+from orun.core.serialization import Record, field, replace
 
 Better = Literal["higher", "lower", "neither"]
 Unit = Literal["s", "B", "J", "ratio", "x", "1/s", ""]
@@ -127,6 +127,14 @@ class Metric(Record, frozen=True):
 def unknown(value: float) -> Estimate:
     """Return a value of which nothing is known: its interval has no ends."""
     return Estimate(value, -math.inf, math.inf)
+
+
+def with_comparisons(metric: Metric, comparisons: Mapping[str, Comparison]) -> Metric:
+    """Return the metric with its comparisons, by role: any of `reference`, `reference.<name>` and `baseline`."""
+    references = {further(role): comparison for role, comparison in comparisons.items() if further(role)}
+    return replace(
+        metric, reference=comparisons.get("reference"), baseline=comparisons.get("baseline"), references=references
+    )
 
 
 def further(role: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from orun.core.metrics import Metric, Unit
 from orun.core.serialization import encode
 from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Port
@@ -39,24 +40,16 @@ class Launches:
     launches: Annotated[int, Doc("Number of launches of each model."), Range(low=LEAST)] = LEAST
 
 
-def launch_models(context: Context, params: Launches, runs: int) -> Mapping[str, Sequence[Reading]]:
-    """Launch every connected model and return the readings by the model's role.
+def prepare(
+    context: Context, params: Launches, runs: int
+) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
+    """Return the request of a launch and the inputs of each connected model, by role.
 
     Args:
         context: of the stage.
         params: parameters of the launches.
         runs: inferences in a launch.
     """
-    from orun.measure.latency.cold_start import launch_in_turn
-
-    requests, fed = prepare(context, params, runs)
-    return launch_in_turn(requests, fed, params.launches, context.progress)
-
-
-def prepare(
-    context: Context, params: Launches, runs: int
-) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
-    """Return the request of a launch and the inputs of each connected model, by role; see `launch_models`."""
     from orun.core.targets import Target
     from orun.measure.latency.cold_start import Request
     from orun.stages.timing import Sizes, make_timed_feeds
@@ -65,6 +58,16 @@ def prepare(
     models = {role: context.model(role) for role in context.inputs}
     fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     return {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}, fed
+
+
+def compare_launches(
+    launches: Mapping[str, Sequence[Reading]], figure: Callable[[Reading], float], unit: Unit
+) -> Metric:
+    """Return the median of a figure over the launches, compared with the other models' launch by launch."""
+    from orun.measure.latency.rounds import compare_rounds
+
+    figures = {role: [figure(reading) for reading in readings] for role, readings in launches.items()}
+    return compare_rounds(figures, unit, noun="launches")
 
 
 def write(context: Context, launches: Mapping[str, Sequence[Reading]]) -> None:

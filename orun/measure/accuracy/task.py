@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from orun.core.metrics import Comparison, Estimate, Metric, further
+from orun.core.metrics import Comparison, Estimate, Metric, with_comparisons
 from orun.core.serialization import replace
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.custom import CANDIDATES, custom_scores, pooled_custom_metrics, postprocess
 from orun.measure.accuracy.names import (
-    BASELINE,
     DETECTION,
     LABEL,
     MODEL,
     RECALL,
-    REFERENCE,
     RETRIEVAL,
     TRANSCRIPTION,
 )
@@ -216,16 +214,14 @@ def _array(values: Values) -> Array:
 
 def _metric(request: Request, name: str, scores: Mapping[str, Scores]) -> Metric:
     value, interval, comparisons = _compare_roles(request, {role: by_name[name] for role, by_name in scores.items()})
-    return Metric(
+    metric = Metric(
         value=value,
         unit=request.unit(name),
         better=request.direction(name),
         noise="none" if interval is None else "sample",
         interval=interval,
-        reference=comparisons.get(REFERENCE),
-        baseline=comparisons.get(BASELINE),
-        references={further(role): comparison for role, comparison in comparisons.items() if further(role)},
     )
+    return with_comparisons(metric, comparisons)
 
 
 def _compare_roles(

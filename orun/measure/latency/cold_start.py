@@ -8,22 +8,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.metrics import Better, Comparison, Estimate, Metric, Unit, further
 from orun.core.serialization import Record, decode, encode, replace
 from orun.core.targets import Target
 from orun.errors import OrunError
 from orun.measure.binding import bind_inference
 from orun.measure.latency.peak_memory import INFORMATION, parse_arena_bytes, read_gpu_memory
-from orun.measure.latency.quantiles import quantile, ranks
 from orun.measure.session import open_session
 
 STATUS = Path("/proc/self/status")
@@ -123,47 +121,6 @@ def launch_in_turn(
             done += 1
             progress(done, total, "launches")
     return readings
-
-
-R = TypeVar("R")
-
-
-def compare_rounds(
-    readings: Mapping[str, Sequence[R]], figure: Callable[[R], float], unit: Unit, better: Better = "lower"
-) -> Metric:
-    """Return the median of a figure over rounds, compared with the other models round by round.
-
-    Intervals are distribution-free: they lie between order statistics (see `quantiles.ranks`).
-
-    Args:
-        readings: a reading for each round, by the model's role: `model`, and any of `reference` and `baseline`.
-        figure: of a reading.
-        unit: of the figure.
-        better: direction of improvement.
-    """
-    figures = {role: [figure(reading) for reading in launches] for role, launches in readings.items()}
-    ours = figures["model"]
-    value = _median(ours)
-    compared = {
-        role: Comparison(
-            value=_median(theirs).value,
-            ratio=_median([our / their for our, their in zip(ours, theirs, strict=True)]),
-            difference=_median([our - their for our, their in zip(ours, theirs, strict=True)]),
-            method=f"{len(ours)} launches of each in turn",
-            count=len(ours),
-        )
-        for role, theirs in figures.items()
-        if role != "model"
-    }
-    named = {further(role): comparison for role, comparison in compared.items() if further(role)}
-    reference, baseline = compared.get("reference"), compared.get("baseline")
-    return Metric(value.value, unit, better, "timing", value, reference, baseline, named)
-
-
-def _median(values: Sequence[float]) -> Estimate:
-    ordered = sorted(values)
-    low, high = ranks(len(ordered), 0.5)
-    return Estimate(quantile(ordered, 0.5), ordered[low - 1], ordered[high - 1])
 
 
 def read_resident() -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, further, unknown
+from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, unknown, with_comparisons
 from orun.core.serialization import replace
 from orun.measure.benchmark_case import MODEL
 from orun.measure.latency.cpu_time import Floats
@@ -105,7 +105,7 @@ def _launch_metric(measurement: Measurement, figure: LaunchFigure, compared: Ite
         )
         for other in compared
     }
-    return _with_comparisons(metric, comparisons)
+    return with_comparisons(metric, comparisons)
 
 
 def _geometric_mean(values: Iterable[float]) -> Estimate:
@@ -148,15 +148,7 @@ def _compare(
         other: _comparison(metric.value, evidence_of(other), method, measurement.disturbance_against(other))
         for other in measurement.compared
     }
-    return _with_comparisons(metric, comparisons)
-
-
-def _with_comparisons(metric: Metric, comparisons: Mapping[str, Comparison]) -> Metric:
-    """Return the metric with its comparisons by role."""
-    references = {further(role): comparison for role, comparison in comparisons.items() if further(role)}
-    return replace(
-        metric, reference=comparisons.get("reference"), baseline=comparisons.get("baseline"), references=references
-    )
+    return with_comparisons(metric, comparisons)
 
 
 def _comparison(value: float, evidence: Evidence, method: str, disturbance: Disturbance | None = None) -> Comparison:

@@ -15,8 +15,8 @@ The bootstrap cannot see differences that no example shows. If all scores are eq
 (reciprocal ranks, shares of positions), the interval is Tango's for no change: no example changes the mean by more than
 a change from right to wrong.
 
-Fewer than six examples have no interval: a change of all of them in one direction has a probability of 2 / 2^n by
-chance, which is above 5 %, and resamples of one or two examples hardly vary.
+The bootstrap has no interval for fewer than six examples: a change of all of them in one direction has a probability of
+2 / 2^n by chance, which is above 5 %, and resamples of one or two examples hardly vary.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, further, unknown
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, unknown, with_comparisons
 from orun.measure.latency.sequential_test import student
 
 Floats = NDArray[np.float64]
 
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 5000
-FEWEST = 6  # examples for an interval
+FEWEST = 6  # examples for an interval of the bootstrap
 MCNEMAR = "McNemar's score interval over {examples} examples, {better} better and {worse} worse"
 EQUAL = "paired over {examples} examples, none of which tells the two apart"
 MANY = 1000  # examples from which Student's t is as good as normal
@@ -102,9 +102,7 @@ def exact_metric(values: Mapping[str, float], unit: Unit) -> Metric:
     """
     value = values["model"]
     comparisons = {role: exact(value, other) for role, other in values.items() if role != "model"}
-    references = {further(role): comparison for role, comparison in comparisons.items() if further(role)}
-    reference, baseline = comparisons.get("reference"), comparisons.get("baseline")
-    return Metric(value, unit, "lower", reference=reference, baseline=baseline, references=references)
+    return with_comparisons(Metric(value, unit, "lower"), comparisons)
 
 
 def ratio(value: float, other: float) -> float:

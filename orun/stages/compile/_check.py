@@ -11,7 +11,7 @@ from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
 from orun.measure.engines import Engine
 from orun.measure.isolated_run import IsolatedRun, RunRequest, run_isolated
-from orun.measure.latency.cold_start import Reading, compare_rounds
+from orun.measure.latency.rounds import compare_rounds
 from orun.measure.plugins import OPENVINO
 from orun.stages._graph.agreement import check
 from orun.stages._graph.differences import Tolerance
@@ -77,8 +77,7 @@ def _load_metric(**seconds: Sequence[float]) -> Metric:
     """Return the median, with its interval and comparison where there are enough launches to bound it."""
     if len(seconds["model"]) < LEAST:
         return Metric(median(seconds["model"]), "s", "lower", "timing")
-    readings = {role: [Reading(load, 0.0, 0, 0, 0) for load in loads] for role, loads in seconds.items()}
-    return compare_rounds(readings, lambda reading: reading.load, "s")
+    return compare_rounds(seconds, "s", noun="loads")
 
 
 def _compare(context: Context, tries: Sequence[Case], runs: Mapping[str, IsolatedRun], tolerance: Tolerance) -> Metric:

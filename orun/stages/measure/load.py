@@ -215,25 +215,31 @@ def _try(context: Context, role: str, call: Callable[[], object]) -> None:
 
 
 def _metrics(context: Context, batch: int, rounds: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
-    from orun.measure.latency.cold_start import compare_rounds
-
-    served = compare_rounds(rounds, lambda result: result.served, "ratio", "higher")
+    served = _compare(rounds, lambda result: result.served, "ratio", "higher")
     if served.value < 1:
         context.log.warning("the model does not keep up: %.1f %% of the requests were answered", 100 * served.value)
     return {
-        "throughput": compare_rounds(rounds, lambda result: result.throughput * batch, "1/s", "higher"),
+        "throughput": _compare(rounds, lambda result: result.throughput * batch, "1/s", "higher"),
         "served": served,
-        "p50": compare_rounds(rounds, lambda result: result.quantile(0.5), "s"),
-        "p90": compare_rounds(rounds, lambda result: result.quantile(0.9), "s"),
-        "p99": compare_rounds(rounds, lambda result: result.quantile(0.99), "s"),
-        "mean": compare_rounds(rounds, lambda result: result.mean, "s"),
-        "max": compare_rounds(rounds, lambda result: result.latencies[-1], "s"),
+        "p50": _compare(rounds, lambda result: result.quantile(0.5), "s"),
+        "p90": _compare(rounds, lambda result: result.quantile(0.9), "s"),
+        "p99": _compare(rounds, lambda result: result.quantile(0.99), "s"),
+        "mean": _compare(rounds, lambda result: result.mean, "s"),
+        "max": _compare(rounds, lambda result: result.latencies[-1], "s"),
     }
+
+
+def _compare(
+    rounds: Mapping[str, Sequence[Round]], figure: Callable[[Round], float], unit: Unit, better: Better = "lower"
+) -> Metric:
+    from orun.measure.latency.rounds import compare_rounds
+
+    return compare_rounds({role: [figure(result) for result in every] for role, every in rounds.items()}, unit, better)
 
 
 def _resources(batch: int, rounds: Mapping[str, Sequence[MeteredRound]]) -> dict[str, Metric]:
     """Return the resources of the rounds; what some round cannot tell is left out."""
-    from orun.measure.latency.cold_start import compare_rounds
+    from orun.measure.latency.rounds import compare_rounds
 
     figures: Mapping[str, tuple[Unit, Better, Callable[[MeteredRound], float | None]]] = {
         "cpu_utilization": ("ratio", "neither", lambda item: item.usage.cpu),
@@ -249,7 +255,7 @@ def _resources(batch: int, rounds: Mapping[str, Sequence[MeteredRound]]) -> dict
         if all(len(values[role]) == len(every) for role, every in rounds.items()):
             comparable = all(map(all, values.values()))  # a ratio to 0 says nothing
             compared = values if comparable else {"model": values["model"]}
-            metrics[name] = compare_rounds(compared, lambda value: value, unit, better)
+            metrics[name] = compare_rounds(compared, unit, better)
     return metrics
 
 

@@ -19,13 +19,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages.cold_start import INPUTS, Launches, launch_models, prepare, write
+from orun.stages.cold_start import INPUTS, Launches, compare_launches, prepare, write
 from orun.stages.contract import Context, Spec
 from orun.stages.params import Doc, Range
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.measure.latency.cold_start import Request
+
+    Array = NDArray[Any]
 
 FIGURES = ("peak", "added", "held", "arena", "gpu")
 
@@ -52,29 +59,34 @@ class Params(Launches):
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models; write the memory of each launch."""
-    from orun.measure.latency.cold_start import STATUS, compare_rounds
+    from orun.measure.latency.cold_start import STATUS, launch_in_turn
     from orun.measure.metrics.paired import exact_metric
 
     if not STATUS.exists():
         raise StageFailed(context.stage, f"memory is read from {STATUS}, which this system does not have")
-    launches = launch_models(context, params, params.runs)
+    requests, fed = prepare(context, params, params.runs)
+    launches = launch_in_turn(requests, fed, params.launches, context.progress)
     write(context, launches)
-    watched = _watched(context, params)
+    watched = _watch(context, requests, fed)
     return {
-        "peak": compare_rounds(launches, lambda reading: reading.peak, "B"),
-        "added": compare_rounds(launches, lambda reading: reading.peak - reading.before, "B"),
-        "held": compare_rounds(launches, lambda reading: reading.held, "B"),
+        "peak": compare_launches(launches, lambda reading: reading.peak, "B"),
+        "added": compare_launches(launches, lambda reading: reading.peak - reading.before, "B"),
+        "held": compare_launches(launches, lambda reading: reading.held, "B"),
         **{name: exact_metric(sizes, "B") for name, sizes in watched.items() if sizes},
     }
 
 
-def _watched(context: Context, params: Params) -> Mapping[str, Mapping[str, int]]:
-    """What the arena and the GPU give in a launch of each model, by the model's role; nothing without a GPU."""
+def _watch(
+    context: Context, requests: Mapping[str, Request], fed: Mapping[str, Mapping[str, Array]]
+) -> Mapping[str, Mapping[str, int]]:
+    """Launch each model once more; return the sizes of `arena` and `gpu` by role, those of a GPU only if there is one.
+
+    The artifact holds them as `watched.json`.
+    """
     from orun.core.serialization import replace
     from orun.measure.latency.cold_start import launch_cold
 
     sizes: dict[str, dict[str, int]] = {"arena": {}, "gpu": {}}
-    requests, fed = prepare(context, params, params.runs)
     for role, request in requests.items():
         reading = launch_cold(replace(request, watched=True), fed[role])
         for name, size in (("arena", reading.arena), ("gpu", reading.gpu)):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orun.core.metrics import Metric
-from orun.stages.cold_start import INPUTS, Launches, launch_models, write
+from orun.stages.cold_start import INPUTS, Launches, compare_launches, prepare, write
 from orun.stages.contract import Context, Spec
 
 SPEC = Spec(
@@ -36,12 +36,12 @@ class Params(Launches):
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models; write the times of each launch."""
-    from orun.measure.latency.cold_start import compare_rounds
+    from orun.measure.latency.cold_start import launch_in_turn
 
-    launches = launch_models(context, params, runs=1)
+    launches = launch_in_turn(*prepare(context, params, runs=1), params.launches, context.progress)
     write(context, launches)
     return {
-        "load": compare_rounds(launches, lambda reading: reading.load, "s"),
-        "first": compare_rounds(launches, lambda reading: reading.first, "s"),
-        "ready": compare_rounds(launches, lambda reading: reading.load + reading.first, "s"),
+        "load": compare_launches(launches, lambda reading: reading.load, "s"),
+        "first": compare_launches(launches, lambda reading: reading.first, "s"),
+        "ready": compare_launches(launches, lambda reading: reading.load + reading.first, "s"),
     }

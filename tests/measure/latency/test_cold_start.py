@@ -1,4 +1,4 @@
-"""Launches in new processes: what is made of their figures, and what a failing one says."""
+"""Launches in new processes: what they read, and what a failing one says."""
 
 from __future__ import annotations
 
@@ -9,51 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.errors import OrunError
-from orun.measure.latency.cold_start import Reading, Request, compare_rounds, launch_cold, read_resident
+from orun.measure.latency.cold_start import Request, launch_cold, read_resident
 from orun.measure.session import open_session
-
-
-def readings(*loads: float) -> list[Reading]:
-    return [Reading(load, first=0.5, before=1, held=2, peak=3) for load in loads]
-
-
-def test_the_median_lies_between_the_extremes_of_six() -> None:
-    found = compare_rounds({"model": readings(3, 1, 2, 6, 5, 4)}, lambda reading: reading.load, "s")
-    assert (found.value, found.unit, found.better, found.noise) == (3, "s", "lower", "timing")
-    assert found.interval == Estimate(3, 1, 6)
-    assert found.reference is None
-
-
-def test_more_launches_narrow_it() -> None:
-    found = compare_rounds({"model": readings(*range(1, 21))}, lambda reading: reading.load, "s")
-    assert found.interval == Estimate(10, 6, 15)  # ranks 6 and 15 of 20 hold a median with 95 %
-
-
-def test_others_are_compared_round_by_round() -> None:
-    found = compare_rounds(
-        {
-            "model": readings(2, 4, 6, 8, 10, 12),
-            "reference": readings(1, 2, 3, 4, 5, 12),
-            "baseline": readings(*[2] * 6),
-            "reference.turned": readings(12, 5, 4, 3, 2, 1),
-        },
-        lambda reading: reading.load,
-        "s",
-    )
-    assert found.reference == Comparison(
-        value=3,
-        ratio=Estimate(2, 1, 2),
-        difference=Estimate(2, 0, 5),
-        method="6 launches of each in turn",
-        count=6,
-    )
-    assert found.baseline is not None
-    assert found.baseline.ratio == Estimate(3, 1, 6)
-    assert found.references["turned"].ratio == Estimate(6 / 4, 2 / 12, 12 / 1)  # not the sorted ones side by side
 
 
 @pytest.fixture
