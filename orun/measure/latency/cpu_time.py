@@ -45,7 +45,7 @@ class Times:
 def time_inferences(run: Run, count: int, seconds: float = float("inf")) -> Times:
     """Time `count` inferences, or as many as begin within `seconds`; at least one."""
     wall, cpu, process = [], [], []
-    before, counters = schedstat.read_waits(), dict(schedstat.read_counters())
+    before = schedstat.read_counters()
     begin = time.perf_counter()
     end = begin + seconds
     for _ in range(count):
@@ -62,7 +62,7 @@ def time_inferences(run: Run, count: int, seconds: float = float("inf")) -> Time
             break
     waited = schedstat.waited_since(before)
     if waited is not None:
-        waited += schedstat.pending_wait(counters, time.perf_counter() - begin)
+        waited += schedstat.pending_wait(before, time.perf_counter() - begin)
     return Times(np.array(wall) / 1e9, np.array(cpu) / 1e9, np.array(process) / 1e9, waited)
 
 
@@ -138,7 +138,7 @@ def observe_work(run: Run, seconds: float) -> Work:
 def observe_once(run: Run, seconds: float) -> Work:
     """Run for some seconds and return the work of each thread meanwhile."""
     caller = str(threading.get_native_id())
-    waits, run_times, counters = schedstat.read_waits(), schedstat.read_run_times(), dict(schedstat.read_counters())
+    before = schedstat.read_counters()
     start = time.perf_counter()
     process, thread = time.process_time(), time.thread_time()
     inferences: list[Times] = []
@@ -147,8 +147,8 @@ def observe_once(run: Run, seconds: float) -> Work:
     thread = time.thread_time() - thread
     process = time.process_time() - process
     elapsed = time.perf_counter() - start
-    waited = (schedstat.waited_since(waits) or 0.0) + schedstat.pending_wait(counters, elapsed)
-    caller_waited = schedstat.waited_since({caller: waits[caller]} if caller in waits else {}) or 0.0
+    waited = (schedstat.waited_since(before) or 0.0) + schedstat.pending_wait(before, elapsed)
+    caller_waited = schedstat.waited_since({caller: before[caller]} if caller in before else {}) or 0.0
     times = concatenate(inferences)
     undisturbed = float(np.quantile(times.cpu / times.wall, UNDISTURBED, method="higher"))
     return Work(
@@ -156,10 +156,7 @@ def observe_once(run: Run, seconds: float) -> Work:
         thread=thread,
         awake=max(thread / (elapsed - caller_waited), undisturbed),
         most=float((times.process / times.wall).max()),
-        busy=sum(
-            after - run_times.get(thread_id, 0.0) > WORKING * thread
-            for thread_id, after in schedstat.read_run_times().items()
-        ),
+        busy=sum(seconds > WORKING * thread for seconds in schedstat.worked_since(before)),
         waiting=max(waited - caller_waited, 0.0),
         wanted=(process + waited) / elapsed,
     )

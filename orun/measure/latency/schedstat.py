@@ -1,44 +1,54 @@
-"""Linux's counters of this process's threads: seconds on a core and seconds waiting for one.
+"""Linux's counters of this process's threads: time on a core and time waiting for one.
 
 They come from `/proc/self/task/*/schedstat`. Elsewhere, and on kernels that do not count, nothing is returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 NOT_COUNTED = ["0", "0", "0"]  # a thread that has run has other numbers, unless counting is switched off
 TICK = 0.01  # seconds after which, at the latest, a kernel updates the counters of a running thread
 
 
-def read_waits() -> dict[str, float]:
-    """Return the seconds for which each thread has waited for a core so far, by thread id."""
-    return {thread: counters[1] / 1e9 for thread, counters in read_counters()}
+class Counters(NamedTuple):
+    """Counters of a thread: nanoseconds on a core, nanoseconds waiting for one, and time slices."""
+
+    on_core: int
+    waiting: int
+    slices: int
 
 
-def read_run_times() -> dict[str, float]:
-    """Return the seconds for which each thread has been on a core so far, by thread id."""
-    return {thread: counters[0] / 1e9 for thread, counters in read_counters()}
-
-
-def read_counters() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each thread's id and counters: nanoseconds on a core, nanoseconds waiting, time slices."""
+def read_counters() -> dict[str, Counters]:
+    """Return the counters of each thread by its id."""
+    counters: dict[str, Counters] = {}
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended before it was opened, or read
-            counters = path.read_text(encoding="ascii").split()
-            if counters != NOT_COUNTED:
-                yield path.parent.name, tuple(map(int, counters))
+            numbers = path.read_text(encoding="ascii").split()
+            if numbers != NOT_COUNTED:
+                counters[path.parent.name] = Counters(*map(int, numbers))
+    return counters
 
 
-def waited_since(before: Mapping[str, float]) -> float | None:
+def waited_since(before: Mapping[str, Counters]) -> float | None:
     """Return the seconds for which the threads of an earlier reading have waited since; None if it is empty."""
-    after = read_waits()
-    return sum(after[thread] - before[thread] for thread in before if thread in after) if before else None
+    after = read_counters()
+    waited = [after[thread].waiting - counters.waiting for thread, counters in before.items() if thread in after]
+    return sum(waited) / 1e9 if before else None
 
 
-def pending_wait(before: Mapping[str, tuple[int, ...]], seconds: float) -> float:
+def worked_since(before: Mapping[str, Counters]) -> list[float]:
+    """Return the seconds for which each thread has been on a core since an earlier reading, or since it began."""
+    return [
+        (counters.on_core - (before[thread].on_core if thread in before else 0)) / 1e9
+        for thread, counters in read_counters().items()
+    ]
+
+
+def pending_wait(before: Mapping[str, Counters], seconds: float) -> float:
     """Return the seconds of waits that have not ended: the kernel counts a wait once the thread gets a core.
 
     Args:
@@ -47,7 +57,7 @@ def pending_wait(before: Mapping[str, tuple[int, ...]], seconds: float) -> float
     """
     if seconds < TICK:
         return 0.0
-    unchanged = [thread for thread, counters in read_counters() if before.get(thread) == counters]
+    unchanged = [thread for thread, counters in read_counters().items() if before.get(thread) == counters]
     return seconds * sum(map(is_runnable, unchanged))
 
 

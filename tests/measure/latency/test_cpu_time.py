@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
@@ -18,7 +19,7 @@ import pytest
 
 from orun.measure.latency import cpu_time, schedstat
 from orun.measure.latency.cpu_time import Times, Work, concatenate, observe_work, time_inferences
-from orun.measure.latency.schedstat import pending_wait, read_counters, read_waits, waited_since
+from orun.measure.latency.schedstat import Counters, pending_wait, read_counters, waited_since
 
 
 def work() -> None:
@@ -78,11 +79,18 @@ def test_a_thread_that_sleeps_does_not_do_all() -> None:
     assert not found.in_turn
 
 
+def counters_of(waits: Mapping[str, float]) -> dict[str, Counters]:
+    """Return counters of threads that have run until now, with the seconds that each has waited."""
+    return {thread: Counters(time.perf_counter_ns(), int(seconds * 1e9), 1) for thread, seconds in waits.items()}
+
+
 def test_what_other_threads_wait_for_a_core_is_not_taken_for_the_waiting_of_one_that_sleeps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caller = str(threading.get_native_id())
-    monkeypatch.setattr(schedstat, "read_waits", lambda: {caller: 0.0, "other": 0.997 * time.perf_counter()})
+    monkeypatch.setattr(
+        schedstat, "read_counters", lambda: counters_of({caller: 0.0, "other": 0.997 * time.perf_counter()})
+    )
     assert not observe_work(lambda: time.sleep(0.01), 0.05).alone
 
 
@@ -136,7 +144,9 @@ def test_several_threads_that_share_a_core_do_not_work_in_turn() -> None:
 def test_waiting_of_the_other_threads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     caller = str(threading.get_native_id())
     clock = count()
-    monkeypatch.setattr(schedstat, "read_waits", lambda: {caller: 0.25 * next(clock), "other": 1.0 * next(clock)})
+    monkeypatch.setattr(
+        schedstat, "read_counters", lambda: counters_of({caller: 0.25 * next(clock), "other": 1.0 * next(clock)})
+    )
     found = cpu_time.observe_once(work, 0.01)
     assert found.waiting > 0
     assert found.wanted > 1
@@ -164,17 +174,17 @@ def test_a_busy_helper_thread_is_seen() -> None:
         helper.join()
 
 
-counted = pytest.mark.skipif(not read_waits(), reason="this kernel does not count the time on run queues")
+counted = pytest.mark.skipif(not read_counters(), reason="this kernel does not count the time on run queues")
 
 
 @counted
 def test_waiting_is_counted() -> None:
-    before = read_waits()
+    before = read_counters()
     assert str(os.getpid()) in before  # the first thread has the number of the process
     times = time_inferences(work, 5)
     assert times.waited is not None
     assert times.waited >= 0
-    assert read_waits()[str(os.getpid())] >= before[str(os.getpid())]
+    assert read_counters()[str(os.getpid())].waiting >= before[str(os.getpid())].waiting
 
 
 @counted
@@ -190,13 +200,13 @@ def test_a_thread_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatc
     with ThreadPoolExecutor(1) as helper:
         helper.submit(long_work).result()
         monkeypatch.setattr(Path, "read_text", gone)
-        assert read_waits().keys() == {mine}
+        assert read_counters().keys() == {mine}
 
 
 @counted
 def test_threads_that_ended_or_came_do_not_count() -> None:
     mine = str(os.getpid())
-    assert waited_since({mine: read_waits()[mine], "gone": 1000.0}) == pytest.approx(0, abs=1.0)
+    assert waited_since({mine: read_counters()[mine], "gone": Counters(0, 10**12, 1)}) == pytest.approx(0, abs=1.0)
 
 
 @counted
@@ -213,11 +223,11 @@ def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> No
     started.wait()
     time.sleep(0.05)
     sleeping = str(sleeper.native_id)
-    counts = {thread: found for thread, found in read_counters() if thread == sleeping}
+    counts = {thread: found for thread, found in read_counters().items() if thread == sleeping}
     assert pending_wait(counts, 1.0) == 0
     monkeypatch.setattr(schedstat, "is_runnable", lambda thread: thread == sleeping)
     assert pending_wait(counts, 1.0) == 1.0
-    assert pending_wait({sleeping: (0, 0, 0)}, 1.0) == 0  # it ran since
+    assert pending_wait({sleeping: Counters(0, 0, 0)}, 1.0) == 0  # it ran since
     assert pending_wait(counts, 0.009) == 0  # within a tick
     found = cpu_time.observe_once(work, 0.02)
     assert found.waiting > 0
