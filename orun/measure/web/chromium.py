@@ -36,7 +36,8 @@ class Chromium:
         folder: where it keeps its files.
 
     Attributes:
-        complaints: errors and warnings on the console of the page, those of its security policy among them.
+        complaints: errors that the page wrote to its console or did not catch, and what the browser itself has to say
+            there, such as on the security policy.
         requests: addresses that the page asked for, without itself and data in it.
         events: what the browser told since the page was loaded.
 
@@ -140,6 +141,9 @@ class Chromium:
         params = event["params"]
         if event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.complaints.append(params["entry"]["text"])
+        elif event["method"] == "Runtime.consoleAPICalled" and params["type"] == "error":
+            shown = [argument.get("value", argument.get("description", "")) for argument in params["args"]]
+            self.complaints.append(" ".join(map(str, shown)))
         elif event["method"] == "Runtime.exceptionThrown":
             self.complaints.append(params["exceptionDetails"]["text"])
         elif event["method"] == "Network.requestWillBeSent":
