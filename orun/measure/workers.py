@@ -24,7 +24,7 @@ from orun.measure.foreign_process import ForeignProcess, end_process, send_reque
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.cuda_streams import StreamTimes
 from orun.measure.latency.nodes import Profile
-from orun.measure.serving import serve
+from orun.measure.worker_process import serve
 
 RESUMED_SECONDS = 0.01  # more than two ticks of a kernel with 250 ticks per second
 
@@ -37,7 +37,7 @@ class Worker:
         self._rests = False
         self._process: BaseProcess | ForeignProcess
         if case.target.interpreter:
-            self._process = ForeignProcess(case.target.interpreter, "orun.measure.serving:serve", case)
+            self._process = ForeignProcess(case.target.interpreter, "orun.measure.worker_process:serve", case)
             self._connection = self._process.connection
             return
         context = choose_context()

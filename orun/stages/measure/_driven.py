@@ -40,7 +40,7 @@ class Served:
     process: int | None = None
 
 
-def open_sessions(
+def drive_sessions(
     context: Context, feeds: Mapping[str, Feed], clients: int, sessions: int, *, bound: bool
 ) -> dict[str, Driven]:
     """Return requests to sessions in this process, which the clients use in turn."""

@@ -187,7 +187,7 @@ def _drive(
     from orun.stages.measure._driven import (
         bind_requests,
         connect,
-        open_sessions,
+        drive_sessions,
         require_agreement,
         start_servers,
     )
@@ -197,7 +197,7 @@ def _drive(
     elif server:
         served = start_servers(context, server, servers)
     else:
-        return open_sessions(context, feeds, params.clients, params.sessions, bound=params.io_binding)
+        return drive_sessions(context, feeds, params.clients, params.sessions, bound=params.io_binding)
     require_agreement(context, feeds, served, params.atol, params.rtol)
     return bind_requests(feeds, served, params.clients, servers)
 
