@@ -26,8 +26,6 @@ from orun.measure.session_settings import add_settings
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-__all__ = ["check_placement", "open_model", "open_session", "session_options"]
-
 PREFIX = re.compile(  # of its messages: code, path of the model, place in its own source
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from (?P<path>.*?) failed: ?)?"
     r"(/\S+\.(cc|h|cpp):\d+ .*?\)( const)? (?=\S))?"

@@ -18,7 +18,8 @@ from onnx import TensorProto, helper
 
 from orun.core.targets import Provider, Target
 from orun.errors import UsageError
-from orun.measure.session import open_session, session_options
+from orun.measure.session import open_session
+from orun.measure.session_options import session_options
 
 
 @pytest.fixture

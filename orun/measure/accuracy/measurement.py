@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.fidelity import fidelity_report
 from orun.measure.accuracy.names import (
-    BASELINE,
     DETECTION,
     FIDELITY,
-    MODEL,
     REFERENCE,
     RETRIEVAL,
     TRANSCRIPTION,
@@ -21,12 +19,10 @@ from orun.measure.accuracy.run import TEXT, Plan, choose_outputs, run_models
 from orun.measure.accuracy.task import task_report
 from orun.measure.dataset import Array, Dataset, count
 from orun.measure.metrics.boxes import read_labels
-from orun.measure.metrics.error_rate import LABEL, read_texts
+from orun.measure.metrics.error_rate import LABEL_TITLE, read_texts
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
-
-__all__ = ["BASELINE", "MODEL", "REFERENCE", "Report", "Request", "evaluate"]
 
 Progress = Callable[[int, int, str], None]
 
@@ -105,7 +101,7 @@ def _check_labels(stage: str, metric: str, labels: Array) -> None:
         if metric in DETECTION:
             read_labels(labels)
         elif metric in TRANSCRIPTION:
-            read_texts(metric, labels, LABEL)
+            read_texts(metric, labels, LABEL_TITLE)
     except UsageError as error:
         raise StageFailed(stage, error.what, why=error.why, hint=error.hint) from error
 

@@ -32,8 +32,7 @@ from orun.measure.metrics.boxes import read_detections, read_labels
 from orun.measure.metrics.calibration import brier, calibration_error, log_loss
 from orun.measure.metrics.curves import auc, average_precision
 from orun.measure.metrics.detection import THRESHOLDS, match_boxes
-from orun.measure.metrics.error_rate import LABEL as TEXT_LABEL
-from orun.measure.metrics.error_rate import count_edits, read_texts
+from orun.measure.metrics.error_rate import LABEL_TITLE, pool_edits, read_texts
 from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou, iou_of_part
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
@@ -138,8 +137,8 @@ def _pools(
             pools |= {name: partial(match, THRESHOLDS[name]) for name in DETECTION if name in request.task}
         if rates := [name for name in TRANSCRIPTION if name in request.task]:
             values = outputs[judged] if request.decode is None else request.decode(outputs[judged])
-            texts = read_texts(rates[0], values, f"the output {judged}"), read_texts(rates[0], labels, TEXT_LABEL)
-            pools |= {name: count_edits(name, *texts, request.normalize) for name in rates}
+            texts = read_texts(rates[0], values, f"the output {judged}"), read_texts(rates[0], labels, LABEL_TITLE)
+            pools |= {name: pool_edits(name, *texts, request.normalize) for name in rates}
         if "ece" in request.task:
             pools["ece"] = calibration_error(classes_last(_array(outputs[judged]), request.class_axis), labels)
     return pools

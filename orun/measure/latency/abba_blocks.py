@@ -162,7 +162,7 @@ class AbbaBlocks:
 
     def _run_quad(self, other: str) -> list[Pair]:
         first, second = self.random.sample([MODEL, other], 2)
-        run = self._run_block if other in (MODEL, BASELINE) else self._run_prepared_block
+        run = self._run_prepared_block if _warms_caches(other) else self._run_block
         blocks = [run(name) for name in (first, second, second, first)]
         return [Pair(other, blocks[:2]), Pair(other, blocks[2:])]
 

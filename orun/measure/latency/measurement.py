@@ -88,7 +88,11 @@ class Measurement:
 
     @cached_property
     def _undisturbed(self) -> Sequence[Launch]:
-        """Launches with enough pairs that count. Other launches tell of one whose core was shared all the time."""
+        """Launches with enough pairs that count, on a core that no other launch shows to have been shared.
+
+        On a core that was shared throughout a launch, its own readings are all high and equal, and look undisturbed.
+        Only the lower readings of other launches, or of earlier measurements, reveal it.
+        """
         alone = SHARED_READING * min(self.reading, *(launch.yardstick for launch in self.launches))
         return [
             launch

@@ -29,7 +29,7 @@ def write(folder: Path, measurement: Measurement, cases: Mapping[str, BenchmarkC
     its launch, counted from 0; the same for each model in the quads, as `<name>.wall` and so on. Of models timed on a
     device's stream it has `<name>.stream.device`, `<name>.stream.host` and `<name>.stream.launch`.
     """
-    target = next(iter(cases.values())).target.here  # without a path of this machine
+    target = next(iter(cases.values())).target.here  # without the path of its Python
     document = {
         "format": FORMAT,
         "method": measurement.launches[0].method,

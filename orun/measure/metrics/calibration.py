@@ -49,10 +49,11 @@ def log_loss(output: Array, labels: Array) -> Floats:
 
 
 def calibration_error(output: Array, labels: Array) -> Callable[[Rows], Pooled]:
-    """Return the expected calibration error (Guo et al. 2017) of any examples, with 15 bins of equal width.
+    """Return a function of indices of examples to their expected calibration error (Guo et al. 2017).
 
-    Positions are binned by the probability of their top class. The error is the distance of the mean probability of a
-    bin from its accuracy, averaged over the positions. Arguments and errors are as for `brier`.
+    Positions are binned by the probability of their top class, in 15 bins of equal width. The error is the distance of
+    the mean probability of a bin from its accuracy, averaged over the positions. Arguments and errors are as for
+    `brier`.
 
     It has no interval. Chance alone makes it positive, and more so for a calibrated model than for another, so that
     resamples miss the truth (benchmarks/task_coverage.py).

@@ -64,7 +64,7 @@ class ClassMatches:
 
 
 def match_boxes(labels: Sequence[ImageLabels], detections: Sequence[ImageDetections]) -> Callable[..., Pooled | None]:
-    """Return the mean average precision of any images, as `pool_matches` does.
+    """Match boxes of labels and model, and return the function of images to their precision of `pool_matches`.
 
     Args:
         labels: of each image, `[n]`.
@@ -74,11 +74,10 @@ def match_boxes(labels: Sequence[ImageLabels], detections: Sequence[ImageDetecti
 
 
 def pool_matches(classes: Sequence[ClassMatches], images: int) -> Callable[..., Pooled | None]:
-    """Return the mean average precision of any images, over the classes that have boxes in them.
+    """Return a function of images to their mean average precision, over the classes that have boxes in them.
 
-    Returns:
-        A function of thresholds of IoU, indices of images, and a class for its precision alone; None for images without
-        boxes.
+    It takes thresholds of IoU, indices of images, and a class for its precision alone. It returns None for images
+    without boxes.
     """
 
     def pool(thresholds: slice, examples: Rows, only: object = None) -> Pooled | None:

@@ -14,7 +14,7 @@ from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide
 SPLIT: Mapping[str, Callable[[str], Sequence[str]]] = {"wer": str.split, "cer": str.strip}
 """By metric what is counted: words between white space; characters (code points), but no white space at the ends."""
 
-LABEL = "the label"
+LABEL_TITLE = "the label"
 HINT = (
     "for a model that returns tokens or their scores: `text: {tokenizer: FOLDER}`, or a function that returns texts, "
     "`postprocess: file.py:function`"
@@ -27,7 +27,7 @@ def read_texts(metric: str, values: Values, subject: str) -> list[str]:
     Args:
         metric: name of the metric, for errors.
         values: texts `[n]` or `[n, 1]`.
-        subject: name of the values, for errors: `LABEL`, or an output.
+        subject: name of the values, for errors: `LABEL_TITLE`, or an output.
 
     Raises:
         UsageError: if an example has no text or several.
@@ -41,19 +41,20 @@ def read_texts(metric: str, values: Values, subject: str) -> list[str]:
             raise UsageError(
                 f"{metric} needs one text for each example",
                 why=f"{subject} of example {example} is {form:.80}",
-                hint="" if subject == LABEL else HINT,
+                hint="" if subject == LABEL_TITLE else HINT,
             )
         texts.append(text)
     return texts
 
 
-def count_edits(
+def pool_edits(
     metric: str, texts: Sequence[str], references: Sequence[str], normalize: Callable[[str], str]
 ) -> Callable[[Rows], Pooled | None]:
-    """Return the error rate of any examples, as jiwer's `wer` and `cer`; None for examples with empty references.
+    """Return a function of indices of examples to their error rate, as jiwer's `wer` and `cer`.
 
-    The insertions, deletions and substitutions of all examples are divided by the length of all references. So an
-    example with an empty reference counts by its insertions alone, and the rate may exceed 1.
+    It returns None for examples with empty references. The insertions, deletions and substitutions of all examples are
+    divided by the length of all references. So an example with an empty reference counts by its insertions alone, and
+    the rate may exceed 1.
 
     Args:
         metric: `wer` or `cer`.

@@ -51,7 +51,8 @@ def write_optimized(model: Path, level: str, disabled: Collection[str], target: 
     """
     from orun.measure.extension_operators import add_extensions
     from orun.measure.plugins import make_session
-    from orun.measure.session import open_session, session_options
+    from orun.measure.session import open_session
+    from orun.measure.session_options import session_options
 
     result = Path("optimized.onnx")
     chosen = add_extensions(model, (target or Target("cpu")).any_size(graph_optimization_level=level))

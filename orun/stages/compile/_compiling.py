@@ -14,7 +14,7 @@ from orun.errors import StageFailed, UsageError
 from orun.measure.engines import Engine, Form, write
 from orun.measure.extension_operators import add_extensions
 from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, is_plugin, make_session
-from orun.measure.session import session_options
+from orun.measure.session_options import session_options
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import Declarations
 from orun.stages.contract import Context

@@ -112,7 +112,7 @@ from orun.stages.reference_models import ReferenceRuntime
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-    from orun.measure.accuracy.measurement import Report, Request
+    from orun.measure.accuracy.request import Report, Request
     from orun.measure.dataset import Dataset
     from orun.measure.foreign_process import RemoteSession
 
@@ -274,7 +274,7 @@ def _metric_name(metric: str) -> str:
 
 
 def _request(context: Context, params: Params) -> Request:
-    from orun.measure.accuracy.measurement import Request
+    from orun.measure.accuracy.request import Request
     from orun.measure.metrics.boxes import BoxOutputs
     from orun.stages._data.packages import need
 

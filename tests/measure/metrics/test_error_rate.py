@@ -11,7 +11,7 @@ import pytest
 
 from orun.errors import UsageError
 from orun.measure.metrics.bootstrap import resample
-from orun.measure.metrics.error_rate import LABEL, count_edits, read_texts
+from orun.measure.metrics.error_rate import LABEL_TITLE, pool_edits, read_texts
 from orun.measure.metrics.pooled import Pooled
 
 jiwer = pytest.importorskip("jiwer")
@@ -39,7 +39,7 @@ HEARD = [
 
 
 def pooled(metric: str, heard: list[str], right: list[str], normalize: Callable[[str], str] = str) -> Pooled:
-    found = count_edits(metric, heard, right, normalize)(np.arange(len(right)))
+    found = pool_edits(metric, heard, right, normalize)(np.arange(len(right)))
     assert found is not None
     return found
 
@@ -93,10 +93,10 @@ def test_normalization_is_that_of_model_and_labels() -> None:
 
 
 def test_examples_whose_references_are_empty() -> None:
-    pool = count_edits("wer", ["a", "b"], ["", "b"], str)
+    pool = pool_edits("wer", ["a", "b"], ["", "b"], str)
     assert pool(np.array([0])) is None
     with pytest.raises(UsageError, match="wer: every label is an empty text"):
-        count_edits("wer", ["a"], [" "], str)
+        pool_edits("wer", ["a"], [" "], str)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_what_is_no_text(values: Any, why: str) -> None:
 def test_texts_of_a_model_and_of_a_dataset() -> None:
     assert read_texts("wer", np.array([["a"], ["b c"]], dtype=object), "the output y") == ["a", "b c"]
     with pytest.raises(UsageError, match="the label of example 0 is 3"):
-        read_texts("wer", np.array([3]), LABEL)
+        read_texts("wer", np.array([3]), LABEL_TITLE)
