@@ -81,7 +81,7 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
                 inner += "_"
             inside.add(inner)
             renamed[name] = inner
-    _rename(model, renamed)
+    rename_values(model, renamed)
     for name, source in copies.items():
         graph.node.append(helper.make_node("Identity", [renamed.get(source, source)], [name]))
     for value, name in zip((*graph.input, *graph.output), (*inputs, *outputs), strict=True):
@@ -106,13 +106,16 @@ def _scopes(model: ModelProto) -> list[GraphProto]:
     return [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
 
 
-def _rename(model: ModelProto, names: Mapping[str, str]) -> None:
-    for graph in _scopes(model):
-        for node in graph.node:
-            node.input[:] = [names.get(name, name) for name in node.input]
-            node.output[:] = [names.get(name, name) for name in node.output]
-        for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-            value.name = names.get(value.name, value.name)
+def rename_values(model: ModelProto, names: Mapping[str, str]) -> None:
+    """Rename values, in place, in all graphs; the inputs and outputs that the model declares keep their names."""
+    scopes = _scopes(model)
+    declared = [value for graph in scopes for value in (*graph.value_info, *graph.initializer)]
+    declared += [value for graph in scopes[1:] for value in (*graph.input, *graph.output)]
+    for value in declared:
+        value.name = names.get(value.name, value.name)
+    for node in (node for graph in scopes for node in graph.node):
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
 
 
 def name_input_axes(model: ModelProto, inputs: Sequence[Input]) -> None:

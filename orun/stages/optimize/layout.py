@@ -118,10 +118,15 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
     """Transpose an input or output; inside the model, the value before or after the Transpose gets another name."""
     from onnx import helper
 
+    from orun.stages._graph.io import nodes
+    from orun.stages._graph.names import make_unique, rename_values
+
     graph = model.graph
     axes = value.type.tensor_type.shape.dim
     order = permutation(len(axes), to_last=to_last)
-    inner = _rename(model, value.name)
+    used = {name for node in nodes(model) for name in (*node.input, *node.output)}
+    inner = make_unique(f"{value.name}_inner", used)
+    rename_values(model, {value.name: inner})
     reordered = [type(axes[0]).FromString(axes[place].SerializeToString()) for place in order]
     back = permutation(len(axes), to_last=not to_last)
     del axes[:]
@@ -130,24 +135,6 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
         graph.node.insert(0, helper.make_node("Transpose", [value.name], [inner], f"{inner}_turned", perm=back))
     else:
         graph.node.append(helper.make_node("Transpose", [inner], [value.name], f"{inner}_turned", perm=order))
-
-
-def _rename(model: ModelProto, name: str) -> str:
-    """Rename a value of the main graph wherever a node yields or reads it; return the new name."""
-    from onnx import GraphProto
-
-    from orun.stages._graph.io import graphs
-
-    read = [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
-    used = {other for graph in read for node in graph.node for other in (*node.input, *node.output)}
-    new = f"{name}_inner"
-    while new in used:
-        new += "_"
-    for graph in read:
-        for node in graph.node:
-            for names in (node.input, node.output):
-                names[:] = [new if other == name else other for other in names]
-    return new
 
 
 def _transposes(model: ModelProto) -> int:

@@ -101,6 +101,23 @@ def test_bytes_in_labels_out(tmp_path: Path) -> None:
     assert [value.name for value in onnx.load(made.model).graph.input] == ["image_bytes"]
 
 
+FUNCTION = """
+<ir_version: 9, opset_import: ["" : 18, "own" : 1]>
+g (float[n, 1, 8, 8] image) => (float[n, 10] scores) { f = Flatten (image)  scores = own.Head (f, w) }
+<domain: "own", opset_import: ["" : 18]>
+Head (x, w) => (scores) { scores = MatMul (x, w) }
+"""
+
+
+def test_a_function_with_a_value_of_the_name_of_an_output(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(FUNCTION)
+    model.graph.initializer.extend(classifier().graph.initializer)
+    params = {"image": GREY, "labels": {"top": 2}, "examples": "photos"}
+    digit_files(tmp_path, 2)
+    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, model)})
+    assert made.value("max_abs_error") < 1e-6
+
+
 COLOUR = {"input": "pixels", "size": [24, 20]}
 
 

@@ -10,6 +10,7 @@ from orun.errors import StageFailed
 from orun.measure.extension_operators import DOMAIN
 from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import graphs, input_names
+from orun.stages._graph.names import rename_values
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -111,10 +112,7 @@ class Draft:
     def take_output(self, name: str, nodes: Nodes) -> str:
         """Return the value of an output under another name, so that a new output may have its name."""
         inner = f"{nodes.step}/given"
-        for graph in graphs(self.model):
-            for node in graph.node:
-                for names in (node.input, node.output):
-                    names[:] = [inner if other == name else other for other in names]
+        rename_values(self.model, {name: inner})
         return inner
 
     def replace_output(self, name: str, new: Sequence[ValueInfoProto], nodes: Nodes) -> None:
