@@ -1,13 +1,14 @@
 """Check that a model can run in a web page: onnxruntime-web opens it, and JavaScript can take its inputs and outputs.
 
 npm's `onnxruntime-web` must be installed in the project, in the version that the stage names: `npm install --save-exact
-onnxruntime-web@1.30.0`. It opens the model with WebAssembly, which has the kernels of ONNX Runtime's CPU provider. All
-problems are reported, not only the first:
+onnxruntime-web@1.30.0`. Two kinds of problems are reported together:
 
-- an operator, operator set or IR version that it does not know;
 - an input or output of a type that JavaScript has no array for (bfloat16, 8-bit and 4-bit floats, complex numbers), or
   that is a sequence, a map or an optional value;
 - files of more than 4 GiB, the memory that WebAssembly can address.
+
+A model without these is opened with WebAssembly, which has the kernels of ONNX Runtime's CPU provider. The stage
+reports an operator, operator set or IR version that it does not know.
 
 `coverage.webgpu`, `coverage.webnn` and `coverage.webgl` are the shares of nodes that those providers take, by the
 tables of the package. They tell nothing of types, nor of the restrictions in the tables' comments, and a browser may

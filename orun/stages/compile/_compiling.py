@@ -15,14 +15,10 @@ from orun.measure.engines import Engine, Form, write
 from orun.measure.extension_operators import add_extensions
 from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, is_plugin, make_session
 from orun.measure.session_options import session_options
-from orun.stages._data.source import Examples
-from orun.stages._graph.input_domain import Declarations
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
     from onnxruntime import SessionOptions
-
-    from orun.stages._graph.feeds import Case
 
 CACHE = "cache"  # the provider's folder in the artifact
 
@@ -191,16 +187,6 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
             hint="see which nodes it takes: check/coverage",
         )
     return dict.fromkeys(caching.paths, CACHE), dict(caching.options)
-
-
-def tries(
-    context: Context, dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None
-) -> tuple[Case, ...]:
-    """Return the inputs that both models are compared on."""
-    from orun.stages._graph.agreement import Trial, load_cases
-    from orun.stages._graph.io import load_graph
-
-    return load_cases(context, load_graph(context.model()), Trial(dims, inputs))
 
 
 def file_states(folder: Path) -> dict[str, tuple[int, int, int]]:

@@ -68,9 +68,11 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the compiled model and `engine.json`."""
+    from orun.stages._graph.agreement import Trial, load_cases
     from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.io import load_graph
     from orun.stages.compile._check import load_back
-    from orun.stages.compile._compiling import chosen_form, compile_model, tries
+    from orun.stages.compile._compiling import chosen_form, compile_model
 
     form = chosen_form(context, params.form)
     if params.embed and form != "context":
@@ -79,11 +81,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             f"`embed` needs `form: context`, and the form is {form!r}",
             hint="leave `embed` out: a cache lies beside the model",
         )
+    cases = load_cases(context, load_graph(context.model()), Trial(params.dims, params.inputs))
     engine = compile_model(context, form, embed=params.embed)
-    return load_back(
-        context,
-        engine,
-        tries(context, params.dims, params.inputs),
-        params.launches,
-        Tolerance(params.atol, params.rtol),
-    )
+    return load_back(context, engine, cases, params.launches, Tolerance(params.atol, params.rtol))

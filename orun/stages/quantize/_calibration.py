@@ -60,8 +60,10 @@ def make_trial(
     """Return what the result is compared on; `dims` may also be sizes of made-up calibration inputs only."""
     from orun.stages._graph.agreement import Trial
 
-    made_up = inputs is None or isinstance(inputs, dict)
-    return Trial(dims if made_up or not ranges_made_up else {}, inputs)
+    inputs_made_up = inputs is None or isinstance(inputs, dict)
+    if ranges_made_up and not inputs_made_up:  # `dims` are for the ranges: the inputs of the trial have their own sizes
+        return Trial({}, inputs)
+    return Trial(dims, inputs)
 
 
 def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:

@@ -163,7 +163,8 @@ class Rewriter:
         node.outputs[0].shape = ir.Shape(shape) if shape is not None else None
         node.outputs[0].type = (like if like is not None else required(node, 0)).type
         self.graph.insert_before(before, node)
-        self._import(domain)
+        if domain:
+            self.graph.opset_imports.setdefault(domain, 1)
         return node.outputs[0]
 
     def name_output(self, output_value: ir.Value, place: int, name: str) -> ir.Value:
@@ -203,13 +204,6 @@ class Rewriter:
         new.shape = old.shape if old.shape is not None else new.shape
         old.replace_all_uses_with(new, replace_graph_outputs=True)
 
-    def forward(self, old: ir.Value, new: ir.Value) -> bool:
-        """Let every reader of a value read an existing one; return False for an output of the graph."""
-        if old.is_graph_output():
-            return False
-        old.replace_all_uses_with(new)
-        return True
-
     def size(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
         """Return the size of an axis of a value, as a list of one integer."""
         known = dims(value)
@@ -226,7 +220,3 @@ class Rewriter:
     def unique(self, name: str) -> str:
         """Return the name, or a similar one that no value has."""
         return make_unique(name, self._names)
-
-    def _import(self, domain: str) -> None:
-        if domain:
-            self.graph.opset_imports.setdefault(domain, 1)

@@ -50,18 +50,16 @@ def fuse_rms_normalization(edit: Rewriter) -> None:
 def _root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
     """Return the value before its RMS normalisation, and the epsilon."""
     node = made_by(normal, "Div", "Mul")
-    for source, divisor in both_orders(node) if node is not None else ():
-        root = divisor
-        if node is not None and node.op_type == "Mul":
-            inverse = made_by(divisor, "Reciprocal")
-            if inverse is None:
-                continue
-            root = required(inverse, 0)
-        epsilon = _epsilon(source, root)
-        if epsilon is not None:
+    if node is None:
+        return None
+    if node.op_type == "Div":
+        candidates = [(required(node, 0), required(node, 1))]
+    else:
+        inverses = [(source, made_by(factor, "Reciprocal")) for source, factor in both_orders(node)]
+        candidates = [(source, required(inverse, 0)) for source, inverse in inverses if inverse is not None]
+    for source, root in candidates:
+        if (epsilon := _epsilon(source, root)) is not None:
             return source, epsilon
-        if node is not None and node.op_type == "Div":
-            break
     return None
 
 

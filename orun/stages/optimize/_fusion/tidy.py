@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from orun.stages.optimize._fusion.graph import (
+    Array,
     Dim,
     Rewriter,
     alike,
@@ -22,8 +23,8 @@ def tidy(edit: Rewriter) -> None:
     """Remove transpositions that cancel out and reshapes that change nothing."""
     for node in edit.nodes("Transpose", "Reshape"):
         source = _untransposed(node) if node.op_type == "Transpose" else _unreshaped(node)
-        if source is not None:
-            edit.forward(node.outputs[0], source)
+        if source is not None and not node.outputs[0].is_graph_output():
+            node.outputs[0].replace_all_uses_with(source)
 
 
 def _untransposed(node: ir.Node) -> ir.Value | None:
@@ -70,7 +71,7 @@ def separate_linear(edit: Rewriter) -> None:
             shape = dims(use.node.outputs[0]) if use.node.op_type == "Reshape" else None
             rows = _unflattened(gemm, (*shape[:-1], width)) if shape is not None else None
             if rows is not None:
-                _separate(edit, gemm, use.node, rows)
+                _separate(edit, gemm, weight, use.node, rows)
 
 
 def _unflattened(gemm: ir.Node, shape: tuple[Dim, ...]) -> ir.Value | None:
@@ -83,15 +84,12 @@ def _unflattened(gemm: ir.Node, shape: tuple[Dim, ...]) -> ir.Value | None:
     return None
 
 
-def _separate(edit: Rewriter, gemm: ir.Node, back: ir.Node, rows: ir.Value) -> None:
+def _separate(edit: Rewriter, gemm: ir.Node, matrix: Array, back: ir.Node, rows: ir.Value) -> None:
     weight, bias, name = required(gemm, 1), present(gemm, 2), back.outputs[0].name
     if setting(gemm, "transB", 0):
-        held = constant(weight)
-        if held is None:
-            return
         key = ("turned", weight)
         if key not in edit.cache:
-            edit.cache[key] = edit.hold(held.T.copy(), f"{weight.name}_turned")
+            edit.cache[key] = edit.hold(matrix.T.copy(), f"{weight.name}_turned")
         weight = edit.cache[key]
     shape = dims(back.outputs[0])
     product = edit.put(back, "MatMul", [rows, weight], f"{name}_product", shape)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-    Floats = NDArray[np.float64]
 
 PROBED = 0.01  # energy of a layer's error, relative to its outputs, near which its harm is measured
 PROBES = 8  # examples that show the harm of a layer
