@@ -70,10 +70,11 @@ def _separate(model: ModelProto, find_group: Callable[[NodeProto, int], str | in
 
 def _copy(graph: GraphProto, weight: TensorProto, names: set[str]) -> str:
     """Add a copy of a weight to a graph; return its name, which none of the names is."""
+    name = make_unique(weight.name, names)
     copy = graph.initializer.add()
     copy.CopyFrom(weight)
-    copy.name = make_unique(weight.name, names)
-    return copy.name
+    copy.name = name
+    return name
 
 
 def _walk(graph: GraphProto) -> Iterator[NodeProto]:
