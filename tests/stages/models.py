@@ -86,15 +86,15 @@ trained (float[n, 4] x) => (float[n, 4] y)
 SHARED_WEIGHTS = """
 <ir_version: 9, opset_import: ["" : 17]>
 shared (float[n, 8] x, float[5, n, 4] series) => (float[n, 4] a, float[n, 4] b, float[n, 8] c, float[n, 8] d,
-                                                  float[5, 1, n, 4] e, float[5, 1, n, 4] f)
+                                                  float[1, n, 4] e, float[1, n, 4] f)
 {
   [first] a = Gemm <transB = 1> (x, wide)
   [second] c = Gemm <transB = 1> (x, square)
   [third] b = Gemm <transB = 1> (c, wide)
   [fourth] d = MatMul (x, square)
-  e = LSTM <hidden_size = 4> (series, inner, recurrent)
+  , e = LSTM <hidden_size = 4> (series, inner, recurrent)
   turned = Neg (series)
-  f = LSTM <hidden_size = 4> (turned, inner, recurrent)
+  , f = LSTM <hidden_size = 4> (turned, inner, recurrent)
 }
 """
 SHARED_SIZES: Mapping[str, tuple[int, ...]] = {

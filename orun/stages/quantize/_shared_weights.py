@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
 WEIGHT = 1  # index of the weight among the inputs of a product
+LSTM_WEIGHTS = (1, 2)  # indices of the weights among the inputs of an LSTM
 CHANNEL_AXES: Mapping[str, int] = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}  # axis of a weight's channels
 
 
 def separate_transposed(model: ModelProto) -> None:
     """Give each Gemm and LSTM weights of its own, in place, if the dynamic quantizer transposes them."""
 
-    def find_owner(node: NodeProto, _place: int) -> str:
-        is_transposed = node.op_type == "LSTM" or (node.op_type == "Gemm" and attribute(node, "transB", 0))
-        return node.output[0] if is_transposed else "the other nodes"
+    def find_owner(node: NodeProto, place: int) -> str:
+        in_gemm = node.op_type == "Gemm" and place == WEIGHT and attribute(node, "transB", 0)
+        in_lstm = node.op_type == "LSTM" and place in LSTM_WEIGHTS
+        return next(filter(None, node.output)) if in_gemm or in_lstm else "the other nodes"
 
     _separate(model, find_owner)
 
