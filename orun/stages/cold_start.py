@@ -50,11 +50,10 @@ def prepare(
         params: parameters of the launches.
         runs: inferences in a launch.
     """
-    from orun.core.targets import Target
     from orun.measure.latency.cold_start import Request
     from orun.stages.timing import Sizes, make_timed_feeds
 
-    target = context.target or Target("cpu")
+    target = context.model_target
     models = {role: context.model(role) for role in context.inputs}
     fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     return {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}, fed

@@ -185,6 +185,11 @@ class Context:
         return self.inputs[port] / MODEL
 
     @property
+    def model_target(self) -> Target:
+        """Target on which a model runs: that of the parameters, else the CPU."""
+        return self.target or Target("cpu")
+
+    @property
     def result(self) -> Path:
         """Path of the ONNX proto that an `onnx` stage must write."""
         return self.output / MODEL

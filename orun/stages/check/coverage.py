@@ -69,7 +69,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.placement import cpu_nodes, read_placement
     from orun.measure.session import open_session
 
-    target = context.target or Target("cpu")
+    target = context.model_target
     session = open_session(context.model(), replace(target, fallback="allow"), watched=True)
     subgraphs = read_placement(session)
     first = target.providers[0].name

@@ -130,11 +130,10 @@ def _invalid(context: Context) -> Iterator[str]:
 
 
 def _unloadable(context: Context) -> Iterator[str]:
-    from orun.core.targets import Target
     from orun.measure.session import open_session
 
     try:
-        open_session(context.model(), context.target or Target("cpu"))
+        open_session(context.model(), context.model_target)
     except OrunError as error:
         yield str(error)
 

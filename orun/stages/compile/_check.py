@@ -7,7 +7,6 @@ from statistics import median
 
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
-from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
 from orun.measure.engines import Engine
 from orun.measure.isolated_run import IsolatedRun, RunRequest, run_isolated
@@ -36,7 +35,7 @@ def load_back(
     Raises:
         StageFailed: when it cannot be loaded, is compiled anew, or disagrees.
     """
-    target = replace(context.target or Target("cpu"), fallback="allow")
+    target = replace(context.model_target, fallback="allow")
     before = _compiled_files(context, engine)
     loads: dict[str, list[float]] = {"compiled": [], "uncompiled": []}
     runs: dict[str, IsolatedRun] = {}

@@ -91,7 +91,7 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
 
 def compiler(context: Context) -> Provider:
     """Return the provider that compiles: the first of the target."""
-    target = context.target or Target("cpu")
+    target = context.model_target
     return target.providers[0]
 
 
@@ -112,7 +112,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
     """
     import onnxruntime
 
-    target, provider = context.target or Target("cpu"), compiler(context)
+    target, provider = context.model_target, compiler(context)
     caching = CACHES.get(provider.name, Caching(()))
     clashing = sorted({*caching.paths, *OWN_OPTIONS} & provider.options.keys())
     if clashing:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.measure.binding import bind_inference
 from orun.measure.model_server import SETTINGS, ModelServer
@@ -44,7 +43,7 @@ def drive_sessions(
     context: Context, feeds: Mapping[str, Feed], clients: int, sessions: int, *, bound: bool
 ) -> dict[str, Driven]:
     """Return requests to sessions in this process, which the clients use in turn."""
-    target = context.target or Target("cpu")
+    target = context.model_target
     driven: dict[str, Driven] = {}
     for role, feed in feeds.items():
         pool = [open_session(context.model(role), target) for _ in range(min(sessions, clients))]
@@ -112,7 +111,7 @@ def require_agreement(
         StageFailed: if they disagree.
     """
     for role, server in served.items():
-        session = open_session(context.model(role), context.target or Target("cpu"))
+        session = open_session(context.model(role), context.model_target)
         names = [item.name for item in session.get_outputs()]
         answer = server.model.infer(feeds[role])
         for name, value in zip(names, session.run(names, feeds[role]), strict=True):

@@ -38,7 +38,7 @@ def open_sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSess
 
 def _target(context: Context, role: str) -> Target:
     """Return the target of a role. Unless it says otherwise, its threads sleep while another model runs."""
-    target = context.target or Target("cpu")
+    target = context.model_target
     if role.startswith("reference"):
         target = context.extra_targets.get("reference_target", target)
     return replace(target, session={"session.intra_op.allow_spinning": False, **target.session})

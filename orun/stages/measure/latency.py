@@ -142,10 +142,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _require_stream(context: Context, params: Params) -> None:
     """Refuse `device_time` on a device without a stream, or with a stream that waits for copies."""
-    from orun.core.targets import Target
     from orun.measure.latency.cuda_streams import has_stream
 
-    target = context.target or Target("cpu")
+    target = context.model_target
     if not has_stream(target):
         why = f"target '{target.name}' runs on {target.providers[0].name}"
         raise StageFailed(
@@ -171,12 +170,11 @@ def budget_for(params: Params) -> Budget:
 
 def benchmark_cases(context: Context, params: Params) -> dict[str, BenchmarkCase]:
     """Return the benchmark case of each connected model, timed on a stream if `device_time` is set and there is one."""
-    from orun.core.targets import Target
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.measure.latency.cuda_streams import has_stream
     from orun.stages.timing import Sizes, make_timed_feeds
 
-    target = context.target or Target("cpu")
+    target = context.model_target
     models = {name: context.model(name) for name in context.inputs}
     feeds = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     other = context.extra_targets.get("reference_target", target)

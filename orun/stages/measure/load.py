@@ -125,7 +125,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Send requests to the models; write every latency."""
     import numpy as np
 
-    from orun.core.targets import Target
     from orun.measure.latency.load import Traffic, send_requests
     from orun.measure.resource_usage import ResourceGauge, describe_missing
     from orun.stages.timing import Sizes, count_examples, make_timed_feeds
@@ -143,7 +142,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             _try(context, role, model.requests[0])
             send_requests(model.requests, Traffic(params.clients, None, params.warmup), random[role])
         total = params.rounds * len(driven)
-        with ResourceGauge(context.target or Target("cpu"), is_local=params.url is None) as gauge:
+        with ResourceGauge(context.model_target, is_local=params.url is None) as gauge:
             for number in range(total):
                 role = list(driven)[number % len(driven)]
                 context.progress(number, total, "rounds")

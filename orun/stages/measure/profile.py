@@ -66,13 +66,12 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Profile the models; write the tables."""
-    from orun.core.targets import Target
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.stages.timing import Sizes, make_timed_feeds
 
-    target = context.target or Target("cpu")
+    target = context.model_target
     models = {role: context.model(role) for role in ("model", "reference") if role in context.inputs}
     fed = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     subjects = {role: BenchmarkCase(path, target, fed[role]) for role, path in models.items()}

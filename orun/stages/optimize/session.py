@@ -67,14 +67,13 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Search; write the model as it is, and the settings beside it."""
-    from orun.core.targets import Target
     from orun.environment.processor import cpu, usable_cores
     from orun.measure.plugins import available
     from orun.measure.session_settings import FILE_NAME, SessionSettings, read_settings, write_settings
     from orun.stages._graph.io import weigh
     from orun.stages.optimize._session.candidates import list_candidates
 
-    target = context.target or Target("cpu")
+    target = context.model_target
     before = context.model().parent
     shutil.copytree(
         before, context.output, copy_function=shutil.copyfile, dirs_exist_ok=True,

@@ -75,7 +75,6 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Compare the models, and write the table of findings."""
-    from orun.core.targets import Target
     from orun.diagnosis.findings import Effort, analyse
     from orun.diagnosis.values import Pair
     from orun.stages._graph.disk_weights import load_on_disk
@@ -84,7 +83,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     require_memory(context, WEIGHT_COPIES)
     feeds = feeds_of(context, params.dataset, params.samples, params.dims)
-    target = context.target or Target("cpu")
+    target = context.model_target
     model, reference = (load_on_disk(context.model(port), f"{port}.data") for port in ("model", "reference"))
     pair = Pair(model, reference, feeds, target)
     analysis = analyse(pair, Effort(params.trials, params.time), context.progress)

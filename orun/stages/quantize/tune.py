@@ -140,7 +140,6 @@ def _require_goal(context: Context, params: Params) -> None:
 
 
 def _search(context: Context, params: Params) -> Search:
-    from orun.core.targets import Target
     from orun.environment import processor
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, load_graph
@@ -151,7 +150,7 @@ def _search(context: Context, params: Params) -> Search:
     from orun.stages.quantize._tuning.settings import list_places, list_recipes
     from orun.stages.quantize._tuning.trial_log import TrialLog, name_of
 
-    variants = list_places(context.target or Target("cpu"))
+    variants = list_places(context.model_target)
     dataset = load_dataset(context, params.dataset)
     model = load_graph(context.model())
     datasets = [dataset]

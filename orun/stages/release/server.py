@@ -96,7 +96,7 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Fill the folder."""
     from orun.core.serialization import foreign_json
-    from orun.core.targets import EXTENSIONS, Target
+    from orun.core.targets import EXTENSIONS
     from orun.measure.extension_operators import needs_extensions
     from orun.measure.model_server import SETTINGS
     from orun.measure.session_settings import add_settings
@@ -114,7 +114,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     model = load_graph(path)
     values = require_served(model)
     require_known("sample_without", params.sample_without, [value.name for value in values])
-    target = add_settings(path, context.target or Target("cpu"))
+    target = add_settings(path, context.model_target)
     _require_lock(target, params)
     _check_batches(context, params, values, path.parent)
     _require_free_names(context, bundle)
@@ -162,13 +162,12 @@ def _served(context: Context, params: Params, manifest: Mapping[str, Any], folde
 
 def _check_batches(context: Context, params: Params, values: Sequence[ValueInfoProto], folder: Path) -> None:
     """Refuse batches of a model that has none; note if they change its answers."""
-    from orun.core.targets import Target
     from orun.stages.release._served_model import require_batch
     from orun.stages.release._server_trial import try_batch
 
     if params.max_batch_size > 1:
         require_batch(values)
-        if difference := try_batch(context, folder, context.target or Target("cpu"), params.data):
+        if difference := try_batch(context, folder, context.model_target, params.data):
             context.note(difference)
 
 
