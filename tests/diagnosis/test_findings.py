@@ -25,10 +25,10 @@ g (float[2,3] x) => (float y) {
 
 def count_unmatched(text: str) -> int:
     """Return how many tensors of the model above a model lacks, by `analyse`."""
-    models = [parser.parse_model(model) for model in (text, MODEL)]
-    for model in models:
-        model.graph.node[2].output.append("")  # the mask, which is left out
-    pair = Pair(*models, FEEDS, Target("cpu"))
+    model, reference = parser.parse_model(text), parser.parse_model(MODEL)
+    for each in (model, reference):
+        each.graph.node[2].output.append("")  # the mask, which is left out
+    pair = Pair(model, reference, FEEDS, Target("cpu"))
     return analyse(pair, Effort(0, 0.0), lambda *_: None).unmatched
 
 
