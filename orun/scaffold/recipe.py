@@ -236,8 +236,8 @@ def _search(request: Request) -> StageText:
 def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
     parameters: dict[str, Any] = {"metrics": accuracy_metrics(request.goal), "dataset": DATA}
     comment = (
-        "Outputs compared with the original's. If the data has labels, add `accuracy` or `f1` to the metrics, and a "
-        "gate: accuracy: {max_drop: 1%}"
+        "Outputs compared with the original's. If the data has labels, add `accuracy` or `f1` to the metrics (`auc` if "
+        "the output is one score), and a gate: accuracy: {max_drop: 1%}"
     )
     if request.runs_here:
         parameters["target"] = request.target.name
