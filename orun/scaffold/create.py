@@ -22,7 +22,7 @@ from orun.scaffold.left_out import reason_of
 from orun.scaffold.paths import data_path, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
-from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
+from orun.scaffold.thresholds import REDUCED, gates_for, likeness
 from orun.stages.contract import MODEL
 from orun.text.counts import count
 
@@ -200,10 +200,10 @@ def _measured(
         reduced = next((name for name in REDUCED if name in stages), "")
         if failed is None:
             _require_search(request, result)
-            cosine = too_inexact(result)
-            if cosine is None or not reduced:
+            metric, value, least = likeness(result) or ("", 0.0, 0.0)
+            if value >= least or not reduced:
                 return request, result
-            why = f"its outputs differ too much from the original's: cosine {cosine:.2f}"
+            why = f"its outputs differ too much from the original's: {metric} {value:.2f}"
             left_out = {reduced: f"{why}. Next: `--goal` searches for a mix"}
         elif not stages[failed.stage].optional:
             _require(file, failed)

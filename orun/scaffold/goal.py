@@ -24,7 +24,10 @@ ALIASES = {"cosine": "cosine.mean", "latency": "p50", "memory": "size"}
 SPEEDUP, THROUGHPUT, SIZE = "speedup", "throughput", "size"
 USUAL: dict[Unit, str] = {"s": "ms", "B": "MB"}  # units in which a bare number is most likely meant
 SUFFIXES: dict[Unit, str] = {"x": "x", "1/s": RATE}  # that a number of these units may have
-DEFAULT = ("cosine.mean", "0.99")  # what a search keeps when the goal does not name an accuracy
+Fidelity = Literal["cosine", "sqnr"]
+"""Metric by which the release is compared with the original."""
+DEFAULTS: dict[Fidelity, tuple[str, str]] = {"cosine": ("cosine.mean", "0.99"), "sqnr": ("sqnr", "20")}
+"""What a search keeps when the goal does not name an accuracy."""
 
 
 class Condition(Record, frozen=True):
@@ -163,12 +166,12 @@ def objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:
     return ("latency", "size") if "latency" in stages else ("size",)
 
 
-def searched(conditions: tuple[Condition, ...]) -> tuple[str, str, Literal["min", "max"]]:
+def searched(conditions: tuple[Condition, ...], fidelity: Fidelity) -> tuple[str, str, Literal["min", "max"]]:
     """Return the bound of a search: metric, threshold and rule of the first accuracy in the goal."""
     for condition in conditions:
         if condition.stage == "accuracy":
             return condition.metric, condition.threshold, condition.rule
-    return (*DEFAULT, "min")
+    return (*DEFAULTS[fidelity], "min")
 
 
 def check_goal(text: str, data: str) -> tuple[Condition, ...]:
@@ -196,9 +199,9 @@ def gates_of(conditions: tuple[Condition, ...]) -> dict[str, dict[str, dict[str,
     return gates
 
 
-def accuracy_metrics(conditions: tuple[Condition, ...]) -> list[str]:
+def accuracy_metrics(conditions: tuple[Condition, ...], fidelity: Fidelity) -> list[str]:
     """Return the metrics of a goal in the form of the parameter `metrics` of `measure/accuracy`."""
-    names = ["cosine"]
+    names: list[str] = [fidelity]
     for condition in conditions:
         if condition.stage == "accuracy":
             name = next((item for item, metrics in FIDELITY.items() if condition.metric in metrics), condition.metric)

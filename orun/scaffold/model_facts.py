@@ -99,6 +99,7 @@ class GraphFacts(Record, frozen=True):
         opset: version of the standard operator set.
         sizes: sizes that dynamic axes can take, where not every size will do.
         is_quantized: whether it computes with quantized weights already.
+        is_single_valued: whether its outputs have no other floats than one for each example.
         unknown: operators that ONNX Runtime does not have, as `domain:operator`; those of no domain by name alone.
     """
 
@@ -112,6 +113,7 @@ class GraphFacts(Record, frozen=True):
     opset: int = 0
     sizes: Mapping[str, tuple[int, ...]] = {}
     is_quantized: bool = False
+    is_single_valued: bool = False
     unknown: tuple[str, ...] = ()
 
     @property

@@ -80,6 +80,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         opset=standard_opset(model),
         sizes=sizes,
         is_quantized=_is_quantized(model),
+        is_single_valued=_is_single_valued(model),
         unknown=unknown,
     )
     return ModelFacts("onnx", name, sizes=working, graph=graph)
@@ -98,6 +99,18 @@ def _is_quantized(model: ModelProto) -> bool:
         node.op_type in INTEGER or (node.op_type == "DequantizeLinear" and node.input[0] not in inputs)
         for node in nodes(model)
     )
+
+
+def _is_single_valued(model: ModelProto) -> bool:
+    """Return whether the outputs have no other floats than one for each example: `[batch]`, or `[batch, 1]`."""
+    from onnx import TensorProto
+
+    from orun.stages._graph.signature import axes_of
+
+    types = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    floats = [value for value in model.graph.output if value.type.tensor_type.elem_type in types]
+    shapes = [axes_of(value) for value in floats if value.type.tensor_type.HasField("shape")]
+    return 0 < len(floats) == len(shapes) and all(shape and set(shape[1:]) <= {1} for shape in shapes)
 
 
 def _unknown_operators(model: ModelProto) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from orun.core.serialization import Record, replace
 from orun.scaffold.data_text import Declaration
-from orun.scaffold.goal import Condition, Objective, accuracy_metrics, searched
+from orun.scaffold.goal import Condition, Fidelity, Objective, accuracy_metrics, searched
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
 
@@ -51,6 +51,12 @@ class Request(Record, frozen=True):
     is_made_up: bool = False
     outputs: tuple[str, ...] = ()
     runs_here: bool = False
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """How outputs are compared with the original's: one number an example has no angle, so its noise counts."""
+        graph = self.facts.graph
+        return "sqnr" if graph and graph.is_single_valued else "cosine"
 
     @property
     def gaps(self) -> Mapping[str, str]:
@@ -215,7 +221,7 @@ def _reduction(request: Request) -> StageText:
 
 
 def _search(request: Request) -> StageText:
-    metric, threshold, rule = searched(request.goal)
+    metric, threshold, rule = searched(request.goal, request.fidelity)
     parameters: dict[str, Any] = {
         "dataset": DATA,
         "calibration": DATA,
@@ -234,11 +240,11 @@ def _search(request: Request) -> StageText:
 
 
 def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
-    parameters: dict[str, Any] = {"metrics": accuracy_metrics(request.goal), "dataset": DATA}
-    comment = (
-        "Outputs compared with the original's. If the data has labels, add `accuracy` or `f1` to the metrics (`auc` if "
-        "the output is one score), and a gate: accuracy: {max_drop: 1%}"
-    )
+    parameters: dict[str, Any] = {"metrics": accuracy_metrics(request.goal, request.fidelity), "dataset": DATA}
+    advice = "If the data has labels, add `accuracy` or `f1` to the metrics, and a gate: accuracy: {max_drop: 1%}"
+    if request.fidelity == "sqnr":
+        advice = "`sqnr` is in dB: 20 are an error of 10 %. If the data has classes, add `auc`: {max_drop: 1%}"
+    comment = f"Outputs compared with the original's. {advice}"
     if request.runs_here:
         parameters["target"] = request.target.name
     if request.outputs:

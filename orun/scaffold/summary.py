@@ -11,6 +11,7 @@ from orun.report.summary import why_skipped
 from orun.scaffold.create import Created
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.init_command import init_command
+from orun.scaffold.thresholds import likeness
 from orun.text.units import show
 
 
@@ -26,8 +27,9 @@ def measured_line(created: Created) -> str:
         parts.append(f"p50 {show(median.value, 's')}")
     if speedup := latency.get("speedup"):
         parts.append(f"{speedup.value:.2f}x as fast")
-    if (accuracy := stages.get("accuracy")) and (cosine := accuracy.metrics.get("cosine.mean")):
-        parts.append(f"cosine {math.floor(cosine.value * 1e5) / 1e5:g}")
+    if alike := likeness(created.result):
+        metric, value, _ = alike
+        parts.append(f"{metric} {math.floor(value * 1e5) / 1e5:g}")
     return f"measured: {', '.join(parts)}" if parts else ""
 
 

@@ -13,6 +13,8 @@ WORSE = 1.5  # allowed distance from 1 over the measured one
 SLOWEST = "5%"  # allowed slow-down against the accepted baseline
 SURE = 0.9  # required speed-up over the lower end of the measured interval
 LEAST_COSINE = 0.9  # smallest cosine of a model that may be released
+LEAST_SQNR = 10  # dB; the same of a model whose outputs are single numbers: an error of 32 %
+MOST_SQNR = 100  # dB; beyond it is rounding of float32, which differs from machine to machine
 REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
@@ -25,16 +27,21 @@ def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
             gates[stage.stage] = {"size": {"max": _size(metrics["size"].value * SPARE)}}
         if stage.stage == "accuracy":
             gates["accuracy"] = {name: {"min": _below_one(metrics[name])} for name in _usable(metrics)}
+            if "sqnr" in metrics and "cosine" not in metrics:
+                gates["accuracy"] = {"sqnr": {"min": _below(metrics["sqnr"])}}
         if stage.stage == "latency":
             gates["latency"] = {"p50": {"max_regression": SLOWEST}} | _speedup(metrics)
     return gates
 
 
-def too_inexact(result: RunResult) -> float | None:
-    """Return the cosine to the original's outputs if it is too small for a release; else None."""
-    accuracy = next((stage for stage in result.stages if stage.stage == "accuracy"), None)
-    cosine = accuracy.metrics.get("cosine.mean") if accuracy else None
-    return cosine.value if cosine and cosine.value < LEAST_COSINE else None
+def likeness(result: RunResult) -> tuple[str, float, float] | None:
+    """Return how alike the outputs are to the original's: the metric, its value, and the least for a release."""
+    metrics = next((stage.metrics for stage in result.stages if stage.stage == "accuracy"), {})
+    if cosine := metrics.get("cosine.mean"):
+        return "cosine", cosine.value, LEAST_COSINE
+    if sqnr := metrics.get("sqnr"):
+        return "sqnr", sqnr.value, LEAST_SQNR
+    return None
 
 
 def _usable(metrics: Mapping[str, Metric]) -> list[str]:
@@ -46,6 +53,11 @@ def _below_one(metric: Metric) -> str:
     distance = max(1 - metric.value, 1e-6) * WORSE
     digits = max(2, math.ceil(-math.log10(distance)) + 1)
     return f"{math.floor((1 - distance) * 10**digits) / 10**digits:.{digits}f}"
+
+
+def _below(sqnr: Metric) -> str:
+    """Return a minimum in dB at which the noise has `WORSE` times the power of the measured one."""
+    return f"{math.floor(min(sqnr.value, MOST_SQNR) - 10 * math.log10(WORSE))}"
 
 
 def _speedup(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:

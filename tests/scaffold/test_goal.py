@@ -19,7 +19,7 @@ def test_conditions() -> None:
         Condition("speedup", "min", "1.5x", "latency"),
         Condition("max_abs", "max", "1e-3", "accuracy"),
     )
-    assert searched(goal) == ("cosine.mean", "0.99", "min")
+    assert searched(goal, "sqnr") == ("cosine.mean", "0.99", "min")
     assert gates_of(goal) == {
         "tune": {"size": {"max": "25MB"}},
         "latency": {"p50": {"max": "10ms"}, "speedup": {"min": "1.5x"}},
@@ -28,7 +28,9 @@ def test_conditions() -> None:
 
 
 def test_a_goal_without_an_accuracy_keeps_the_outputs_close() -> None:
-    assert searched(parse_goal("size<25MB")) == ("cosine.mean", "0.99", "min")
+    goal = parse_goal("size<25MB")
+    assert searched(goal, "cosine") == ("cosine.mean", "0.99", "min")
+    assert searched(goal, "sqnr") == ("sqnr", "20", "min")
 
 
 @pytest.mark.parametrize(

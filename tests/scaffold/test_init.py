@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import onnx
@@ -75,6 +76,46 @@ def test_outputs_without_a_batch_axis(model: Path) -> None:
     graph = read_model("found.onnx", Path()).graph
     assert graph
     assert (graph.outputs, graph.batched) == (("y", "at"), ("y",))
+
+
+REGRESSION = """
+<ir_version: 8, opset_import: ["" : 17]> g (float[N,32] x) => (float[{axes}] {outputs})
+<float[32,1] w = {{{weights}}}> {{ {body} }}
+"""
+
+
+def save_regression(path: Path, body: str, outputs: str = "y", axes: str = "N,1") -> None:
+    weights = ", ".join(str(number * 7 % 32 / 10) for number in range(32))
+    onnx.save(onnx.parser.parse_model(REGRESSION.format(axes=axes, outputs=outputs, weights=weights, body=body)), path)
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs", "axes", "fidelity"),
+    [
+        ("y = MatMul (x, w)", "y", "N,1", "sqnr"),
+        ("z = MatMul (x, w) y = ReduceSum <keepdims = 0, noop_with_empty_axes = 0> (z)", "y", "", "cosine"),
+        ("y = MatMul (x, w) c = Cast <to = 7> (y)", "y, int64[N,1] c", "N,1", "sqnr"),
+        ("y = MatMul (x, w) z = Relu (x)", "y, float[N,32] z", "N,1", "cosine"),
+        ("y = Relu (x)", "y", "N,32", "cosine"),
+    ],
+)
+def test_outputs_of_one_number_are_compared_by_their_noise(
+    model: Path, body: str, outputs: str, axes: str, fidelity: str
+) -> None:
+    save_regression(model, body, outputs, axes)
+    facts = read_model(str(model), Path())
+    assert Request(facts, target_named("cpu")).fidelity == fidelity
+
+
+@pytest.mark.slow
+def test_the_gate_of_a_regression_is_near_what_was_measured(model: Path) -> None:
+    save_regression(model, "y = MatMul (x, w)")
+    text = orun.init(model, "made.yaml")
+    assert "metrics: [sqnr]" in text
+    result = orun.run("made.yaml")
+    assert {verdict.metric: verdict.outcome for verdict in result.verdicts}["sqnr"] == "passed"
+    measured = result["accuracy"].metrics["sqnr"].value
+    assert f"sqnr: {{min: {math.floor(measured - 10 * math.log10(1.5))}}}" in text
 
 
 def test_a_transformer_that_takes_few_tokens_is_timed_with_no_more() -> None:

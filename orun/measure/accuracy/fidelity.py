@@ -76,7 +76,7 @@ def _join(differences: Differences, candidates: ModelOutputs | None) -> Differen
 def _comparable(
     stage: str, family: str, types: Mapping[str, str], differences: Mapping[str, Difference]
 ) -> tuple[str, ...]:
-    """Return the outputs for which a metric is defined: classes have no angle, and a single score has no class."""
+    """Return the outputs for which a metric is defined: classes have no angle, a single score has neither."""
     allowed = (*FLOATS, *CLASSES) if family.startswith("agreement") else FLOATS
     numbers = [name for name, kind in types.items() if kind in allowed]
     names = tuple(name for name in numbers if not np.isnan(differences[name].per_example(family)).any())
@@ -88,7 +88,7 @@ def _comparable(
             stage,
             f"no output can be compared by {family}",
             why=", ".join(listed),
-            hint="compare single scores by `max_abs` or `relative`" if numbers else "",
+            hint="compare single scores by `sqnr`, `relative` or `max_abs`" if numbers else "",
         )
     return names
 

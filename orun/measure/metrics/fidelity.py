@@ -27,7 +27,7 @@ class Difference:
     """One output of two models, compared example by example; every array is `[n]`.
 
     Attributes:
-        dot: inner product of the two flattened outputs.
+        dot: inner product of the two flattened outputs; NaN for a single number, which has a sign but no angle.
         power: sum of squares of the model's.
         reference_power: sum of squares of the reference's.
         noise: sum of squares of their difference.
@@ -52,10 +52,10 @@ class Difference:
 
     @property
     def cosine(self) -> Floats:
-        """Cosine similarity of each example; 1 if both outputs are zero, 0 if one is."""
+        """Cosine similarity of each example; 1 if both outputs are zero, 0 if one is; NaN for a single number."""
         scale = np.sqrt(self.power * self.reference_power)
         both_zero = (self.power == 0) & (self.reference_power == 0)
-        cosine: Floats = both_zero.astype(np.float64)
+        cosine: Floats = np.where(np.isnan(self.dot), np.nan, both_zero)
         np.divide(self.dot, scale, out=cosine, where=scale > 0)
         np.clip(cosine, -1.0, 1.0, out=cosine)
         return cosine
@@ -96,7 +96,7 @@ def compare(output: NDArray[Any], reference: NDArray[Any], families: Collection[
     theirs = reference.reshape(examples, -1).astype(np.float64)
     gap = ours - theirs
     return Difference(
-        dot=np.einsum("ij,ij->i", ours, theirs),
+        dot=np.einsum("ij,ij->i", ours, theirs) if ours.shape[1] != 1 else np.full(examples, np.nan),
         power=np.einsum("ij,ij->i", ours, ours),
         reference_power=np.einsum("ij,ij->i", theirs, theirs),
         noise=np.einsum("ij,ij->i", gap, gap),

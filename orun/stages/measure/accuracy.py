@@ -11,7 +11,7 @@ Metrics against the outputs of the reference, on examples and candidates. They a
 
 | metric | meaning |
 |---|---|
-| `cosine`, `cosine.mean`, `cosine.min` | cosine similarity; `cosine` is the mean |
+| `cosine`, `cosine.mean`, `cosine.min` | cosine similarity of outputs of several numbers; `cosine` is the mean |
 | `max_abs`, `relative` | largest difference, absolute and relative to the reference's largest value |
 | `sqnr` | signal-to-quantization-noise ratio in dB |
 | `agreement`, `agreement_at_5` | share of equal top classes, and of the five top classes |
@@ -34,7 +34,8 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | `map`, `map_50`, `map_75` | COCO's mean average precision of boxes: at IoU 0.50 to 0.95, at 0.50, at 0.75 |
 | `wer`, `cer` | word and character errors over the length of all labels, as jiwer counts them |
 
-Classes need a score each. Of a single score, that of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
+Classes need a score each, and a single number has a sign but no angle: compare it by `sqnr`, not by `cosine` or
+`agreement`. Of a single score, that of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
 `ece` can be measured, and a `postprocess` can make classes of it for the others.
 
 If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. With a

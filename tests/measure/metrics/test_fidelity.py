@@ -133,6 +133,15 @@ def test_a_single_score_has_no_class(shape: tuple[int, ...]) -> None:
     assert difference.max_abs.max() == np.abs(1 - 2 * reference).max()
 
 
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 1, 1)])
+def test_a_single_number_has_no_angle(shape: tuple[int, ...]) -> None:
+    """It had a cosine of 1 whatever the model answered, unless the sign was another one."""
+    reference = np.array([0.0, 4.0]).reshape(shape)
+    difference = compare(reference * 1.1, reference)
+    assert np.isnan(difference.cosine).tolist() == [True, True]
+    assert SUMMARIES["sqnr"](difference) == pytest.approx(20)
+
+
 def test_only_the_wanted_comparisons_of_classes_are_computed() -> None:
     difference = fidelity.compare(np.eye(3), np.eye(3), ("cosine", "agreement"))
     assert np.isnan(difference.kl).all()

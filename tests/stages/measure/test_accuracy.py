@@ -132,14 +132,15 @@ def test_a_model_against_itself(folder: Path) -> None:
     assert run.progress[-1] == (4, 4, "examples")
 
 
-def test_a_single_score_has_no_agreement(folder: Path) -> None:
+@pytest.mark.parametrize("metric", ["agreement", "cosine"])
+def test_a_single_score_has_neither_class_nor_angle(folder: Path, metric: str) -> None:
     half = np.array([[0.5], [0.5], [0.5]], np.float32)
     models = {"model": linear(-half), "reference": linear(half)}
-    params = {"dataset": "data.py:plain", "metrics": ["max_abs", "agreement"]}
+    params = {"dataset": "data.py:plain", "metrics": ["max_abs", metric]}
     assert refusal(folder, params, **models) == (
-        "no output can be compared by agreement\n"
+        f"no output can be compared by {metric}\n"
         "  y is tensor(float) with a single score\n"
-        "  hint: compare single scores by `max_abs` or `relative`"
+        "  hint: compare single scores by `sqnr`, `relative` or `max_abs`"
     )
     assert measure(folder, {**params, "metrics": ["max_abs"]}, **models).value("max_abs") == 9.0
 
