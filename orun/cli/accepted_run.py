@@ -102,6 +102,8 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
     """Return what differs between a stage as it ran and as it would run now; nothing if its result is the same."""
     from orun.planning.key_diff import key_changes
 
+    if ran.outcome == "failed":
+        return ("it failed in the last run",)
     if step.hit is None:
         return sentences(step.reasons)
     if step.hit.tree == ran.tree:

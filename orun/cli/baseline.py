@@ -113,14 +113,19 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     return 0
 
 
+def _command_line(verb: str, file: str, overrides: Sequence[str], store: Path | None) -> str:
+    """Return the command of a verb with the file, values and store of this command."""
+    settings = (word for text in overrides for word in ("--set", text))
+    return shlex.join(["orun", *verb.split(), near(file), *settings, *(("--store", str(store)) if store else ())])
+
+
 def _unreleasable(file: str, overrides: Sequence[str], store: Path | None, failing: Sequence[Verdict]) -> UsageError:
     """The error of a run whose gates fail, or block its releases, whatever is accepted."""
-    again = ["orun", "baseline", "accept", near(file), *(word for text in overrides for word in ("--set", text))]
-    command_line = shlex.join([*again, *(("--store", str(store)) if store else ()), "--force"])
+    accept_again = _command_line("baseline accept", file, overrides, store)
     return UsageError(
         f"the last run of {near(file)} fails whatever is accepted",
         why="\n".join(f"{verdict.title} is {verdict.outcome}: {why(verdict)}" for verdict in failing),
-        hint=f"see to these gates, or accept it all the same: {command_line}",
+        hint=f"see to these gates, or accept it all the same: {accept_again} --force",
     )
 
 
@@ -136,25 +141,26 @@ def show_accepted(file: str, as_json: bool) -> int:
     return 0
 
 
-@_verb("diff", "how the latest results differ", reads_results=True)
+@_verb("diff", "how the present results differ", reads_results=True)
 def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
-    """Lay the latest results of FILE beside what is accepted.
+    """Lay the results of FILE beside what is accepted.
 
-    Figures of times are of different runs, and perhaps of different machines: a gate measures both models side by
-    side.
+    A stage that is not up to date has no figure now. Figures of times are of different runs, and perhaps of different
+    machines: a gate measures both models side by side.
     """
     from orun.gates import baselines
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     baseline = _required(pipeline)
-    with _open(store, pipeline) as opened:
-        latest = {stage.id: opened.latest(pipeline.name, stage.id) for stage in pipeline.stages}
-    actions = {name: action for name, action in latest.items() if action}
-    rows = baselines.diff(baseline, pipeline, actions)
+    steps = orun.plan(pipeline, store=store_root(store, pipeline)).steps
+    rows = baselines.diff(baseline, pipeline, {step.stage.id: step.hit for step in steps if step.hit})
     if as_json:
         options.show_json({"differences": rows})
     else:
-        options.show(render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout, os.environ)))
+        unmeasured = [step.stage.id for step in steps if not step.hit and step.stage.id in baseline.stages]
+        plan = _command_line("plan", file, overrides, store)
+        notes = [f"note: no figures of {', '.join(unmeasured)} now; to see why: {plan}"] if unmeasured else []
+        options.show([*render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout, os.environ)), *notes])
     return 0
 
 

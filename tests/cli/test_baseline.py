@@ -114,6 +114,31 @@ def test_gates_that_fail_whatever_is_accepted_refuse_the_run(orun: CommandLine, 
     ]
 
 
+def test_what_is_not_up_to_date_has_no_figures_now(orun: CommandLine, gated: Path) -> None:
+    """Neither after a stage that failed, nor of a run with other values."""
+    assert orun("words.yaml").code == 0
+    assert orun("baseline", "accept", "words.yaml").code == 0
+    changed = ("--set", "stages.write.with.text=one two")
+    assert orun("words.yaml", *changed).code == 1
+    same = orun("baseline", "diff", "words.yaml").out.splitlines()
+    assert same[1:] == ["write  length        13   13  +0.0 %", "count  words          3    3  +0.0 %"]
+    worse = orun("baseline", "diff", "words.yaml", *changed).out.splitlines()
+    assert worse[1:] == ["write  length        13    7  -46.2 %", "count  words          3    2  -33.3 %  new"]
+
+    (gated / "words.yaml").write_text(GATED.replace("one two three", "boom"))
+    assert orun("words.yaml").code == 3
+    assert orun("baseline", "diff", "words.yaml").out == (
+        """\
+stage  metric  accepted  now   change
+write  length        13    4  -69.2 %
+count  words          3    -
+note: no figures of count now; to see why: orun plan words.yaml
+"""
+    )
+    [_, words] = json.loads(orun("baseline", "diff", "words.yaml", "--json").out)["differences"]
+    assert (words["stage"], words["accepted"], words["current"]) == ("count", 3, None)
+
+
 SKIPPING = """\
 targets:
   here: {providers: [CPUExecutionProvider]}
@@ -150,7 +175,11 @@ def test_a_failed_run_cannot_be_accepted(orun: CommandLine, gated: Path) -> None
     assert orun("words.yaml").code == 3
     shown = orun("baseline", "accept", "words.yaml")
     assert (shown.code, shown.out) == (2, "")
-    assert shown.err.startswith("error: what the last run has for count is not up to date, so it cannot be accepted\n")
+    assert shown.err == (
+        "error: what the last run has for count is not up to date, so it cannot be accepted\n"
+        "  it failed in the last run\n"
+        "  hint: orun words.yaml\n"
+    )
 
 
 def test_the_last_run_must_be_of_the_file_as_it_is(orun: CommandLine, gated: Path) -> None:
