@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from orun.blame.run_snapshot import RunSnapshot, write_project
 from orun.blame.versions import Versions
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
+from orun.environment.distributions import holds_packages
+from orun.environment.env_vars import variable
+from orun.environment.python_path import VARIABLE, on_path
 from orun.errors import Interrupted, PipelineError
 from orun.eventlog import Listener, ignore
-from orun.fs.observed_state import seen_at
+from orun.fs.observed_state import portable_name, project_of, seen_at
 from orun.gates.baselines import path_for
 from orun.pipeline.graph import ordered
 from orun.pipeline.model import Gate, Pipeline, Stage
@@ -75,12 +79,16 @@ class PartialBuilder:
         # Outside of the store: files below the store are no implicit dependencies.
         folder = Path(tempfile.mkdtemp(prefix="orun-bisect-"))
         try:
-            pipeline = self._pipeline(chosen, self._write_project(chosen, folder))
-            if pipeline is None or stage not in {candidate.id for candidate in pipeline.stages}:
-                return "unresolved"
-            root = self.store.root
             with self.variables.within(chosen):
-                result = api.run(pipeline, to=[stage], keep_going=True, store=root, on_event=self.listener)
+                module_folders = _module_folders(Path(self.bad.record.file).parent)
+                root = self._write_project(chosen, folder, module_folders.values())
+                pipeline = self._pipeline(chosen, root)
+                if pipeline is None or stage not in {candidate.id for candidate in pipeline.stages}:
+                    return "unresolved"
+                with variable(VARIABLE, _python_path(module_folders, root)):
+                    result = api.run(
+                        pipeline, to=[stage], keep_going=True, store=self.store.root, on_event=self.listener
+                    )
             if result.exit_code == Interrupted.exit_code:
                 raise Interrupted("interrupted")
         except PipelineError:  # a file or package is missing: these changes do not go together
@@ -104,13 +112,13 @@ class PartialBuilder:
         verdict = next(verdict for verdict in result.verdicts if verdict.stage == stage.stage)
         return {"passed": "good", "failed": "bad"}.get(verdict.outcome, "unresolved")  # type: ignore[return-value]
 
-    def _write_project(self, chosen: Collection[Change], folder: Path) -> Path:
+    def _write_project(self, chosen: Collection[Change], folder: Path, module_folders: Collection[str]) -> Path:
         """Write the project with the good run's files, and the bad run's for the chosen changes."""
         names = {change.name for change in chosen if change.sort == "file"}
         runs = {name: self.good for name in self.good.files if name not in names}
         runs |= {name: self.bad for name in self.bad.files if name in names or name not in self.good.files}
         files = {name: (run.record, run.files[name]) for name, run in runs.items()}
-        root = write_project(self.store, folder, files)
+        root = write_project(self.store, folder, files, module_folders)
         accepted = path_for(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
         if seen_at(accepted):
             shutil.copy2(accepted, root)
@@ -165,6 +173,32 @@ class PartialBuilder:
             guards=(),
         )
         return self.versions.apply(mixed, chosen) if self.versions else mixed
+
+
+def _module_folders(root: Path) -> dict[str, str]:
+    """Return the entries of PYTHONPATH with code of the project, each with its path from the pipeline's folder `root`.
+
+    Folders with installed packages are not laid out, as in a virtual environment inside the project.
+    """
+    project = project_of(root)
+    paths = {
+        entry: portable_name(Path(folder), root, project)
+        for entry in os.environ.get(VARIABLE, "").split(os.pathsep)
+        for folder in on_path(entry)
+        if not holds_packages(folder)
+    }
+    return {entry: path for entry, path in paths.items() if not path.startswith("/")}
+
+
+def _python_path(module_folders: Mapping[str, str], root: Path) -> str | None:
+    """Return PYTHONPATH with those entries in the laid-out project instead of the user's; None if it is not set."""
+    value = os.environ.get(VARIABLE)
+    if value is None:
+        return None
+    return os.pathsep.join(
+        str((root / module_folders[entry]).resolve()) if entry in module_folders else entry
+        for entry in value.split(os.pathsep)
+    )
 
 
 def _top(parameter: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,18 +69,21 @@ class RunSnapshot:
         return cls(folder.name, record, files, load(root / Path(record.file).name, record.overrides))
 
 
-def write_project(store: Store, folder: Path, files: Mapping[str, tuple[RunResult, str]]) -> Path:
+def write_project(
+    store: Store, folder: Path, files: Mapping[str, tuple[RunResult, str]], module_folders: Collection[str] = ()
+) -> Path:
     """Write files of runs as a project and return the pipeline's folder.
 
     Args:
         store: computes digests.
         folder: an empty folder that becomes the top of the project.
         files: the run and digest of each file, by its path from the pipeline's folder.
+        module_folders: other paths from the pipeline's folder that lie in the project, whether they have files or not.
 
     Raises:
         UsageError: if the content of a file is lost.
     """
-    above = max((Path(name).parts.count("..") for name in files), default=0)
+    above = max((Path(name).parts.count("..") for name in (*files, *module_folders)), default=0)
     root = folder.joinpath(*[TOP] * above)
     root.mkdir(parents=True, exist_ok=True)
     (folder / ".git").mkdir(exist_ok=True)  # marks the top of a project

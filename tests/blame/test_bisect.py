@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,25 @@ def test_code_that_a_stage_imports(project: Project) -> None:
     bisection = project.bisect(good, bad)
     assert bisection.causes == (("helper.py was changed",),)
     assert bisection.changes == ('score.note: "one" -> "two"', "helper.py was changed")
+
+
+def test_a_module_on_pythonpath(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partial builds import the modules of their own files, not those of the working tree."""
+    project = Project(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "lib").mkdir()
+    shared = (project.folder / "helper.py").rename(tmp_path / "lib" / "helper.py")
+    path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH", "")]), str(shared.parent)])
+    monkeypatch.setenv("PYTHONPATH", path)
+    good = project.run()
+    shared.write_text(shared.read_text().replace("len(text)", "len(text) + 100"))
+    bad = project.run(**{"stages.score.with.note": "two"})
+    bisection = project.bisect(good, bad)
+    assert bisection.sentence == (
+        "score score max 10 fails because of ../lib/helper.py was changed; 1 other change does not matter"
+    )
+    assert (bisection.built, project.started) == (4, ["score", "score"])  # the store has the results of both runs
+    assert os.environ["PYTHONPATH"] == path
 
 
 def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> None:
