@@ -16,6 +16,7 @@ from orun.blame.env_changes import Variables
 from orun.blame.partial_build import PartialBuilder, Symptom
 from orun.blame.run_snapshot import RunSnapshot
 from orun.blame.versions import Versions
+from orun.core.open_gates import failed_gates
 from orun.core.run_record import Verdict
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
@@ -124,11 +125,11 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
         if stage_id not in publishers:
             return Symptom(stage_id, None)
     passed = {_condition(verdict.stage, verdict) for verdict in good.record.verdicts if verdict.outcome == "passed"}
-    for verdict in bad.record.verdicts:
+    for verdict in failed_gates(bad.record.verdicts):
         condition = _condition(verdict.stage, verdict)
         gates = conditions(bad.pipeline.stage(verdict.stage).gates)
         gate = next((gate for gate in gates if _condition(verdict.stage, gate) == condition), None)
-        if verdict.outcome == "failed" and gate and condition in passed and verdict.stage not in publishers:
+        if gate and condition in passed and verdict.stage not in publishers:
             return Symptom(verdict.stage, gate)
     for stage_id in failed:  # all of them publish
         text = messages.refuse_publishing(stage_id, publishers[stage_id])

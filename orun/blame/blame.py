@@ -17,6 +17,7 @@ from orun.blame.experiment import Experiment
 from orun.blame.origin import find_earlier_model, import_model
 from orun.blame.upstream_metrics import judged_metric
 from orun.core.metrics import Metric
+from orun.core.open_gates import failed_gates
 from orun.core.run_record import RunResult, Verdict
 from orun.errors import UsageError
 from orun.eventlog import Listener, ignore
@@ -53,9 +54,9 @@ def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = Fa
     Gates on the same metric of a stage have the same cause, so the first of them stands for all.
     """
     seen: set[tuple[str, str]] = set()
-    for verdict in result.verdicts:
+    for verdict in result.verdicts if all_gates else failed_gates(result.verdicts):
         gate = _gate(pipeline, verdict)
-        if gate is None or (verdict.outcome != "failed" and not all_gates) or (verdict.stage, gate.metric) in seen:
+        if gate is None or (verdict.stage, gate.metric) in seen:
             continue
         seen.add((verdict.stage, gate.metric))
         stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)

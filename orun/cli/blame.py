@@ -15,6 +15,7 @@ import orun
 from orun.cli import options
 from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
+from orun.core.open_gates import failed_gates
 from orun.errors import Interrupted, OrunError, UsageError
 from orun.eventlog import ignore
 from orun.fs.os_errors import quoted
@@ -192,7 +193,7 @@ def _nothing(result: RunResult, gate: str | None) -> str:
         return (
             f"{gate} has no gate on what it measures of a model that other stages made: there is nothing to look into"
         )
-    failing = [verdict.title for verdict in result.verdicts if verdict.outcome == "failed"]
+    failing = [verdict.title for verdict in failed_gates(result.verdicts)]
     if failing:
         return f"no stage upstream to look into: {', '.join(failing)}"
     return "no gate failed"

@@ -19,6 +19,7 @@ from orun.cli import options
 from orun.cli.mcp_files import pipeline_files
 from orun.cli.mcp_verbs import located_problems, override_options, run_verb, selection_options
 from orun.cli.run_ids import find, record_of
+from orun.core.open_gates import failed_gates
 from orun.core.serialization import decode, foreign_json, replace
 from orun.core.source_location import Problem
 from orun.errors import OrunError, PipelineError, UsageError
@@ -187,7 +188,7 @@ class Tools:
             result = read_result(record_of(folder))
             path = folder / "blame.json"
             diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
-        failed = [verdict.title for verdict in result.verdicts if verdict.outcome == "failed"]
+        failed = [verdict.title for verdict in failed_gates(result.verdicts)]
         command = f"orun blame {quoted(near(result.file))}{settings(result.overrides)}" if failed else ""
         return decode(results.Blame, {"run": result.run, "failed": failed, "blame": diagnoses, "next_command": command})
 

@@ -17,6 +17,7 @@ from orun.cli.outputs import output_option
 from orun.cli.reports import FILES, requested_reports, write_all
 from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.cli.signals import stoppable_run
+from orun.core.open_gates import failed_gates
 from orun.errors import Interrupted, PipelineError, UsageError
 
 if TYPE_CHECKING:
@@ -140,8 +141,7 @@ def _run_shown(
 
 def _can_search(choices: Mapping[str, Any], result: RunResult) -> bool:
     """Return whether a gate failed whose cause a search on this machine can find."""
-    failed = any(verdict.outcome == "failed" for verdict in result.verdicts)
-    if not failed or result.exit_code == Interrupted.exit_code:
+    if not failed_gates(result.verdicts) or result.exit_code == Interrupted.exit_code:
         return False
     from orun.fs.observed_state import project_of
     from orun.remote.settings import fleet_url

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from orun.core.open_gates import open_gates
 from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.source_location import Position
@@ -118,19 +119,6 @@ def named(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
     for verdict in verdicts:
         counts[verdict.title] += 1
         yield verdict, verdict.title + (f" ({counts[verdict.title]})" if counts[verdict.title] > 1 else "")
-
-
-def open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The gates that did not pass; of a group that passed nothing, whatever its members did."""
-    open_verdicts: list[Verdict] = []
-    passed_at: int | None = None  # depth of the group that passed and that the verdict is in
-    for verdict in verdicts:
-        if passed_at is not None and verdict.depth > passed_at:
-            continue
-        passed_at = verdict.depth if verdict.outcome == "passed" else None
-        if verdict.outcome != "passed":
-            open_verdicts.append(verdict)
-    return open_verdicts
 
 
 def unjudged(result: RunResult) -> Iterator[tuple[StageResult, Unjudged]]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from orun.core.open_gates import open_gates
 from orun.core.run_record import RunResult
 from orun.core.source_location import Position
 from orun.errors import PipelineError
 from orun.pipeline.problems import advice
 from orun.report.failures import failure_note
 from orun.report.figures import position_of
-from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
+from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, place_of, title_of, why, why_unjudged
 from orun.report.terminal import Terminal
 from orun.report.undeclared_writes import stray_note
 from orun.text.positions import path_in_repository

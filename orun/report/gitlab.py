@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from orun.core.open_gates import open_gates
 from orun.core.run_record import RunResult
 from orun.core.source_location import Position
 from orun.report.figures import position_of
@@ -19,7 +20,6 @@ from orun.report.gates import (
     caveat,
     caveats,
     named,
-    open_gates,
     place_of,
     title_of,
     unjudged,

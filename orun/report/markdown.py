@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from orun.core.open_gates import open_gates
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
 from orun.report.gates import (
@@ -12,7 +13,6 @@ from orun.report.gates import (
     NOT_JUDGED,
     caveat_notes,
     gate_row,
-    open_gates,
     unjudged,
     why,
     why_unjudged,

@@ -56,6 +56,15 @@ def test_a_gate_that_failed_before_is_not_what_is_looked_for(project: Project) -
     )
 
 
+def test_a_member_of_a_group_that_passes_is_not_worse(project: Project) -> None:
+    project.edit("pipeline.yaml", "gate: {score: {max: 10}}", "gate: {any: [{score: {max: 10}}, {score: {max: 100}}]}")
+    good = project.run()
+    bad = project.run(**{"stages.score.with.weight": 5.0})
+    assert [one.exit_code for one in (good, bad)] == [0, 0]
+    with pytest.raises(UsageError, match=r"nothing is worse in .* than in .*\n  no stage and no gate failed there\n"):
+        project.bisect(good, bad)
+
+
 def test_the_seed(project: Project) -> None:
     project.edit("stages.py", "helper.value(text) * weight", "helper.value(text) * weight + context.seed")
     good = project.run()

@@ -13,6 +13,7 @@ from orun.blame import accuracy
 from orun.blame.blame import find_requests
 from orun.cli.main import main
 from orun.core.serialization import replace
+from orun.pipeline.model import conditions
 from tests.blame.conftest import PIPELINES, Planted
 from tests.processors import exact_sums
 from tests.report.support import PASSED, verdict
@@ -36,6 +37,9 @@ def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
     )
 
 
+GROUP = "{any: [{cosine.min: {min: 0.97}}, {cosine.mean: {max: 1}}]}"
+
+
 def test_of_several_references_it_is_the_one_that_the_gate_fails_against(planted: Planted) -> None:
     """Both stand in one place of the file."""
     file = planted.folder / "references.yaml"
@@ -48,6 +52,26 @@ def test_of_several_references_it_is_the_one_that_the_gate_fails_against(planted
     verdicts = (passed, replace(passed, scope=" against edited", outcome="failed"))
     (question,) = find_requests(pipeline, replace(PASSED, verdicts=verdicts))
     assert question.gate.against == "edited"
+
+
+def test_a_member_that_failed_in_a_group_that_passed_is_not_looked_into(planted: Planted) -> None:
+    """Named by the user, it is."""
+    file = planted.folder / "group.yaml"
+    file.write_text(PIPELINES["layer"].replace("{cosine.min: {min: 0.97}}", GROUP))
+    pipeline = orun.load(file)
+    group = pipeline.stage("accuracy").gates[0]
+    member = replace(
+        verdict("accuracy", "cosine.min", "min", "0.97", 1, 0.5),
+        outcome="failed",
+        depth=1,
+        position=next(conditions([group])).position,
+    )
+    passed = replace(verdict("accuracy", "any of 2", "any", "", 1, None), position=group.position)
+    result = replace(PASSED, verdicts=(passed, member))
+    assert list(find_requests(pipeline, result)) == []
+    assert [request.gate.metric for request in find_requests(pipeline, result, all_gates=True)] == ["cosine.min"]
+    (request,) = find_requests(pipeline, replace(result, verdicts=(replace(passed, outcome="failed"), member)))
+    assert request.gate.metric == "cosine.min"
 
 
 SIGNS = """

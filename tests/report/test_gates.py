@@ -12,7 +12,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.report.gates import caveat_notes, gate_notes, next_step, open_gates, place_of, why
+from orun.report.gates import caveat_notes, gate_notes, next_step, place_of, why
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
@@ -96,17 +96,6 @@ def test_an_undecided_gate_that_may_be_is_told_without_a_hint() -> None:
         )
     ]
     assert gate_notes(replace(GATE_FAILED, verdicts=(UNSURE, COSINE)), Terminal(), failing_only=True) == []
-
-
-def test_members_are_left_out_below_a_group_that_passed_alone() -> None:
-    """Of one that passed within a group that did not its own members."""
-    passed = replace(SLOWER, metric="any of 2", rule="any", threshold="", outcome="passed", fails=False)
-    failed = replace(passed, metric="all of 2", rule="all", outcome="failed", fails=True)
-    member, inner = replace(SLOWER, depth=1), replace(SLOWER, depth=2)
-    within = replace(passed, depth=1)
-    assert open_gates([passed, member, failed, member]) == [failed, member]
-    assert open_gates([failed, within, inner, member]) == [failed, member]
-    assert open_gates([passed, member, SLOWER]) == [SLOWER]
 
 
 def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:

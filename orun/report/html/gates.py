@@ -11,6 +11,7 @@ from markupsafe import Markup
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import subjects, value_of
 from orun.core.metrics import Comparison, Metric
+from orun.core.open_gates import open_gates
 from orun.core.run_record import Verdict
 from orun.core.source_location import Position
 from orun.report.gates import (
@@ -19,7 +20,6 @@ from orun.report.gates import (
     caveats,
     gate_row,
     next_step,
-    open_gates,
     style_of,
     unjudged,
     why,
