@@ -51,12 +51,14 @@ class BlameRequest:
 def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False) -> Iterator[BlameRequest]:
     """Yield a request for each failed gate, or for all, whose stage measured a model with stages upstream.
 
-    Gates on the same metric of a stage have the same cause, so the first of them stands for all.
+    Gates on the same metric of a stage have the same cause, so the first of them stands for all. A gate that failed
+    because nothing was comparable has no cause in a stage upstream.
     """
     seen: set[tuple[str, str]] = set()
     for verdict in result.verdicts if all_gates else failed_gates(result.verdicts):
         gate = _gate(pipeline, verdict)
-        if gate is None or (verdict.stage, gate.metric) in seen:
+        incomparable = verdict.outcome == "failed" and verdict.measured is None
+        if gate is None or incomparable or (verdict.stage, gate.metric) in seen:
             continue
         seen.add((verdict.stage, gate.metric))
         stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)

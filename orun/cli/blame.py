@@ -190,12 +190,10 @@ def _stage_of(pipeline: Pipeline, gate: str) -> str:
 
 def _nothing(result: RunResult, gate: str | None) -> str:
     if gate is not None:
-        return (
-            f"{gate} has no gate on what it measures of a model that other stages made: there is nothing to look into"
-        )
+        return f"nothing to look into: no gate of {gate} judged a model that other stages made"
     failing = [verdict.title for verdict in failed_gates(result.verdicts)]
     if failing:
-        return f"no stage upstream to look into: {', '.join(failing)}"
+        return f"nothing to look into, as no model that other stages made was judged: {', '.join(failing)}"
     return "no gate failed"
 
 

@@ -179,6 +179,10 @@ def style_of(verdict: Verdict) -> Style:
 
 def next_step(verdict: Verdict, result: RunResult) -> str:
     """What to type about a gate that makes the run fail."""
+    from orun.core.reason_codes import ReasonCode
+
+    if verdict.finding.code == ReasonCode.NO_DIRECTION:
+        return 'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")'
     file, stage, options = quoted(near(result.file)), quoted(verdict.stage), settings(result.overrides)
     accept = f"orun baseline accept {file}{options}"
     if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
@@ -186,8 +190,6 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     not_comparable = verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None
     if verdict.outcome == "no baseline" or not_comparable:
         return f"to compare the next runs with this one: {accept}"
-    from orun.core.reason_codes import ReasonCode
-
     judged = result[verdict.stage]
     metric = judged.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":

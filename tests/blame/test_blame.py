@@ -74,6 +74,16 @@ def test_a_member_that_failed_in_a_group_that_passed_is_not_looked_into(planted:
     assert request.gate.metric == "cosine.min"
 
 
+def test_a_gate_that_had_nothing_to_compare_is_not_looked_into(planted: Planted) -> None:
+    pipeline = orun.load(planted.folder / "layer.yaml")
+    position = pipeline.stage("accuracy").gates[0].position
+    failed = replace(verdict("accuracy", "cosine.min", "min", "0.97", 1, None), outcome="failed", position=position)
+    result = replace(PASSED, verdicts=(failed,))
+    assert [*find_requests(pipeline, result), *find_requests(pipeline, result, all_gates=True)] == []
+    (request,) = find_requests(pipeline, replace(result, verdicts=(replace(failed, measured=0.5),)))
+    assert request.gate.metric == "cosine.min"
+
+
 SIGNS = """
 stages:
   same: {uses: convert/onnx, with: {path: same.onnx}}

@@ -297,7 +297,7 @@ def test_no_gate_failed(orun: CommandLine) -> None:
 @pytest.mark.usefixtures("project")
 def test_a_gate_on_no_model(orun: CommandLine) -> None:
     assert orun("blame", "words.yaml", "count").out == (
-        "count has no gate on what it measures of a model that other stages made: there is nothing to look into\n"
+        "nothing to look into: no gate of count judged a model that other stages made\n"
     )
 
 

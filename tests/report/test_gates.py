@@ -36,8 +36,8 @@ from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOW
         (replace(SLOWER, outcome="undecided"), "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
         (SPEEDUP, "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
         (
-            replace(COSINE, rule="max_regression", outcome="failed", measured=None),  # of what has no regression
-            "to see what changed since the run before: orun diff",
+            replace(COSINE, measured=None, finding=reason(ReasonCode.NO_DIRECTION, metric="cosine", noun="regression")),
+            'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")',
         ),
         (COSINE, "to see what changed since the run before: orun diff"),
         (replace(COSINE, metric="unknown"), "to see what changed since the run before: orun diff"),
