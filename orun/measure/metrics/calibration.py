@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.measure.metrics.fidelity import SUM_TOLERANCE, Floats, is_single_score, log_softmax
+from orun.measure.metrics.fidelity import Floats, are_distributions, is_single_score, log_softmax
 from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide
 from orun.measure.metrics.task import need_scores, predicted_classes
 
@@ -89,9 +89,8 @@ def _probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, F
         scores = np.stack([1 - single if probable else np.zeros_like(single), single], axis=-1)
     predicted_classes(metric, scores, labels)  # refuses labels that do not fit
     scores, truth = scores.reshape(-1, scores.shape[-1]), labels.reshape(-1).astype(np.intp)
-    total = scores.sum(axis=1, keepdims=True)
-    if (scores >= 0).all() and (np.abs(total - 1) < SUM_TOLERANCE).all():
-        probabilities = scores / total
+    if are_distributions(scores).all():
+        probabilities = scores / scores.sum(axis=1, keepdims=True)
         return probabilities, np.log(np.maximum(probabilities, float(np.finfo(output.dtype).eps))), truth
     logs = log_softmax(scores)
     return np.exp(logs), logs, truth

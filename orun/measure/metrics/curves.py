@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics.fidelity import Floats
+from orun.measure.metrics.fidelity import Floats, are_distributions, log_softmax
 from orun.measure.metrics.newcombe import newcombe_interval
 from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide, mean_over_classes
 
@@ -23,6 +23,7 @@ def auc(output: Array, labels: Array, only: object = None, *, part: bool = False
 
     Args:
         output: the score of class 1, `[n]` or `[n, 1]`; of both classes, `[n, 2]`; or of each class, `[n, classes]`.
+            With labels `[n]`, the scores of classes count as probabilities if all of them are, else as logits.
         labels: classes `[n]`, from 0; or whether an example is of each class, `[n, classes]` of 0 and 1.
         only: a class, for its area alone.
         part: whether these are some of the examples: classes without examples, or with all of them, are left out.
@@ -81,6 +82,8 @@ def _against_the_rest(metric: str, output: Array, labels: Array, only: object) -
         )
     if scores.shape[1] == 1 and not many:
         scores = np.concatenate([-scores, scores], axis=1)
+    elif not (many or are_distributions(scores).all()):
+        scores = np.exp(log_softmax(scores))  # logits of different examples have no common scale
     classes = range(scores.shape[1])
     if only is not None:
         classes = range(int(only), int(only) + 1) if only in classes else range(0)  # type: ignore[call-overload]

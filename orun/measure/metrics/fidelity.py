@@ -153,7 +153,7 @@ def divergence(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
     if is_single_score(output):
         return np.full(len(output), np.nan)
     ours, theirs = (scores.reshape(-1, scores.shape[-1]).astype(np.float64) for scores in (output, reference))
-    distributed = (theirs >= 0).all(axis=1) & (np.abs(theirs.sum(axis=1) - 1) < SUM_TOLERANCE)
+    distributed = are_distributions(theirs)
     log_q, log_p = (np.where(distributed[:, None], _log(values), log_softmax(values)) for values in (ours, theirs))
     positions = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)
     return _over_positions(np.maximum(positions, 0.0), len(output), 0.0)
@@ -167,6 +167,11 @@ def _over_positions(values: NDArray[Any], examples: int, empty: float) -> Floats
 
 def _log(probabilities: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(probabilities, LEAST)), dtype=np.float64)
+
+
+def are_distributions(scores: Floats) -> NDArray[np.bool_]:
+    """Return which rows are probabilities of classes, not logits."""
+    return np.asarray((scores >= 0).all(axis=1) & (np.abs(scores.sum(axis=1) - 1) < SUM_TOLERANCE))
 
 
 def log_softmax(logits: Floats) -> Floats:

@@ -27,22 +27,25 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | `accuracy`, `accuracy_at_5` | share of right top classes, and of labels among the five top classes |
 | `f1`, `iou` | macro F1, and mean IoU of a segmentation over classes |
 | `auc`, `average_precision` | mean over classes, each against the rest: the latter is the mAP of classification |
-| `brier`, `log_loss` | errors of the predicted probabilities, as in scikit-learn; logits pass a softmax first |
+| `brier`, `log_loss` | errors of the predicted probabilities, as in scikit-learn |
 | `ece` | expected calibration error of the top class: 15 bins of equal width (Guo et al. 2017) |
 | `ndcg`, `ndcg_at_10` | quality of a ranking; labels are the relevance of each item, `[n, items]` |
 | `recall_at_1`, `recall_at_5`, `recall_at_10`, `mrr` | retrieval among `candidates` by cosine similarity |
 | `map`, `map_50`, `map_75` | COCO's mean average precision of boxes: at IoU 0.50 to 0.95, at 0.50, at 0.75 |
 | `wer`, `cer` | word and character errors over the length of all labels, as jiwer counts them |
 
+`auc`, `average_precision`, `brier`, `log_loss` and `ece` judge probabilities. Logits of several classes pass a softmax
+first, and probabilities stay as they are.
+
 Classes need a score each, and a single number has a sign but no angle: compare it by `sqnr`, not by `cosine` or
 `agreement`. Of a single score, that of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
 `ece` can be measured, and a `postprocess` can make classes of it for the others.
 
-If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. With a
-reference or a baseline, metrics are compared on the same examples, with a 95 % interval of the difference. `f1`, `iou`,
-`auc`, `average_precision` and `map` are no means over examples. Their intervals come from resampled examples and need
-six examples of each class. `wer` and `cer` are resampled, too. `ece` has no interval that holds: gate `brier` or
-`log_loss` against a baseline.
+If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. Then
+scores are ranked without a softmax. With a reference or a baseline, metrics are compared on the same examples, with a
+95 % interval of the difference. `f1`, `iou`, `auc`, `average_precision` and `map` are no means over examples. Their
+intervals come from resampled examples and need six examples of each class. `wer` and `cer` are resampled, too. `ece`
+has no interval that holds: gate `brier` or `log_loss` against a baseline.
 
 `detections` names the outputs that hold boxes. The label of an image is a dict, `{"xyxy": boxes, "classes": numbers}`,
 with `xywh` or `cxcywh` for other boxes, and `crowd` where COCO has crowds. Boxes of model and labels are on the same

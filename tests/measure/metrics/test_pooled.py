@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.metrics import average_precision_score, f1_score, jaccard_score, roc_auc_score
 
 from orun.errors import UsageError
@@ -68,14 +69,30 @@ def test_auc_is_that_of_scikit_learn() -> None:
 
 def test_average_precision_is_that_of_scikit_learn() -> None:
     table, labels = scores(5)
-    table = table.round(1)  # so that some score the same
-    expected = average_precision_score(np.eye(5)[labels], table, average="macro")
+    by_class = np.eye(5, dtype=np.int64)[labels]
+    expected = average_precision_score(by_class, table, average="macro")
     assert overall(average_precision(table, labels)) == pytest.approx(expected)
-    assert overall(average_precision(table, np.eye(5, dtype=np.int64)[labels])) == pytest.approx(expected)
+    table = table.round(1)  # so that some score the same
+    expected = average_precision_score(by_class, table, average="macro")
+    assert overall(average_precision(table, by_class)) == pytest.approx(expected)
     table, labels = scores(2)
     expected = average_precision_score(labels, table[:, 1])
     assert overall(average_precision(table, labels)) == pytest.approx(expected)
     assert overall(average_precision(table[:, 1], labels)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_logits_are_ranked_by_their_softmax(classes: int) -> None:
+    random = np.random.default_rng(classes)
+    labels = np.arange(200) % classes
+    logits = random.standard_normal((200, classes)) + (np.arange(classes) == labels[:, None])
+    logits += 3 * random.standard_normal((200, 1))  # each example has an offset of its own
+    table = softmax(logits, axis=1)
+    ranked, truth = (table[:, 1], labels) if classes == 2 else (table, np.eye(classes)[labels])
+    assert overall(auc(logits, labels)) == pytest.approx(roc_auc_score(labels, ranked, multi_class="ovr"))
+    assert overall(average_precision(logits, labels)) == pytest.approx(average_precision_score(truth, ranked))
+    several = np.eye(classes, dtype=np.int64)[labels]  # classes that do not exclude one another have no softmax
+    assert overall(auc(logits, several)) == pytest.approx(roc_auc_score(several, logits))
 
 
 def test_examples_of_several_classes() -> None:
