@@ -65,7 +65,7 @@ def join_fleet(
             facts = fleet.facts(run.snapshot, remote.url)
         planner.assignment.update(machines, facts)
         _take_news(fleet, planner.assignment)
-        planner.results.in_remote = KnownResults(planner.store.root, remote.url)
+        planner.results.in_remote = KnownResults(planner.store.root, remote)
         yield run
 
 

@@ -1,6 +1,7 @@
 """Results and objects known to be in a remote, so that each is offered once: `index/remote-<digest of the URL>.txt`.
 
-One line each, appended. The files may be deleted at any time: then the remote is asked again.
+One line each, appended. With signing keys there is a further file for these keys, because results that were pushed with
+others, or unsigned, are refused there. The files may be deleted at any time: then the remote is asked again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from pathlib import Path
 from orun.fs.digests import digest_bytes
 from orun.fs.durable import write_all
 from orun.fs.os_errors import convert_os_errors
+from orun.remote.settings import Settings
+from orun.remote.trust import keyring
 from orun.store import Action
+from orun.store.checksummed_json import canonical
 
 OBJECTS = "remote-objects-"  # begins the names of files that list objects
 
@@ -50,10 +54,14 @@ class KnownLines:
 
 
 class KnownResults:
-    """The results of a store that are known to be in one remote."""
+    """The results of a store that are known to be in one remote, in records that this machine's keys accept.
 
-    def __init__(self, store: Path, url: str) -> None:
-        self._lines = KnownLines(store / "index" / f"remote-{_name(url)}.txt")
+    Raises:
+        UsageError: if a key of this machine cannot be used.
+    """
+
+    def __init__(self, store: Path, settings: Settings) -> None:
+        self._lines = KnownLines(store / "index" / f"remote-{_digest(settings.url)}{_keys(settings)}.txt")
 
     def __contains__(self, action: Action) -> bool:
         return _line(action) in self._lines
@@ -92,11 +100,20 @@ class KnownObjects(KnownLines):
     """Digests of the objects of snapshots that are known to be in one remote."""
 
     def __init__(self, store: Path, url: str) -> None:
-        super().__init__(store / "index" / f"{OBJECTS}{_name(url)}.txt")
+        super().__init__(store / "index" / f"{OBJECTS}{_digest(url)}.txt")
 
 
-def _name(url: str) -> str:
-    return digest_bytes(url.encode())[:16]
+def _keys(settings: Settings) -> str:
+    """Return a part of a file's name that stands for the keys of this machine; empty without keys.
+
+    A signature of a fixed text stands for a secret key, and tells no more of it than the records in the remote do.
+    """
+    keys = [settings.trusted, keyring(()).sign(b"keys")]
+    return f"-{_digest(canonical(keys).decode())}" if any(keys) else ""
+
+
+def _digest(text: str) -> str:
+    return digest_bytes(text.encode())[:16]
 
 
 def _line(action: Action) -> str:

@@ -56,7 +56,7 @@ class Sync:
         if not settings.trusted and os.environ.get(SHARED_KEY) == "":
             signs = settings.mode == "read" or os.environ.get(SIGNING_KEY)
             emit(Notice("warning", UNSIGNED if signs else f"{UNSIGNED}, and what is pushed is unsigned"))
-        known = KnownResults(planner.store.root, settings.url)
+        known = KnownResults(planner.store.root, settings)
         self._downloads = Downloads(self._connection, planner, known)
         self._uploads = Uploads(self._connection, planner, known)
 

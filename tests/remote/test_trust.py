@@ -23,7 +23,7 @@ from orun.remote.validation import validate_file_list, validate_record
 from orun.store.checksummed_json import canonical
 from tests.facts import components
 from tests.project import built
-from tests.remote.support import contents, machine, named, notices, write
+from tests.remote.support import contents, machine, named, notices, traffic, write
 from tests.store.support import action
 
 RECORD = b'{"key":"1"}'
@@ -133,9 +133,9 @@ def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
     one.run(remote=folder, to=["make"])  # unsigned
     monkeypatch.setenv(SHARED_KEY, SHARED)
     one.run(remote=folder)
-    (changed,) = [name for name in named(folder, "actions/") if HMAC.encode() in contents(folder)[name]]
+    (changed,) = [name for name in named(folder, "actions/") if b'"stage":"upper"' in contents(folder)[name]]
     write(folder, changed, contents(folder)[changed].replace(b'"seconds":', b'"seconds":1'))
-    assert built(other.run(remote=folder)) == ["make", "upper"]
+    assert built(other.run(remote=folder)) == ["upper"]  # make is there signed too
     unsigned, wrong = notices(other)
     assert unsigned.startswith("make: refused from the remote: actions/")
     assert unsigned.endswith("/0: it is not signed")
@@ -189,6 +189,27 @@ def test_who_is_given_a_key_pushes_what_was_built_without(
     assert built(one.run()) == []
     monkeypatch.delenv(SIGNING_KEY)
     assert built(other.run()) == []
+
+
+@pytest.mark.parametrize("method", [HMAC, ED25519])
+def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    private, public = pem(Ed25519PrivateKey.generate())
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    one.run(remote=folder)
+    if method == HMAC:
+        monkeypatch.setenv(SHARED_KEY, SHARED)
+    else:
+        monkeypatch.setenv(SIGNING_KEY, private)
+        for project in (one, other):
+            project.write("keys.pem", public)
+            project.write("pyproject.toml", '[tool.orun.remote]\ntrusted-keys = ["keys.pem"]\n')
+    assert (built(one.run(remote=folder)), traffic(one)) == ([], "2 pushed")
+    one.edit("pipeline.yaml", "name: text", "name: text # changed")  # planned anew
+    assert (built(one.run(remote=folder)), traffic(one)) == ([], "")
+    assert built(other.run(remote=folder)) == []
+    assert [text.rpartition(": ")[2] for text in notices(other)] == ["it is not signed", "it is not signed"]
 
 
 def test_a_bad_key_is_an_error_before_a_stage_starts(
