@@ -42,7 +42,7 @@ class Remotes:
             UsageError: if the URL, or a key of this machine, is not usable.
         """
         if url not in self._connections:
-            settings = resolve(Remote(url, "read-write"), self._folder)
+            settings = resolve(Remote(url, "read-write", required=True), self._folder)
             assert settings, "a remote with a URL has settings"  # noqa: S101
             self._connections[url] = Connection(settings, lambda _: None, self._wake)
         future = self._connections[url].submit(operation)

@@ -111,4 +111,5 @@ class Connection:
 
 def _open(settings: Settings, pool: DaemonThreadPool, closed: Flag) -> Transfers:
     """Connect to the remote. Threads that outlive the run reach nothing of it from here."""
-    return Transfers(Bucket(settings.url), keyring(settings.trusted), pool, closed)
+    create = settings.mode == "read-write" and not settings.required
+    return Transfers(Bucket(settings.url, create=create), keyring(settings.trusted), pool, closed)

@@ -50,14 +50,24 @@ class DeniedError(Exception):
 class Bucket:
     """Bucket, folder or web server with named objects; safe for several threads.
 
+    Args:
+        url: its address.
+        create: make a folder that is missing. Those above it must be there: a share may not be mounted.
+
     Attributes:
         ranged: whether parts of an object can be fetched.
+
+    Raises:
+        UnreachableError: if there is no such folder.
+        DeniedError: if it may not be made.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._folder = Path(unquote(urlsplit(url).path)) if url.startswith("file://") else None
+        if self._folder:
+            _require_folder(self._folder, create=create)
         self._quick = _request(lambda: _connect(url, QUICK))
         self._long = _request(lambda: _connect(url, LONG))
-        self._folder = Path(unquote(urlsplit(url).path)) if url.startswith("file://") else None
         self.ranged = not url.startswith(("http://", "https://", "file://"))  # a web server may not support ranges
 
     def size(self, name: str) -> int | None:
@@ -148,11 +158,19 @@ def _write_at(descriptor: int, data: ReadableBuffer, position: int) -> int:
     return position
 
 
+def _require_folder(folder: Path, *, create: bool) -> None:
+    """Make a folder if that is wanted and the one above it is there; raise UnreachableError if it is missing."""
+    if create and folder.parent.is_dir():
+        _request(lambda: folder.mkdir(exist_ok=True))
+    if not folder.is_dir():
+        raise UnreachableError(f"there is no folder {folder.parent if create else folder}")
+
+
 def _connect(url: str, timeout: timedelta) -> ObjectStore:
     """Return obstore's client of a URL, with credentials from the environment."""
     options: ClientConfig = {"timeout": timeout, "allow_http": _allows_http(url)}
     if url.startswith("file://"):
-        return from_url(url, mkdir=True)
+        return from_url(url)
     if url.startswith(("http://", "https://")):
         return HTTPStore.from_url(url, client_options=options, retry_config=RETRIES)
     settings: dict[str, Any] = {"client_options": options, "retry_config": RETRIES}

@@ -24,7 +24,7 @@ LOOK_UP = partial(Transfers.records, key="1" * 64, first=0, count=1)
 
 @pytest.fixture
 def connection(folder: str) -> Iterator[Connection]:
-    connection = Connection(Settings(folder, "read"), lambda _: None)
+    connection = Connection(Settings(folder, "read-write"), lambda _: None)
     yield connection
     connection.close()
 

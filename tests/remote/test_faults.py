@@ -144,6 +144,31 @@ def test_a_bucket_that_is_not_there_is_said(tmp_path: Path, s3: str) -> None:
     )
 
 
+@pytest.mark.parametrize("mode", ["read", "read-write"])
+def test_a_folder_that_is_not_there_is_said_and_not_made(tmp_path: Path, mode: str) -> None:
+    """Its name may be mistyped, or a share not be mounted."""
+    one, folder = machine(tmp_path, "one"), tmp_path / "share" / "remote"
+    assert built(one.run(remote=orun.Remote(f"file://{folder}", mode))) == ["make", "upper"]
+    lacking = folder if mode == "read" else folder.parent
+    assert notices(one) == [
+        f"the remote file://{folder} cannot be reached; the run goes on without it: there is no folder {lacking}"
+    ]
+    assert not folder.parent.exists()
+
+
+@pytest.mark.parametrize("mode", ["read", "read-write"])
+def test_a_folder_that_is_required_must_be_there(tmp_path: Path, folder: str, mode: str) -> None:
+    one, path = machine(tmp_path, "one"), folder.removeprefix("file://")
+    with pytest.raises(RemoteError) as caught:
+        one.run(remote=orun.Remote(folder, mode, required=True))
+    assert str(caught.value) == (
+        f"the remote {folder} cannot be reached\n"
+        f"  there is no folder {path}\n"
+        "  hint: See that it is there and lets you in, or go on without it: --remote off"
+    )
+    assert not Path(path).exists()
+
+
 def test_a_remote_that_is_down_fails_a_run_that_requires_it(tmp_path: Path, s3: str, relay: Relay) -> None:
     one = machine(tmp_path, "one")
     relay.lives = 0

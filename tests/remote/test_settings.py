@@ -189,6 +189,7 @@ def test_a_missing_package_is_said_before_anything_starts(
 
 def test_the_command_line_names_a_remote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = machine(tmp_path, "one")
+    (tmp_path / "bucket").mkdir()
     words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store)]
     assert (
         main([*words, "--remote", f"file://{tmp_path}/bucket", "--remote-mode", "read-write", "--remote-required"]) == 0
