@@ -170,10 +170,20 @@ def test_github(project: Path, scripts: Path, job_of: Callable[[System], dict[st
         "run.json",
         "summary.md",
     ]
-    (cache,) = [one["with"]["path"] for one in job["steps"] if one.get("uses", "").startswith("actions/cache@")]
-    assert (project / cache / "VERSION").is_file()
+    require_saved_store(job, project)
     if scripts == HERE:
         require_annotated_mistake(project, scripts)
+
+
+def require_saved_store(job: Mapping[str, Any], project: Path) -> None:
+    """The store is restored, and saved after it was cleaned up, whatever has failed."""
+    steps: dict[str, dict[str, Any]] = {
+        one.get("uses", "").partition("@")[0] or one["run"]: one for one in job["steps"]
+    }
+    restore, save = steps["actions/cache/restore"]["with"], steps["actions/cache/save"]
+    assert save == {"uses": "actions/cache/save@v4", "if": "always()", "with": {k: restore[k] for k in ("path", "key")}}
+    assert [name.split()[:3] for name in steps][-3:-1] == [["orun", "store", "gc"], ["actions/cache/save"]]
+    assert (project / restore["path"] / "VERSION").is_file()
 
 
 def require_annotated_mistake(project: Path, scripts: Path) -> None:
@@ -197,6 +207,7 @@ def test_gitlab(project: Path, scripts: Path, job_of: Callable[[System], dict[st
     make_worse(project)
     assert step(run, project, scripts, job["variables"]).returncode == 1
     assert step("\n".join(job["after_script"]), project, scripts, job["variables"]).returncode == 0
+    assert job["cache"]["when"] == "always"
     assert (project / job["cache"]["paths"][0] / "VERSION").is_file()
     reports = {name: (project / path).read_text() for name, path in job["artifacts"]["reports"].items()}
     cases = ET.fromstring(reports["junit"]).iter("testcase")  # noqa: S314 -- our own document
