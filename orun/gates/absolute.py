@@ -11,12 +11,13 @@ from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.environment.hosts import Host, device, same_machine
-from orun.gates.advice import SPEEDUP, WALL, disturbed, to_bound, to_narrow
+from orun.gates.advice import SPEEDUP, disturbed, to_bound, to_narrow
 from orun.gates.finding import Finding, against_maximum, against_minimum, distance, log_width, point
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
 UNDISTURBED = "cpu"  # metric of `measure/latency`: the time on a machine that nobody else uses
+TYPICAL = frozenset({"p50", "mean"})  # wall times that it stands for; a tail or an extreme has no such figure
 CODES: Mapping[GateOutcome, ReasonCode] = {
     "passed": ReasonCode.VALUE_WITHIN,
     "failed": ReasonCode.VALUE_BEYOND,
@@ -63,8 +64,8 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
 
 
 def _undisturbed(gate: Gate, metric: Metric, action: Action) -> float | None:
-    """Return what a wall time would be if no thread waited for a core; None where that is not known."""
-    known = action.metrics.get(UNDISTURBED) if gate.metric in WALL and metric.noise == "timing" else None
+    """Return what a typical wall time would be if no thread waited for a core; None where that is not known."""
+    known = action.metrics.get(UNDISTURBED) if gate.metric in TYPICAL and metric.noise == "timing" else None
     return known.value if known and not known.disturbance else None
 
 

@@ -190,6 +190,12 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     not_comparable = verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None
     if verdict.outcome == "no baseline" or not_comparable:
         return f"to compare the next runs with this one: {accept}"
+    stored = next((item for item in verdict.finding.because if item.code == ReasonCode.STORED_FIGURES), None)
+    if stored and any(item.code == ReasonCode.MODEL_MISSING for item in stored.because):
+        return (
+            "the accepted model is missing here: get it from the remote of the machine where it was accepted, "
+            f"orun {file} --remote URL{options}, or use the store of that machine; or accept this release: {accept}"
+        )
     judged = result[verdict.stage]
     metric = judged.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":

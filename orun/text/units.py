@@ -117,7 +117,10 @@ def _parse(text: str | float, units: Mapping[str, float], default: str, forms: s
 _TIMES: Sequence[tuple[float, str]] = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 _BYTES: Sequence[tuple[float, str]] = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 _JOULES: Sequence[tuple[float, str]] = ((1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"))
+_SCALES: Mapping[str, Sequence[tuple[float, str]]] = {"s": _TIMES, "B": _BYTES, "J": _JOULES}
+_SUFFIXES: Mapping[str, str] = {"x": "x", "1/s": RATE}
 _MINUTE, _HOUR = 60, 3600
+FULL = 9  # significant digits that tell a value from a limit that looks the same
 LONGEST = 1e15  # from which a number is shown with an exponent
 
 
@@ -127,13 +130,22 @@ def show(value: float, unit: Unit) -> str:
         return str(value)
     if unit == "s":
         return _show_time(value)
-    if unit in ("B", "J"):
-        return _scaled(value, _BYTES if unit == "B" else _JOULES)
+    if unit in _SCALES:
+        return _scaled(value, _SCALES[unit])
     if unit == "ratio":
         return f"{_digits(100 * value)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
     if unit == "x":
         return f"{value:.2f}x" if abs(value) < LONGEST else f"{_digits(value)}x"
     return f"{_digits(value)}{RATE}" if unit == "1/s" else _digits(value, 4)
+
+
+def show_in_full(value: float, unit: Unit) -> str:
+    """Show a finite value to nine significant digits: `5.04138825 %`, `12.3456789 ms`."""
+    if unit == "ratio":
+        return f"{_digits(100 * value, FULL)} %"
+    if unit in _SCALES:
+        return _scaled(value, _SCALES[unit], FULL)
+    return f"{_digits(value, FULL)}{_SUFFIXES.get(unit, '')}"
 
 
 def amount(value: float, unit: Unit, written: str = "%") -> str:
@@ -181,13 +193,13 @@ def _show_time(seconds: float) -> str:
     return f"{sign}{seconds_left // _HOUR} h {seconds_left % _HOUR // _MINUTE} min"
 
 
-def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:
+def _scaled(value: float, scales: Sequence[tuple[float, str]], significant: int = 3) -> str:
     """In the largest unit of which there is at least one, after rounding to three digits."""
     factor, name = next(
         ((factor, name) for factor, name in reversed(scales) if abs(value) >= 0.9995 * factor),
         scales[0] if value else next(scale for scale in scales if scale[0] == 1),
     )
-    return f"{_digits(value / factor)} {name}"
+    return f"{_digits(value / factor, significant)} {name}"
 
 
 def _digits(value: float, significant: int = 3) -> str:

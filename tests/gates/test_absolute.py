@@ -31,6 +31,8 @@ def test_a_value_that_looks_like_its_limit_is_shown_in_full() -> None:
     assert verdict.outcome == "failed"
     assert verdict.fails
     assert why(verdict) == "cosine is 0.96999, below the minimum of 0.97"
+    size = verdict_of(gate("size", "max", "25MB", 25e6), {"size": metric(25_000_001, "B", "lower")})
+    assert why(size) == "size is 25.000001 MB, above the maximum of 25MB"
 
 
 def test_a_size_above_its_maximum() -> None:
@@ -69,6 +71,7 @@ def test_a_time_is_judged_by_its_interval(limit: float, text: str, outcome: str,
 def test_a_wall_time_has_the_undisturbed_time_beside_it() -> None:
     measured = {
         "p50": metric(0.095, "s", "lower", "timing", (0.074, 0.122)),
+        "p99": metric(0.195, "s", "lower", "timing"),
         "cpu": metric(0.0162, "s", "lower", "timing"),
         "load": metric(0.7, "s", "lower", "timing"),
     }
@@ -78,6 +81,8 @@ def test_a_wall_time_has_the_undisturbed_time_beside_it() -> None:
     )
     alone = verdict_of(gate("cpu", "max", "30ms", 0.03), measured)
     assert why(alone) == "cpu is 16.2 ms on EPYC, within the maximum of 30ms"
+    tail = verdict_of(gate("p99", "max", "30ms", 0.03), measured)
+    assert why(tail) == "p99 is 195 ms on EPYC, above the maximum of 30ms"
     load = verdict_of(gate("load", "max", "1s", 1.0), measured)
     assert why(load) == "load is 700 ms on EPYC, within the maximum of 1s"
 

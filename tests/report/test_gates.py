@@ -34,6 +34,21 @@ from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOW
             "to compare the next runs with this one: orun baseline accept pipelines/bert.yaml",
         ),
         (replace(SLOWER, outcome="undecided"), "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
+        (
+            replace(
+                SLOWER,
+                outcome="undecided",
+                finding=reason(
+                    ReasonCode.CHANGE_UNDECIDED,
+                    reason(ReasonCode.STORED_FIGURES, reason(ReasonCode.MODEL_MISSING), noise="timing"),
+                ),
+            ),
+            (
+                "the accepted model is missing here: get it from the remote of the machine where it was accepted, "
+                "orun pipelines/bert.yaml --remote URL, or use the store of that machine; "
+                "or accept this release: orun baseline accept pipelines/bert.yaml"
+            ),
+        ),
         (SPEEDUP, "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
         (
             replace(COSINE, measured=None, finding=reason(ReasonCode.NO_DIRECTION, metric="cosine", noun="regression")),

@@ -5,7 +5,18 @@ import math
 import pytest
 
 from orun.core.metrics import Estimate, Unit
-from orun.text.units import amount, changed, parse_duration, parse_ratio, parse_size, respelt, show, span, split
+from orun.text.units import (
+    amount,
+    changed,
+    parse_duration,
+    parse_ratio,
+    parse_size,
+    respelt,
+    show,
+    show_in_full,
+    span,
+    split,
+)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +155,23 @@ def test_split_leaves_the_unit_open() -> None:
 )
 def test_show(value: float, unit: Unit, text: str) -> None:
     assert show(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0504138825, "ratio", "5.04138825 %"),
+        (0.01234567891, "s", "12.3456789 ms"),
+        (83.4567891, "s", "83.4567891 s"),
+        (25_000_001, "B", "25.000001 MB"),
+        (0.02130001, "J", "21.30001 mJ"),
+        (1.499999, "x", "1.499999x"),
+        (89.9999, "1/s", "89.9999/s"),
+        (0.96999, "", "0.96999"),
+    ],
+)
+def test_show_in_full(value: float, unit: Unit, text: str) -> None:
+    assert show_in_full(value, unit) == text
 
 
 def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from orun.core.metrics import Estimate, Unit
 from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
-from orun.text.units import amount, show, span
+from orun.text.units import amount, show, show_in_full, span
 from orun.text.wording import advice
 from orun.text.wording.baseline_comparisons import METHODS, OBSTACLES
 from orun.text.wording.reasons import sentence
@@ -32,7 +32,7 @@ def _figure(value: float, unit: Unit, limit: float) -> str:
         return "without bound"
     shown = show(value, unit)
     differs = not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
-    return f"{value:.9g}" if shown == show(limit, unit) and differs else shown
+    return show_in_full(value, unit) if shown == show(limit, unit) and differs else shown
 
 
 def _interval(arguments: Mapping[str, Any]) -> str:
