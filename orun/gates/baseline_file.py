@@ -18,6 +18,7 @@ from orun.errors import PipelineError
 from orun.fs.bounded_reads import RECORD_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.fs.output_file import OutputFile
+from orun.pipeline.files import BASELINE
 
 VERSION = 2  # raise it when a field goes, or changes its meaning
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}
@@ -66,7 +67,7 @@ class Baseline(Record, frozen=True):
 
 def path_beside(file: Path) -> Path:
     """Return the path of the baseline of a pipeline file: `bert.baseline.json` for `bert.yaml`."""
-    return file.with_name(f"{file.stem}.baseline.json")
+    return file.with_name(f"{file.stem}{BASELINE}")
 
 
 def require_alone(file: Path) -> None:
@@ -203,6 +204,6 @@ def _find(text: str, word: str) -> tuple[int, int]:
 
 def _broken(path: Path, text: str, place: tuple[int, int], message: str, hint: str = HINT) -> PipelineError:
     line, column = place
-    lines = text.splitlines()
+    lines = text.split("\n")  # as json and `_find` count lines
     source = lines[line - 1] if line <= len(lines) else ""
     return PipelineError([Problem(Position(str(path), line, column), abridged(message), source, hint=hint)])

@@ -16,6 +16,7 @@ from orun.pipeline.problems import Problems
 from orun.text.suggestions import near, one_of, similar_path
 
 EXTENDS = "extends"
+BASELINE = ".baseline.json"  # ending of the name of the baseline beside a pipeline file
 MAX_CHAIN = 32  # length of a chain of files that extend one another
 MAX_FILES = 256  # files that are read
 MOST = 2  # files that a message names for a folder
@@ -44,8 +45,10 @@ class Files:
         """Return the merged tree of a pipeline file, without `extends`; None when one of its files cannot be used.
 
         Raises:
-            UsageError: when there is no such file.
+            UsageError: when there is no such file, or it is a baseline.
         """
+        if file.name.endswith(BASELINE) and presence(file) == FILE:
+            raise _is_baseline(file)
         try:
             return self._tree(file, ())
         except OSError as error:
@@ -169,6 +172,14 @@ def beside_target(node: Scalar, written: str) -> str:
         return ""
     command = f"orun {quoted(near(str(real)))}"
     return f"paths go by the link {near(str(link))}, and it lies beside the link's target: {command}"
+
+
+def _is_baseline(file: Path) -> UsageError:
+    """Return the error of a baseline that was named in place of its pipeline file."""
+    stem = file.name.removesuffix(BASELINE)
+    pipelines = [file.with_name(stem + ending) for ending in (".yaml", ".yml")]
+    pipeline = near(str(next((path for path in pipelines if presence(path)), pipelines[0])))
+    return UsageError(f"{near(str(file))} is the baseline of {pipeline}", hint=f"orun {quoted(pipeline)}")
 
 
 def _unreadable(file: Path, error: OSError) -> UsageError:

@@ -242,6 +242,23 @@ p.yaml:1:10: error: cannot read 'base.yaml': No such file or directory
     )
 
 
+@pytest.mark.parametrize(
+    ("names", "pipeline"), [(("p.yaml", "p.yml"), "p.yaml"), (("p.yml",), "p.yml"), ((), "p.yaml")]
+)
+def test_a_baseline_is_no_pipeline(
+    names: tuple[str, ...], pipeline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("p.baseline.json", *names):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(UsageError) as caught:
+        load("p.baseline.json")
+    assert (caught.value.what, caught.value.hint) == (
+        f"p.baseline.json is the baseline of {pipeline}",
+        f"orun {pipeline}",
+    )
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
