@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +25,7 @@ from orun.text.units import show
 
 if TYPE_CHECKING:
     from orun.store import Store
+    from orun.store.pins import Pin
 
 F = TypeVar("F", bound=Callable[..., object])
 DAMAGED = 1
@@ -148,7 +149,7 @@ def pins(store: Path | None, as_json: bool) -> int:
 
     with options.open_store(store) as opened:
         pinned = all_pins(opened)
-        makers = {action.tree: f"{action.pipeline}/{action.stage}" for _, _, action in opened.parts.actions.all()}
+        makers = _makers(opened)
     if as_json:
         options.show_json({"pins": pinned})
         return 0
@@ -156,13 +157,38 @@ def pins(store: Path | None, as_json: bool) -> int:
         (
             Cell(entry.name, "strong"),
             Cell(entry.tree[:SHORT]),
-            Cell(makers.get(entry.tree, "")),
+            Cell(_maker(entry, makers.get(entry.tree, []))),
             Cell(ago(time.time() - entry.at)),
         )
         for entry in pinned
     ]
     options.show(render(PINS, rows, detect(sys.stdout, os.environ)) or ["nothing is pinned"])
     return 0
+
+
+def _makers(store: Store) -> dict[str, list[tuple[str, str]]]:
+    """Return the stages that made each artifact, with their pipelines; no stage of an investigation.
+
+    Pipelines may share a result. Its record names only the first of them, and each has a pointer to it.
+    """
+    from orun.core.run_record import INVESTIGATIONS
+
+    names = [(pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()]
+    results = [(*name, latest.tree) for name in names if (latest := store.latest(*name))]
+    results += [(action.pipeline, action.stage, action.tree) for _, _, action in store.parts.actions.all()]
+    makers: dict[str, list[tuple[str, str]]] = {}
+    for pipeline, stage, tree in results:
+        if not pipeline.endswith(INVESTIGATIONS):
+            makers.setdefault(tree, []).append((pipeline, stage))
+    return makers
+
+
+def _maker(pin: Pin, makers: Sequence[tuple[str, str]]) -> str:
+    """Return which stage made a pinned artifact: of a baseline's model, a stage of its pipeline if there is one."""
+    from orun.gates.pinned import is_of
+
+    best = [maker for maker in makers if is_of(pin, maker[0])] or makers
+    return "/".join(best[0]) if best else ""
 
 
 def _tree(store: Store, artifact: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orun.gates.baseline_file import Accepted
-from orun.store.pins import pin, pins, unpin
+from orun.store.pins import Pin, pin, pins, unpin
 from orun.store.store import Store
 
 
@@ -34,8 +34,13 @@ def pin_models(store: Store, pipeline: str, accepted: Mapping[str, Accepted]) ->
 def unpin_models(store: Store, pipeline: str, *, keep: tuple[str, ...] = ()) -> None:
     """Give up the pins of a pipeline's baseline, but for those in `keep`."""
     for item in pins(store):
-        if item.name.startswith(_name(pipeline, "")) and item.name not in keep:
+        if is_of(item, pipeline) and item.name not in keep:
             unpin(store, item.name)
+
+
+def is_of(pin: Pin, pipeline: str) -> bool:
+    """Return whether a pin keeps a model of a pipeline's baseline."""
+    return pin.name.startswith(_name(pipeline, ""))
 
 
 def _name(pipeline: str, stage: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orun.core.serialization import replace
 from orun.stages.release._manifest import MANIFEST
 from orun.store import Store
 from orun.store.actions import Actions
@@ -207,6 +208,20 @@ def test_a_pin_of_what_cannot_be_read_is_refused(orun: CommandLine, project: Pat
             f"  hint: Nothing that was stored is lost. Free some space and run it again: df -h {store}\n"
         ),
     )
+
+
+def test_a_pinned_model_was_made_by_the_pipeline_that_accepted_it(orun: CommandLine, project: Path) -> None:
+    """Whichever pipeline made the same bytes first; an investigation is no maker."""
+    text = (project / "words.yaml").read_text()
+    (project / "first.yaml").write_text(text)
+    assert orun("first.yaml").code == 0
+    assert orun("words.yaml").code == 0
+    assert orun("baseline", "accept", "words.yaml").code == 0
+    with Store.open(project / "artifacts") as store:
+        made = store.latest("words", "write")
+        assert made
+        store.put_action(replace(made, key="f" * 64, pipeline="words.blame", stage="write without"))
+    assert orun("store", "pins").out.splitlines()[1].split("  ")[::2] == ["baseline of words: count", "words/write"]
 
 
 def test_pins(orun: CommandLine, project: Path) -> None:
