@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.text.suggestions import Unknown, closest, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+LINE_END = re.compile(r"\r\n?|\n")  # what Python counts as the end of a line; a form feed is none
 EVERYTHING = "*"  # name in a file that imports all names of another module
 
 
@@ -104,7 +106,7 @@ def parse(path: Path) -> CodeFile:
     try:
         tree = ast.parse(data, filename=str(path))
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        lines = data.decode(encoding).splitlines()
+        lines = LINE_END.split(data.decode(encoding))
     except SyntaxError as error:
         raise PipelineError([_syntax_problem(path, error)]) from error
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes, wrong encoding, endless nesting

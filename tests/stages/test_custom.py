@@ -43,6 +43,15 @@ def test_a_mark_below_letters_is_as_long_as_they_are(tmp_path: Path, monkeypatch
     assert (problem.position.column, problem.width) == (16, len("größe"))
 
 
+def test_a_line_is_shown_as_python_counts_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form feed, as old files have between their parts, ends none."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError) as caught:
+        kind(tmp_path, "A = 1\r\n\x0c\r\nB = '\u2028'\ndef f(context, größe): ...\n")
+    (problem,) = caught.value.problems
+    assert problem.source == "def f(context, größe): ..."
+
+
 def test_a_decorated_function(tmp_path: Path) -> None:
     declared = kind(
         tmp_path,
