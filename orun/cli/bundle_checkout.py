@@ -54,12 +54,12 @@ def bundle_near(folder: Path) -> Path | None:
 
 
 def earlier_run_note(target: str) -> str:
-    """Return a note if the last run did not build the bundle of a checkout; else an empty text."""
+    """Return a note, without its label, if the last run did not build the bundle of a checkout; else an empty text."""
     run, stage = _last_build(target)
     if run is None or stage is None or stage.outcome in ("built", "cached"):
         return ""
     file = quoted(near(run.file))
-    return f"note: it is of an earlier run, as the last run of {file} built none: {'; '.join(_causes(run, stage))}"
+    return f"it is of an earlier run, as the last run of {file} built none: {'; '.join(_causes(run, stage))}"
 
 
 def _not_built(target: str) -> UsageError | None:

@@ -75,9 +75,10 @@ def command(
 
     \b
     Exit codes: 0 no gate failed, 1 a gate failed, 2 the file or the command line
-    is wrong, 3 a stage failed, 4 a gate is undecided and a release waits for it,
-    or the file or --strict says that it must be decided, 5 a bug in orun, 130
-    interrupted. When several apply: 130, 3, 1, 4.
+    is wrong, 3 a stage failed, or is blocked because what it needs is not up to
+    date, 4 a gate is undecided and a release waits for it, or the file or --strict
+    says that it must be decided, 5 a bug in orun, 130 interrupted. When several
+    apply: 130, 3, 1, 4.
     """  # noqa: D301 -- click's mark for text that keeps its lines
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")

@@ -64,8 +64,7 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
 
 
 def _summary(file: str, pipeline: Pipeline) -> str:
-    from orun.pipeline.model import conditions
     from orun.text.counts import count
 
-    gates = sum(1 for stage in pipeline.stages for _ in conditions(stage.gates))
+    gates = sum(len(stage.gates) for stage in pipeline.stages)  # a group counts as one, as in a run
     return f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}"

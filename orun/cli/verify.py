@@ -72,7 +72,7 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     from orun.api import verify
     from orun.cli.bundle_checkout import bundle_near, earlier_run_note
 
-    check = verify(bundle)
+    check, note = verify(bundle), earlier_run_note(str(bundle))
     if as_json:
         options.show_json(
             {
@@ -81,13 +81,14 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
                 "problems": check.problems,
                 "sha256": dict(check.sha256),
                 "requires": dict(check.requires),
+                "note": note,
             }
         )
     elif check.ok:
         digests = [f"{digest}  {printable(path)}" for path, digest in check.sha256.items()]
         packages = [printable(f"{name} {version}".strip()) for name, version in check.requires.items()]
         needs = [f"its sessions need {', '.join(packages)} beside ONNX Runtime"] if packages else []
-        notes = [note] if (note := earlier_run_note(str(bundle))) else []
+        notes = [f"note: {note}"] if note else []
         options.show([f"{bundle} is OK: all files match the manifest", *needs, *notes, "", "SHA-256", *digests])
     else:
         hints = [f"  hint: orun verify {quoted(str(near))}"] if (near := bundle_near(bundle)) else []

@@ -24,6 +24,13 @@ def test_good_files(orun: CommandLine, project: Path) -> None:
     assert (shown.code, shown.out, shown.err) == (0, "words.yaml: good, 2 stages, 1 gate\n" * 2, "")
 
 
+def test_a_group_of_gates_counts_once_as_in_a_run(orun: CommandLine, project: Path) -> None:
+    gates = "      any: [{words: {min: 5}}, {words: {max: 9}}]\n"
+    (project / "words.yaml").write_text((project / "words.yaml").read_text() + gates)
+    assert orun("validate", "words.yaml").out == "words.yaml: good, 2 stages, 2 gates\n"
+    assert ", 2 gates passed, " in orun("words.yaml").out.splitlines()[-1]
+
+
 def test_good_and_bad_files(orun: CommandLine, project: Path) -> None:
     (project / "bad.yaml").write_text(BAD)
     shown = orun("validate", "words.yaml", "bad.yaml")

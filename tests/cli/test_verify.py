@@ -45,6 +45,7 @@ def test_a_whole_bundle(orun: CommandLine, bundle: Path) -> None:
         "problems": [],
         "sha256": digests,
         "requires": {},
+        "note": "",
     }
 
 
@@ -138,6 +139,10 @@ def test_a_bundle_of_an_earlier_run_says_so(orun: CommandLine, project: Path) ->
             ),
             "",
         ],
+    )
+    assert json.loads(orun("verify", "artifacts/out/words/count", "--json").out)["note"] == (
+        "it is of an earlier run, as the last run of words.yaml built none: "
+        "words.yaml:4:21: gate failed: write length min 20: length is 3, below the minimum of 20"
     )
 
 
