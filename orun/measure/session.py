@@ -39,6 +39,10 @@ HINTS = {  # by what ONNX Runtime says
     "official support for domain": (
         "export it with an older operator set, lower it by a stage `convert/opset`, or upgrade ONNX Runtime"
     ),
+    "Could not find an implementation": (
+        "it has no kernel of that operator for this type of inputs: convert a model of float64 in float32, in "
+        "PyTorch by `return module.float()`"
+    ),
     "Unsupported model IR version": (
         "save it by an older onnx, lower its ir_version if it uses nothing newer, or upgrade ONNX Runtime"
     ),

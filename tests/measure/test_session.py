@@ -96,6 +96,21 @@ def test_a_model_that_is_too_new(tmp_path: Path, opset: int, version: int, why: 
     assert caught.value.hint == hint
 
 
+def test_a_type_that_an_operator_lacks(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 20]>
+        g (double[1, 1, 4] x, double[1, 1, 3] w) => (double[1, 1, 2] y) { y = Conv (x, w) }
+    """)
+    onnx.save(model, tmp_path / "double.onnx")
+    with pytest.raises(UsageError) as caught:
+        open_session(tmp_path / "double.onnx", Target("cpu"))
+    assert caught.value.why.startswith("Could not find an implementation for Conv(11) node")
+    assert caught.value.hint == (
+        "it has no kernel of that operator for this type of inputs: convert a model of float64 in float32, in "
+        "PyTorch by `return module.float()`"
+    )
+
+
 def test_every_option_reaches_onnx_runtime() -> None:
     target = Target(
         "cpu",
