@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from orun.stages._graph import axes
 from orun.stages._graph.feeds import Case, Input
+from orun.stages._graph.nodes import inner_graphs, list_reads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto
     from onnx.onnx_pb import TensorShapeProto
+
+DATA_SHAPES = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})  # operators with a shape by values
 
 
 def clean(model: ModelProto) -> None:
@@ -130,7 +133,8 @@ def name_input_axes(model: ModelProto, inputs: Sequence[Input]) -> None:
 def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequence[NDArray[Any]]]) -> None:
     """Declare each axis of the outputs by its observed sizes: a constant, or the dynamic axis that it follows.
 
-    Exporters leave their own names, and sometimes the size of their example.
+    Exporters leave their own names, and sometimes the size of their example. An axis without a size whose output comes
+    from an operator such as NonZero stays dynamic, although every case may have the same size by chance.
 
     Args:
         model: with declared inputs; its outputs are changed in place.
@@ -140,6 +144,7 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
     named = [axis.dim_param for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
     follows = [axis for axis in dict.fromkeys(named) if axes.list_names(axis) != (axis,)]
     sizes = [{**case.sizes, **{axis: axes.compute_size(axis, case.sizes) for axis in follows}} for case in tries]
+    free = _data_dependent(model)
     for place, output in enumerate(model.graph.output):
         shapes = [answer[place].shape for answer in answers]
         declared = output.type.tensor_type.shape
@@ -148,14 +153,44 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
             del declared.dim[:]
             declared.dim.extend(type(declared).Dimension() for _ in shapes[0])
         for index, axis in enumerate(declared.dim):
-            _name_axis(axis, [shape[index] for shape in shapes], sizes, f"{output.name}_{index}")
+            fixed = output.name not in free or axis.HasField("dim_value")
+            _name_axis(axis, [shape[index] for shape in shapes], sizes, f"{output.name}_{index}", fixed=fixed)
+
+
+def _data_dependent(model: ModelProto) -> set[str]:
+    """Return the values computed from the result of an operator whose shape depends on values, such as NonZero."""
+    functions = {item.name for item in model.functions if any(map(_has_data_shape, item.node))}
+    values: set[str] = set()
+    for node in model.graph.node:
+        if node.op_type in functions or _has_data_shape(node) or not values.isdisjoint(list_reads(node)):
+            values.update(node.output)
+    return values
+
+
+def _has_data_shape(node: NodeProto) -> bool:
+    inner = (item for graph in inner_graphs(node) for item in graph.node)
+    return node.op_type in DATA_SHAPES or any(map(_has_data_shape, inner))
 
 
 def _name_axis(
-    axis: TensorShapeProto.Dimension, sizes: Sequence[int], known: Sequence[Mapping[str, int]], name: str
+    axis: TensorShapeProto.Dimension,
+    sizes: Sequence[int],
+    known: Sequence[Mapping[str, int]],
+    name: str,
+    *,
+    fixed: bool,
 ) -> None:
+    """Declare an axis of an output.
+
+    Args:
+        axis: changed in place.
+        sizes: its size in each case.
+        known: sizes of the dynamic axes of the inputs in each case.
+        name: for an axis that follows no other.
+        fixed: whether an axis whose size never changes is a constant.
+    """
     matching = [symbol for symbol in known[0] if [case[symbol] for case in known] == sizes]
-    constant = set(sizes) == {sizes[0]}
+    constant = fixed and set(sizes) == {sizes[0]}
     if axis.dim_param in matching or (constant and axis.dim_value == sizes[0]):
         return
     if matching:

@@ -6,7 +6,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from orun.stages._graph.names import name_values
+from orun.stages._graph.feeds import Case
+from orun.stages._graph.names import name_axes, name_values
 from tests.stages.models import parse
 
 BRANCHES = """
@@ -47,3 +48,35 @@ def test_an_inner_graph_that_takes_a_value_of_the_new_name() -> None:
     model = parse(LOOP)
     name_values(model, ["count", "x"], ["y"])
     assert run(model, count=np.array(2), x=np.array([1, -2], np.float32)) == [[3, -6]]
+
+
+SELECTION = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[9] a) => (float[found, 2] rows, float[late] doubled, float[early] other)
+{
+  places = NonZero (a)
+  columns = Transpose (places)
+  pair = Concat <axis = 1> (columns, columns)
+  rows = Cast <to = 1> (pair)
+  mask = Cast <to = 9> (a)
+  kept = Compress (a, mask)
+  doubled = Add (kept, kept)
+  other = Neg (a)
+}
+"""
+
+
+def test_an_axis_that_depends_on_values_stays_dynamic() -> None:
+    model = parse(SELECTION)
+    name_axes(model, [Case("", {}, {})] * 2, [[np.zeros((5, 2)), np.zeros(8), np.zeros(9)]] * 2)
+    shapes = [
+        [axis.dim_param or axis.dim_value for axis in item.type.tensor_type.shape.dim] for item in model.graph.output
+    ]
+    assert shapes == [["rows_0", 2], ["doubled_0"], [9]]
+
+
+def test_an_axis_that_depends_on_values_within_a_branch_stays_dynamic() -> None:
+    model = parse(BRANCHES.replace("(float[2] b)", "(float[n] b)").replace("y = Abs (a)", "y = Compress (a, flag)"))
+    name_axes(model, [Case("", {}, {})] * 2, [[np.zeros(2)]] * 2)
+    (axis,) = model.graph.output[0].type.tensor_type.shape.dim
+    assert axis.dim_param == "b_0"
