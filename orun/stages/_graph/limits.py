@@ -102,10 +102,10 @@ def nudge(feed: Feed, seed: int) -> list[Feed]:
 
 
 def find_arbitrary(model: Callable[[Feed, float], Sequence[Array]] | None, feed: Feed) -> Sequence[Array] | None:
-    """Return which values depend on attention rows that see nothing; None for a model without attention.
+    """Return which values depend on attention rows that see nothing; None where no row can.
 
     Args:
-        model: runs the model with a number as the result of these rows; None for a model without attention.
+        model: runs the model with a number as the result of these rows; None for a model without such rows.
         feed: the inputs.
     """
     if model is None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+RETURNED = "it may return tensors, and lists, tuples and mappings of them"
 MISSING_HINT = "name what forward takes and has no default for"
 PACKED_HINT = (
     "a forward that takes them all in one: let the function of `model` return a module around it, "
@@ -176,37 +177,34 @@ def flatten(value: Any) -> Iterator[torch.Tensor]:
     Raises:
         UsageError: when there is an object of another type.
     """
+    return (tensor for _, tensor in flatten_named(value))
+
+
+def flatten_named(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of `flatten`, each with the innermost key or field under which it stands, or `name`."""
     import torch
 
     if isinstance(value, torch.Tensor):
-        yield value
+        yield name, value
     elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from flatten(item)
+        for key, item in value.items():
+            yield from flatten_named(item, str(key))
     elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from flatten(item)
+        fields = getattr(value, "_fields", [name] * len(value))  # of a named tuple
+        for field_name, item in zip(fields, value, strict=True):
+            yield from flatten_named(item, field_name)
+    elif isinstance(value, (int, float)):
+        raise UsageError(
+            f"the module returned the number {value!r}, which is no tensor",
+            why=RETURNED,
+            hint=f"return torch.tensor({value!r}), or leave it out",
+        )
     elif value is not None:
         raise UsageError(
-            f"the module returned a {type(value).__name__}, which is no tensor",
-            why="it may return tensors, and lists, tuples and mappings of them",
+            f"the module returned an object of type {type(value).__name__}, which is no tensor",
+            why=RETURNED,
             hint="let the function of `model` return a module around it, whose forward returns the tensors of that",
         )
-
-
-def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:
-    """Wrap a model of transformers in a module that takes these inputs in order and returns tensors alone."""
-    import torch
-
-    class Plain(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return tuple(flatten(self.model(**dict(zip(names, tensors, strict=True)))))
-
-    return Plain()
 
 
 def require_exporter(bound: Bound, exporter: str) -> None:

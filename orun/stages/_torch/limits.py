@@ -29,20 +29,27 @@ SPREAD = "differs in float32 and float64"
 
 
 class _Fill(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked
-    """Mode in which attention rows that see nothing yield a number."""
+    """Mode in which attention rows that see nothing yield a number.
+
+    Attributes:
+        is_used: whether there was such a row.
+    """
 
     def __init__(self, number: float) -> None:
         super().__init__()
         self._number = number
+        self.is_used = False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
         if name in SOFTMAX:
-            return result.masked_fill(_hidden(args[0]).all(args[1], keepdim=True), self._number)
-        blind = _blind(function, args, kwargs or {}) if FUSED in name else None
-        if blind is None:
+            blind = _hidden(args[0]).all(args[1], keepdim=True)
+        else:
+            blind = _blind(function, args, kwargs or {}) if FUSED in name else None
+        if blind is None or not blind.any():
             return result
+        self.is_used = True
         if isinstance(result, torch.Tensor):
             return result.masked_fill(blind, self._number)
         return (result[0].masked_fill(blind, self._number), *result[1:])
@@ -75,7 +82,9 @@ def limits_of(context: Context, bound: Bound) -> Limits:
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
         answers = _answers(context, bound, case.feed) or [(right, right)]
-        return merge(answers, find_arbitrary(filled, case.feed))
+        with _Fill(0.0) as fill:
+            bound(case.feed)
+        return merge(answers, find_arbitrary(filled if fill.is_used else None, case.feed))
 
     return Limits(find, SPREAD)
 

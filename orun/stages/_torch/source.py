@@ -16,7 +16,8 @@ from orun.environment.env_vars import variable
 from orun.errors import StageFailed
 from orun.stages._data.packages import need
 from orun.stages._graph.feeds import Input
-from orun.stages._torch.export import Bound, bind, bind_program, plain
+from orun.stages._torch.export import Bound, bind, bind_program
+from orun.stages._torch.plain import Plain
 from orun.stages._torch.pretrained import UnknownClass, load_pretrained
 from orun.stages.contract import Context
 from orun.stages.datasets import CODE
@@ -66,13 +67,13 @@ def open_model(context: Context, source: Source, inputs: Sequence[Input]) -> Bou
     names = [item.name for item in inputs]
     with warnings_to(context.log):
         if source.hub:
-            return bind(plain(_from_hub(context, source), names), inputs)
+            return bind(Plain(_from_hub(context, source), names), inputs)
         if CODE.fullmatch(source.name):
             return bind(load_module(context, source.name, source.weights, source.weights_name), inputs)
         path = context.root / source.name
         if path.is_dir():
             model = _from_transformers(context, str(path), source, source.name)
-            return bind(plain(model, names), inputs)
+            return bind(Plain(model, names), inputs)
         return _from_file(context, path, source.name, inputs)
 
 

@@ -171,9 +171,54 @@ def test_inputs_in_one_mapping_and_outputs_in_an_object(tmp_path: Path) -> None:
         "forward has a parameter for each of `inputs`"
     )
     assert refusal(tmp_path, model="small.py:structured", inputs=inputs, outputs=["z"]) == (
-        "the module returned a Answer, which is no tensor\n"
+        "the module returned an object of type Answer, which is no tensor\n"
         "  it may return tensors, and lists, tuples and mappings of them\n"
         "  hint: let the function of `model` return a module around it, whose forward returns the tensors of that"
+    )
+
+
+@pytest.mark.parametrize("function", ["noisy", "counter"])
+def test_a_module_that_answers_differently_each_time(tmp_path: Path, function: str) -> None:
+    params = {"model": f"small.py:{function}", "inputs": {"x": {"shape": ["n", 4]}}, "outputs": ["y"]}
+    assert refusal(tmp_path, **params, exporter="torchscript") == (
+        "the PyTorch model answers the same inputs differently each time\n"
+        "  it draws random numbers, keeps state, or was saved in training mode\n"
+        "  hint: F.dropout(x, p, training=self.training); no torch.randn in forward; .eval() before torch.export or "
+        "torch.jit.trace"
+    )
+
+
+def test_outputs_that_have_the_key_of_another_tensor(tmp_path: Path) -> None:
+    params: dict[str, Any] = {"model": "small.py:siamese", "inputs": {name: {"shape": ["n", 2]} for name in "xy"}}
+    assert refusal(tmp_path, **params, outputs=["same", "distance", "left", "right"]) == (
+        "`outputs` would give 'same' to what forward returns as 'distance'\n"
+        "  tensors keep the order in which forward returns them: distance, same, left, right\n"
+        "  hint: outputs: [distance, same, left, right]"
+    )
+    made = convert(tmp_path, **params, outputs=["gap", "same", "a", "b"], exporter="torchscript")
+    assert made.value("max_abs_error") == 0
+
+
+def test_a_number_among_the_outputs(tmp_path: Path) -> None:
+    assert refusal(tmp_path, model="small.py:count", inputs={"x": {"shape": [2]}}, outputs=["y"]) == (
+        "the module returned the number 7, which is no tensor\n"
+        "  it may return tensors, and lists, tuples and mappings of them\n"
+        "  hint: return torch.tensor(7), or leave it out"
+    )
+
+
+def test_inputs_of_another_type_or_layout_than_the_module_takes(tmp_path: Path) -> None:
+    image = {"image": {"shape": [1, 3, 4, 4]}}
+    text = refusal(tmp_path, model="small.py:half", inputs=image, outputs=["y"])
+    assert text.splitlines()[0] == "the PyTorch model cannot run random values"
+    assert text.splitlines()[-1] == (
+        "  hint: the module's weights are float16, and `inputs` declares float32: `dtype: float16` in `inputs`, or "
+        "`return module.float()` in the function of `model`"
+    )
+    rows = {"image": {"shape": [1, 4, 4, 3]}}
+    text = refusal(tmp_path, model="small.py:convolution", inputs=rows, outputs=["y"])
+    assert text.splitlines()[-1] == (
+        "  hint: declare the axes as forward takes them, with the 3 channels as a number: `shape: [batch, 3, ...]`"
     )
 
 

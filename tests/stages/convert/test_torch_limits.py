@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from orun.errors import StageFailed
+from orun.stages._graph.feeds import Case, Input
+from orun.stages._torch.export import bind
+from orun.stages._torch.limits import limits_of
+from orun.stages.contract import Context
 from tests.stages.conftest import MODULES
+from tests.stages.modules.small import noisy
 from tests.stages.support import StageRun, run_stage
 
 SOUND: dict[str, Any] = {
@@ -69,3 +76,13 @@ def test_a_module_without_float64(tmp_path: Path) -> None:
     params = {"inputs": {"x": {"shape": ["n", 2]}}, "outputs": ["y"], "exporter": "torchscript"}
     with pytest.raises(StageFailed, match=r"^the exported model disagrees with the PyTorch model in output 'y'\n"):
         convert(tmp_path, "typed", params)
+
+
+def test_random_numbers_are_no_rows_that_see_nothing(tmp_path: Path) -> None:
+    log = logging.getLogger("test")
+    context = Context("stage", {}, tmp_path, tmp_path, None, 0, None, None, lambda: log, lambda *_: None)
+    bound = bind(noisy(), [Input("x", "float32", (64,))])
+    feed = {"x": np.ones(64, np.float32)}
+    (limit,) = limits_of(context, bound).of(Case("", {}, feed), bound(feed))
+    assert limit
+    assert not limit.arbitrary.any()

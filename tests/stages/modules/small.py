@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 
 class Scorer(nn.Module):  # type: ignore[misc]  # torch is not checked
@@ -163,3 +165,69 @@ class Branch(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
 
 def branch() -> torch.nn.Module:
     return Branch()
+
+
+class Noisy(nn.Module):  # type: ignore[misc]
+    """Drops values in evaluation mode as well."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Any tensor."""
+        return functional.dropout(x, 0.3)
+
+
+def noisy() -> nn.Module:
+    return Noisy()
+
+
+class Counter(nn.Module):  # type: ignore[misc]
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Any tensor."""
+        self.calls += 1
+        return x * self.calls
+
+
+def counter() -> nn.Module:
+    return Counter()
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+class Siamese(nn.Module):  # type: ignore[misc]
+    """Returns a mapping, with a named tuple in it."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+        """Two tensors of one shape."""
+        return {"distance": x - y, "same": x == y, "halves": Pair(x / 2, y / 2)}
+
+
+def siamese() -> nn.Module:
+    return Siamese()
+
+
+def half() -> nn.Module:
+    """A convolution in float16."""
+    return convolution().half()
+
+
+def convolution() -> nn.Module:
+    """A convolution of three channels."""
+    return nn.Conv2d(3, 2, 1)
+
+
+class Count(nn.Module):  # type: ignore[misc]
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        """With a number of Python."""
+        return x + 1, 7
+
+
+def count() -> nn.Module:
+    return Count()
