@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from orun.errors import UnknownName, UsageError
 from orun.measure.dataset import Array
+from orun.stages._data.source import number_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +51,11 @@ class Annotations:
             classes: categories in the order of the model's classes; empty for the numbers of the file.
 
         Raises:
-            UsageError: if `classes` lacks a category that has boxes, or has one that the file does not know.
+            UsageError: if `classes` lacks a category that has boxes, or names a category twice or an unknown category.
         """
         if unknown := [name for name in classes if name not in self.categories]:
             raise UnknownName(f"{self.title} has no category {unknown[0]!r}", unknown[0], self.categories)
-        numbers = {self.categories[name]: place for place, name in enumerate(classes)}
+        numbers = {self.categories[name]: place for name, place in number_classes(classes).items()}
         if not classes:
             numbers = {number: number for number in self.categories.values()}
         labels = np.empty(len(self.images), dtype=object)

@@ -9,7 +9,7 @@ import numpy as np
 
 from orun.errors import UnknownName, UsageError
 from orun.measure.dataset import Array, Dataset, Values
-from orun.stages._data.source import LABELS, Source
+from orun.stages._data.source import LABELS, Source, number_classes
 
 Columns: TypeAlias = Mapping[str, Values]
 """Values by column, one for each example."""
@@ -57,15 +57,12 @@ def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
         return values
     if values is None:
         raise UsageError(f"{name} has no labels that `classes` could name", why=f"it has {', '.join(columns)}")
-    places = {label: place for place, label in enumerate(source.classes)}
-    if twice := [label for label in places if source.classes.count(label) > 1]:
-        why = "the position of a name is the position of its score"
-        raise UsageError(f"`classes` names {', '.join(twice)} twice", why=why)
+    numbers = number_classes(source.classes)
     for row, value in enumerate(values, 1):
-        if str(value) not in places:
+        if str(value) not in numbers:
             message = f"{name}: the label {str(value)!r} in row {row} is none of `classes`"
             raise UnknownName(message, str(value), source.classes, why=f"they are {', '.join(source.classes)}")
-    return np.array([places[str(value)] for value in values], np.int64)
+    return np.array([numbers[str(value)] for value in values], np.int64)
 
 
 def fields_of(name: str, columns: Columns, source: Source) -> dict[str, Array]:

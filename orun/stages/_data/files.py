@@ -21,7 +21,7 @@ READERS: Mapping[str, Callable[[Path, str], Columns]] = {
 }
 TABLES = (".csv", ".parquet")
 KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
-# Keys of a source by what they are for. `classes` is for columns, and for the boxes of `annotations`.
+# Keys of a source by what they are for. `classes` is for all.
 FOR_IMAGES = ("images", "annotations")
 FOR_INPUTS = ("inputs", "types")
 FOR_COLUMNS = (*FOR_INPUTS, "labels", "fields", "missing", "text")
@@ -37,12 +37,12 @@ def read(root: Path, source: Source) -> Dataset:
     if path.is_dir():
         from orun.stages._data.images import read_annotated, read_images
 
-        if key := _declared(source, FOR_COLUMNS if source.annotations else (*FOR_COLUMNS, "classes")):
+        if key := _declared(source, FOR_COLUMNS):
             raise UsageError(
                 f"`{key}` is for columns, and {name} is a folder",
-                why="its images are the only input, and their classes are its folders, in order of names",
+                why="its images are the only input, and their classes are its folders",
             )
-        return read_annotated(root, name, source) if source.annotations else read_images(path, name, source.images)
+        return read_annotated(root, name, source) if source.annotations else read_images(path, name, source)
     if key := _declared(source, FOR_IMAGES):
         raise UsageError(f"`{key}` is for a folder of images", why=f"{name} is none")
     if source.text is not None and (key := _declared(source, FOR_INPUTS)):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orun.errors import UsageError
+from orun.errors import UnknownName, UsageError
 from orun.measure.dataset import Array, Dataset
 from orun.stages._data.coco import read_annotations
 from orun.stages._data.packages import need
-from orun.stages._data.source import Images, Source
+from orun.stages._data.source import Examples, Images, Source, number_classes
+from orun.stages.contract import Context
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,18 +22,19 @@ ORIENTATION, UPRIGHT = 0x0112, 4  # EXIF tag; its largest value that keeps width
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
-def read_images(folder: Path, name: str, how: Images | None) -> Dataset:
+def read_images(folder: Path, name: str, source: Source) -> Dataset:
     """Read every image below a folder, in order of paths.
 
-    If images are in subfolders, each subfolder is a class, and labels number the subfolders in order of names.
+    If images are in subfolders, each subfolder is a class. Labels number the `classes` of the source; without them,
+    the subfolders in order of names.
 
     Raises:
-        UsageError: when there is no image, one cannot be read, or the parameters contradict one another.
+        UsageError: when there is no image, one cannot be read, a folder is no class, or parameters contradict others.
     """
-    how = _preparation(name, how)
+    how = _preparation(name, source.images)
     files = list_images(folder, name, how)
     pixels = np.stack([prepare_image(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
-    return Dataset({how.input: pixels}, _labels(folder, name, files))
+    return Dataset({how.input: pixels}, _labels(folder, name, files, source.classes))
 
 
 def read_annotated(root: Path, name: str, source: Source) -> Dataset:
@@ -51,6 +54,34 @@ def read_annotated(root: Path, name: str, source: Source) -> Dataset:
     labels = annotations.labels(how.size, source.classes)
     pixels = [prepare_image(folder / image.name, f"{name}/{image.name}", how) for image in annotations.images]
     return Dataset({how.input: np.stack(pixels)}, labels)
+
+
+def note_missing_folders(context: Context, examples: Examples | None, output: str = "", axis: int = -1) -> None:
+    """Note class folders that are not as many as the model's scores: labels may be numbered otherwise.
+
+    Args:
+        context: of the stage that judges the model.
+        examples: the dataset as declared.
+        output: the judged output; the first when empty.
+        axis: the axis of the classes.
+    """
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.signature import axes_of
+
+    if not isinstance(examples, Source) or examples.annotations or examples.classes:
+        return
+    folder = context.root / examples.path
+    images = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    count = len({*_name_folders(folder, images)} - {""}) if folder.is_dir() else 0
+    outputs = {value.name: axes_of(value) for value in load_graph(context.model()).graph.output}
+    axes = outputs[output or next(iter(outputs))]
+    scores = axes[axis] if len(axes) > max(axis, 1) else 1
+    if count and isinstance(scores, int) and scores > 1 and count != scores:
+        context.note(
+            f"{examples.path} has {count} class folder{'s' if count > 1 else ''}, and the model has {scores} scores. "
+            "Labels number the folders in order of names, so a missing folder shifts them: name all classes in the "
+            "order of the scores, `classes: [...]`"
+        )
 
 
 def _preparation(name: str, how: Images | None) -> Images:
@@ -89,16 +120,27 @@ def list_images(folder: Path, name: str, how: Images) -> list[Path]:
     return files
 
 
-def _labels(folder: Path, name: str, files: list[Path]) -> Array | None:
-    parents = [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in files]
-    classes = sorted(set(parents))
-    if classes == [""]:
+def _name_folders(folder: Path, images: Iterable[Path]) -> list[str]:
+    """Return the class folder of each image; an empty text for an image outside of them."""
+    return [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in images]
+
+
+def _labels(folder: Path, name: str, files: list[Path], classes: Sequence[str]) -> Array | None:
+    parents = _name_folders(folder, files)
+    folders = sorted(set(parents))
+    if folders == [""] and classes:
+        raise UsageError(f"{name} has no class folders that `classes` could name")
+    if folders == [""]:
         return None
-    if "" in classes:
+    if "" in folders:
         unlabelled = next(path.name for path, parent in zip(files, parents, strict=True) if not parent)
         message = f"{name} has images in class folders and outside of them"
         raise UsageError(message, why=f"{unlabelled} has no class")
-    return np.array([classes.index(parent) for parent in parents])
+    numbers = number_classes(classes or folders)
+    if unknown := [parent for parent in folders if parent not in numbers]:
+        message = f"{name}: the folder {unknown[0]!r} is none of `classes`"
+        raise UnknownName(message, unknown[0], classes, why=f"they are {', '.join(classes)}")
+    return np.array([numbers[parent] for parent in parents])
 
 
 def _check(name: str, how: Images) -> None:

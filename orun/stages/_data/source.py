@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
+from orun.errors import UsageError
 from orun.stages.params import Code, Doc, FilePath, Range
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -67,7 +69,7 @@ class Source:
     labels: Annotated[str, Doc("Array or column of the labels, if there is one.")] = LABELS
     classes: Annotated[
         list[str],
-        Doc("Names of the classes in the order of the model's scores, if labels are names or categories of COCO."),
+        Doc("Names of labels, class folders or categories of COCO, in the order of the model's scores."),
     ] = field(default_factory=list)
     fields: Annotated[list[str], Doc("Arrays or columns that are not inputs, for `slices` of `measure/accuracy`.")] = (
         field(default_factory=list)
@@ -92,3 +94,17 @@ class Source:
 
 Examples: TypeAlias = Code | FilePath | Source
 """A function that returns an `orun.Dataset`, a file, or a file with its preparation."""
+
+
+def number_classes(names: Sequence[str]) -> dict[str, int]:
+    """Return the number of each class: the position of its name.
+
+    Raises:
+        UsageError: when a name is there twice.
+    """
+    numbers = {name: number for number, name in enumerate(names)}
+    if twice := [name for name in numbers if names.count(name) > 1]:
+        raise UsageError(
+            f"`classes` names {', '.join(twice)} twice", why="the position of a name is the position of its score"
+        )
+    return numbers

@@ -3,9 +3,9 @@
 The dataset is a function of yours that returns an `orun.Dataset`, or files: arrays (.npz, .npy, .safetensors), a table
 (.csv, .parquet) whose columns become inputs and labels, texts for a tokenizer of `transformers`, or a folder of images.
 The array or column `labels` holds the labels, `candidates.x` the candidates' input `x`, and any other the input of its
-name, unless `inputs` says otherwise. If labels are names, `classes` lists them in the order of the model's scores.
-`fields` are columns to slice by. Without a dataset, seeded inputs without labels are made up from the model's
-signature: indices within their tables, masks that end early.
+name, unless `inputs` says otherwise. If labels are names or class folders, `classes` lists them in the order of the
+model's scores. `fields` are columns to slice by. Without a dataset, seeded inputs without labels are made up from the
+model's signature: indices within their tables, masks that end early.
 
 Metrics against the outputs of the reference, on examples and candidates. They are exact.
 
@@ -219,6 +219,8 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset; write the metrics and the value of each example."""
+    from orun.stages._data.images import note_missing_folders
+
     request = _request(context, params)
     if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
         raise StageFailed(
@@ -231,6 +233,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         sessions = open_sessions(context, stack)
         report = judge(sessions, dataset, request, context.progress)
         _note_warnings(context, request, dataset, sessions)
+    if request.task and not request.postprocess:
+        note_missing_folders(context, params.dataset, "".join(params.outputs[:1]), request.class_axis)
     _write(context, report)
     return report.metrics
 

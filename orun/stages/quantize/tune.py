@@ -141,6 +141,8 @@ def _require_goal(context: Context, params: Params) -> None:
 
 def _search(context: Context, params: Params) -> Search:
     from orun.environment import processor
+    from orun.measure.accuracy.names import TASK
+    from orun.stages._data.images import note_missing_folders
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, load_graph
     from orun.stages._graph.missing import require_ranges
@@ -152,6 +154,8 @@ def _search(context: Context, params: Params) -> Search:
 
     variants = list_places(context.model_target)
     dataset = load_dataset(context, params.dataset)
+    if params.metric in TASK:
+        note_missing_folders(context, params.dataset)
     model = load_graph(context.model())
     datasets = [dataset]
     if params.calibration is not None:  # refuse bad data here, not once a candidate

@@ -26,7 +26,6 @@ def photos(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("classes", ["cats"]),
         ("fields", ["cats"]),
         ("inputs", {"pixels": "x"}),
         ("types", {"pixels": "float16"}),
@@ -38,7 +37,21 @@ def photos(tmp_path: Path) -> Path:
 def test_keys_of_columns_are_not_for_a_folder(photos: Path, key: str, value: object) -> None:
     assert refusal(photos, "photos", images={"input": "pixels"}, **{key: value}) == (
         f"`{key}` is for columns, and photos is a folder\n"
-        "  its images are the only input, and their classes are its folders, in order of names"
+        "  its images are the only input, and their classes are its folders"
+    )
+
+
+def test_classes_number_the_folders(photos: Path) -> None:
+    how = {"images": {"input": "pixels"}}
+    assert labels(load(photos, "photos", **how, classes=["birds", "dogs", "cats"])) == [2, 1]
+    assert refusal(photos, "photos", **how, classes=["birds", "cats", "dog"]) == (
+        "photos: the folder 'dogs' is none of `classes`\n  they are birds, cats, dog"
+    )
+    assert refusal(photos, "photos", **how, classes=["cats", "dogs", "cats"]) == (
+        "`classes` names cats twice\n  the position of a name is the position of its score"
+    )
+    assert refusal(photos, "photos/cats", **how, classes=["cats"]) == (
+        "photos/cats has no class folders that `classes` could name"
     )
 
 

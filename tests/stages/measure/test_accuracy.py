@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.targets import Provider, Target
@@ -518,6 +519,29 @@ def test_what_the_model_is_not_fed_is_noted(folder: Path) -> None:
     run = measure(folder, {"dataset": "more.py:data", "metrics": ["accuracy"]}, model=linear(EYE))
     assert run.notes == ("the model is not fed mask, which the dataset has: no model has such an input (inputs: x)",)
     own = measure(folder, {"dataset": "more.py:data", "metrics": ["more.py:mask"]}, model=linear(EYE))
+    assert own.notes == ()
+
+
+def test_class_folders_that_are_not_as_many_as_the_scores_are_noted(folder: Path) -> None:
+    for name, colour in (("0", (255, 0, 0)), ("2", (0, 0, 255))):
+        (folder / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (1, 1), colour).save(folder / "photos" / name / "pixel.png")
+    images = {"input": "x", "size": [1, 1], "resize": None, "mean": [0.0] * 3, "std": [1.0] * 3}
+    source: dict[str, object] = {"path": "photos", "images": images}
+    pixels = parse(
+        '<ir_version: 9, opset_import: ["": 17]> g (float[batch, 3, 1, 1] x) => (float[batch, 3] y) { y = Flatten(x) }'
+    )
+    params: dict[str, object] = {"dataset": source, "metrics": ["accuracy"]}
+    run = measure(folder, params, model=pixels)
+    assert run.value("accuracy") == 0.5
+    (note,) = run.notes
+    assert note == (
+        "photos has 2 class folders, and the model has 3 scores. Labels number the folders in order of names, so a "
+        "missing folder shifts them: name all classes in the order of the scores, `classes: [...]`"
+    )
+    named = measure(folder, params | {"dataset": source | {"classes": ["0", "1", "2"]}}, model=pixels)
+    assert (named.value("accuracy"), named.notes) == (1, ())
+    own = measure(folder, params | {"metrics": ["cosine"]}, model=pixels, reference=pixels)
     assert own.notes == ()
 
 
