@@ -21,7 +21,10 @@ SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
 def closest(word: str, options: Iterable[str]) -> str:
-    """Return the option that was probably meant by a misspelt word or another tool's name; else an empty text."""
+    """Return the option that was probably meant by a misspelt word or another tool's name; else an empty text.
+
+    Of options that differ in capitals alone, the first counts.
+    """
     if len(word) > LONGEST:
         return ""
     from difflib import get_close_matches  # needed where something is wrong, and not for a run with nothing to do
@@ -29,7 +32,7 @@ def closest(word: str, options: Iterable[str]) -> str:
     from orun.text.aliases import meant
 
     options = list(options)
-    known = {option.lower(): option for option in options}
+    known = {option.lower(): option for option in reversed(options)}
     lowered = word.lower()
     if lowered in known:
         return known[lowered]

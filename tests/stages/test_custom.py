@@ -219,6 +219,12 @@ def test_no_such_function(tmp_path: Path) -> None:
     assert str(caught.value) == "code.py has no function 'prun'\n  did you mean prune?"
 
 
+def test_a_function_counts_before_a_class_of_the_same_letters(tmp_path: Path) -> None:
+    with pytest.raises(Unknown) as caught:
+        kind(tmp_path, "def resnet(context): ...\nclass ResNet: ...\n", "resnt")
+    assert str(caught.value) == "code.py has no function 'resnt'\n  did you mean resnet?"
+
+
 NAMES = """
 import a.b, c as d
 from e import f
