@@ -26,6 +26,8 @@ from orun.store import Store
 
 ENDS = ("good", "bad")  # expected outcome of the good run without changes, and with all
 
+Condition = tuple[str, str, str, str]  # stage, metric, rule and scope of a gate
+
 BUILT = {"good": "built here, it is good", "bad": "built here, it is bad", "unresolved": "it cannot be built here"}
 
 
@@ -79,7 +81,7 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
         variables = Variables.between(before, after, stages)
         fixed: Sequence[FixedDifference] = variables.filter_fixed(list_fixed(before, after, stages))
         builder = PartialBuilder(before, after, symptom, store, variables, listener)
-        changes: tuple[Change, ...] = (*list_changes(before, after, stages), *variables.changes)
+        changes = (*list_changes(before, after, stages), *symptom.changes, *variables.changes)
         ends = (builder.test(()), builder.test(changes))
         earlier_builds = 0  # before versions of packages were tried
         if ends != ENDS:  # a package may be the cause: try the versions of both runs
@@ -127,10 +129,9 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
     passed = {_condition(verdict.stage, verdict) for verdict in good.record.verdicts if verdict.outcome == "passed"}
     for verdict in failed_gates(bad.record.verdicts):
         condition = _condition(verdict.stage, verdict)
-        gates = conditions(bad.pipeline.stage(verdict.stage).gates)
-        gate = next((gate for gate in gates if _condition(verdict.stage, gate) == condition), None)
+        gate = _find_gate(bad, condition)
         if gate and condition in passed and verdict.stage not in publishers:
-            return Symptom(verdict.stage, gate)
+            return Symptom(verdict.stage, gate, earlier=_find_gate(good, condition))
     for stage_id in failed:  # all of them publish
         text = messages.refuse_publishing(stage_id, publishers[stage_id])
         raise UsageError(text, hint=f"orun diff {good.run} {bad.run}")
@@ -158,7 +159,8 @@ def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
             differ = verdicts == ["passed", "failed"]
             if not differ and values[0] == values[1]:
                 raise UsageError(f"{name} is {values[0]:.6g} in both runs", hint=f"orun diff {good.run} {bad.run}")
-            return Symptom(stage.id, gate, None if differ else (values[0], values[1]))
+            earlier = _find_gate(good, _condition(stage.id, gate))
+            return Symptom(stage.id, gate, None if differ else (values[0], values[1]), earlier)
     gates = dict.fromkeys(
         f"{stage.id}.{gate.metric}" for stage in bad.pipeline.stages for gate in conditions(stage.gates)
     )
@@ -176,7 +178,12 @@ def _verdict(run: RunSnapshot, stage: str, gate: Gate) -> str:
     return next(verdicts, "undecided")
 
 
-def _condition(stage: str, gate: Gate | Verdict) -> tuple[str, str, str, str]:
+def _find_gate(run: RunSnapshot, condition: Condition) -> Gate | None:
+    gates = ((stage.id, gate) for stage in run.pipeline.stages for gate in conditions(stage.gates))
+    return next((gate for stage, gate in gates if _condition(stage, gate) == condition), None)
+
+
+def _condition(stage: str, gate: Gate | Verdict) -> Condition:
     """Return what identifies a gate in two runs, whatever its threshold."""
     return stage, gate.metric, gate.rule, gate.scope
 

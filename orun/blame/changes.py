@@ -41,13 +41,14 @@ class Change:
 
     Attributes:
         sort: a `parameter` of a stage, its `target`, its `environment`, the rest of a `stage` (its kind, its inputs,
-            its existence), a `file`, a `package` of orun's own environment, an environment `variable`, or the `seed`.
+            its existence), the `threshold` of a gate, a `file`, a `package` of orun's own environment, an environment
+            `variable`, or the `seed`.
         name: of the stage, file, package or variable; empty for the seed.
-        parameter: its name; else empty.
+        parameter: its name, or metric and rule of the gate; else empty.
         old, new: values in the good and the bad run, as text; empty for none. For files and variables a digest.
     """
 
-    sort: Literal["parameter", "target", "environment", "stage", "file", "package", "variable", "seed"]
+    sort: Literal["parameter", "target", "environment", "stage", "threshold", "file", "package", "variable", "seed"]
     name: str
     parameter: str = ""
     old: str = ""
@@ -62,6 +63,7 @@ class Change:
             "parameter": f"{self.name}.{self.parameter}",
             "target": f"target of {self.name}",
             "environment": f"environment of {self.name}",
+            "threshold": f"threshold of {self.name} {self.parameter}",
             "package": "package",
             "seed": "seed",
         }

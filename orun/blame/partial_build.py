@@ -37,11 +37,26 @@ class Symptom:
         stage: the stage that shows it.
         gate: the gate that fails; None if the stage itself fails.
         values: the gate's metric in the good and the bad run, if both have the same verdict: the nearer value counts.
+        earlier: the gate as it was in the good run, if it is there.
     """
 
     stage: str
     gate: Gate | None
     values: tuple[float, float] | None = None
+    earlier: Gate | None = None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The change of the gate's threshold; none if the metric's value counts."""
+        if self.gate is None or self.earlier is None or self.values:
+            return ()
+        old, new = self.earlier.threshold.text, self.gate.threshold.text
+        parameter = f"{self.gate.metric} {self.gate.rule}{self.gate.scope}"
+        return (Change("threshold", self.stage, parameter, old, new),) if old != new else ()
+
+    def gate_with(self, chosen: Collection[Change]) -> Gate | None:
+        """Return the gate with the threshold of the bad run if its change is chosen, else of the good run."""
+        return self.gate if set(self.changes) <= set(chosen) else self.earlier
 
 
 @dataclass
@@ -161,7 +176,8 @@ class PartialBuilder:
             references += [item for item in other.references if _top(item.parameter) in names]
         switched = {change.sort: other for change in own if other is not None}
         targets, environment = (switched.get(sort, stage) for sort in ("target", "environment"))
-        gates = (self.symptom.gate,) if self.symptom.gate and stage.id == self.symptom.stage else ()
+        gate = self.symptom.gate_with(chosen)
+        gates = (gate,) if gate and stage.id == self.symptom.stage else ()
         mixed = replace(
             stage,
             params=params,

@@ -38,12 +38,12 @@ EXAMPLES = (
 def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -> int:
     """Find the change that turned RUN_GOOD into RUN_BAD, by building what lies between.
 
-    Parameters, targets, code, stages, environment variables and the seed that differ are mixed, fewer and fewer of
-    them, until none can be left out; what both runs have built comes from the store. Where it takes several changes
-    together, all are named. Where that explains nothing, packages that differ are installed as they were, in isolated
-    environments, and mixed as well. A run keeps only digests of variables: $ORUN_GOOD_NAME and $ORUN_BAD_NAME say what
-    $NAME was, where it is not so now. Orun's own code, Python and the machine cannot be tried: they are listed, with
-    what to type.
+    Parameters, targets, code, stages, the gate's threshold, environment variables and the seed that differ are mixed,
+    fewer and fewer of them, until none can be left out; what both runs have built comes from the store. Where it takes
+    several changes together, all are named. Where that explains nothing, packages that differ are installed as they
+    were, in isolated environments, and mixed as well. A run keeps only digests of variables: $ORUN_GOOD_NAME and
+    $ORUN_BAD_NAME say what $NAME was, where it is not so now. Orun's own code, Python and the machine cannot be tried:
+    they are listed, with what to type.
     Where both runs recorded their commits, those that touch the change are named.
 
     Runs are named by their ids or the beginnings of them, as in the folder runs/ of the store; `last` is the last one,

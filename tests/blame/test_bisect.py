@@ -65,6 +65,33 @@ def test_a_member_of_a_group_that_passes_is_not_worse(project: Project) -> None:
         project.bisect(good, bad)
 
 
+def test_a_threshold_that_was_changed(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.score.gate.score.max": 2, "stages.score.with.note": "two"})
+    for gate in ("", "score.score"):
+        bisection = project.bisect(good, bad, gate)
+        assert bisection.sentence == (
+            "score score max 2 fails because of threshold of score score max: 10 -> 2; 1 other change does not matter"
+        )
+        assert project.started == []
+
+
+def test_a_threshold_and_a_parameter_that_only_together_do_it(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.score.gate.score.max": 5, "stages.score.with.weight": 2.0})
+    bisection = project.bisect(good, bad)
+    assert bisection.changes == ("score.weight: 1.0 -> 2.0", "threshold of score score max: 10 -> 5")
+    assert bisection.causes == (bisection.changes,)
+
+
+def test_a_threshold_does_not_matter_to_the_value_of_a_metric(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.score.gate.score.max": 8, "stages.score.with.weight": 2.0})
+    bisection = project.bisect(good, bad, "score.score")
+    assert bisection.changes == ("score.weight: 1.0 -> 2.0",)
+    assert bisection.sentence == "score score goes from 3 to 6 because of score.weight: 1.0 -> 2.0"
+
+
 def test_the_seed(project: Project) -> None:
     project.edit("stages.py", "helper.value(text) * weight", "helper.value(text) * weight + context.seed")
     good = project.run()
