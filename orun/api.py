@@ -117,7 +117,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
     """
     with _planner_of(_pipeline(file, set), store, force, remote, executor, fresh=fresh) as planner:
         chosen = _selected(planner.pipeline, only, from_, to)
-        complete = planner.plan()
+        complete = planner.plan(chosen)
     return replace(complete, steps=tuple(step for step in complete.steps if step.stage.id in chosen))
 
 

@@ -15,12 +15,12 @@ from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode
 from orun.fs.os_errors import quoted
+from orun.planning.plan import DUE
 from orun.report.facts import reason_fields
 from orun.report.stages import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 from orun.text.counts import count
-from orun.text.lists import first_few
 from orun.text.positions import place
 from orun.text.units import show
 
@@ -50,7 +50,8 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     """Show what `orun FILE` with the same options would do; runs nothing.
 
     `maybe run` marks a stage whose inputs are built again. If they have the same bytes as before, its result is reused.
-    A note names what a selected stage needs and the selection leaves out.
+    A selected stage is blocked if the selection leaves out what it needs: a note names it. What a remote holds is not
+    looked up.
 
     Below the stages stands what this machine lacks: packages, execution providers, memory, GPUs. A run would refuse to
     start. The exit code is 0 all the same.
@@ -59,6 +60,8 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     were idle. Below stand the facts of the machines, and why stages run on this one.
     """
     from orun.environment.resources import available_resources
+    from orun.remote.options import Remote
+    from orun.remote.settings import remote_url
     from orun.runner.preflight import missing
 
     choices["set"] = options.parse_overrides(overrides)
@@ -66,6 +69,7 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     choices["remote"] = options.remote_of(choices)
     with options.activity_shown():
         plan = orun.plan(file, **choices)
+    uses_remote = bool(remote_url(choices["remote"] or Remote(), plan.pipeline.project))
     options.warn(plan.left_out)
     refused = missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
@@ -73,7 +77,8 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
         machines = {"machines": encode(plan.machines), "left_out": plan.left_out} if plan.machines else {}
         options.show_json({**document, **machines, "refused": refused})
     else:
-        options.show(lines_of(plan, refused, detect(sys.stdout, os.environ), _command_line()))
+        terminal = detect(sys.stdout, os.environ)
+        options.show(lines_of(plan, refused, terminal, _command_line(), uses_remote=uses_remote))
     return 0
 
 
@@ -84,12 +89,14 @@ def _command_line() -> str:
     return shlex.join(["orun", *click.get_current_context().meta[TYPED]])
 
 
-def lines_of(plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str) -> list[str]:
+def lines_of(
+    plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str, *, uses_remote: bool = False
+) -> list[str]:
     """The table of a plan, a sentence that sums it up and says how to carry it out, and what a run would refuse."""
     table = render((*COLUMNS, MACHINE), [_row(step, plan) for step in plan.steps], terminal)
     machines = list(_machine_lines(plan))
     lines = [*table, "", *machines, *([""] if machines else []), _summary(plan, "" if refused else command_line)]
-    lines += [f"{terminal.paint('note', 'doubt')}: {note}" for note in _selection_notes(plan)]
+    lines += [f"{terminal.paint('note', 'doubt')}: {note}" for note in _notes(plan, uses_remote=uses_remote)]
     if refused:
         lines.append(f"{terminal.paint('warning', 'doubt')}: a run would refuse this:")
     for problem in refused:
@@ -122,7 +129,7 @@ def _row(step: Step, plan: Plan) -> tuple[Cell, ...]:
 
 
 def _summary(plan: Plan, command_line: str) -> str:
-    due = [step for step in plan.steps if step.action in ("run", "maybe")]
+    due = [step for step in plan.steps if step.action in DUE]
     if not due:
         blocked = sum(step.action == "blocked" for step in plan.steps)
         summary = f"{blocked} of {count(len(plan.steps), 'stage')} blocked" if blocked else "every stage is up to date"
@@ -135,17 +142,18 @@ def _summary(plan: Plan, command_line: str) -> str:
     return f"{text}; to do so: {command_line}" if command_line else text
 
 
-def _selection_notes(plan: Plan) -> Iterator[str]:
-    """Yield a note for each stage to run that needs stages which are neither selected nor up to date."""
+def _notes(plan: Plan, *, uses_remote: bool) -> Iterator[str]:
+    """Yield a note for each stage that a stage blocks which is neither selected nor up to date, and on the remote."""
     planned = {step.stage.id for step in plan.steps}
     for step in plan.steps:
-        waits = (reason for reason in step.reasons if reason.code == ReasonCode.WAITS)
-        missing = [name for reason in waits for name in reason.arguments.get("stages", ()) if name not in planned]
-        if missing:
-            yield (
-                f"{step.stage.id} needs {first_few(missing)}, not up to date and not selected: a run blocks it unless "
-                f"the remote has the result; to select all that it needs: --to {quoted(step.stage.id)}"
-            )
+        for reason in step.reasons:
+            before = reason.arguments.get("stage")
+            if any(item.code == ReasonCode.NOT_SELECTED for item in reason.because) and before not in planned:
+                needed = f"{step.stage.id} needs {before}, not up to date and not selected"
+                yield f"{needed}; to select all that it needs: --to {quoted(step.stage.id)}"
+    due = any(step.action in (*DUE, "blocked") for step in plan.steps)
+    if uses_remote and due and not plan.machines:
+        yield "the remote is not asked; what it holds is fetched instead of built"
 
 
 def _data(step: Step, plan: Plan) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from orun.store import Action
 
 BLOCKING: tuple[GateOutcome, ...] = ("failed", "undecided", "no baseline")  # outcomes that block, the gravest first
 Decision = Literal["run", "cached", "maybe", "skipped", "blocked"]
+DUE: tuple[Decision, ...] = ("run", "maybe")
 
 
 class Step(Record, frozen=True):

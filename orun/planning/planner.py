@@ -29,7 +29,7 @@ from orun.pipeline.model import Pipeline, Stage
 from orun.planning import cache_key
 from orun.planning.facts import Classes, Facts, LocalFacts
 from orun.planning.key_diff import UPSTREAM, key_changes
-from orun.planning.plan import Done, Plan, Step
+from orun.planning.plan import DUE, Done, Plan, Step
 from orun.planning.provenance import Provenance, source_components
 from orun.planning.stage_context import StageContext
 from orun.planning.stored_results import StoredResults, changes_of_key
@@ -85,16 +85,24 @@ class Planner:
             self._contexts[stage.id] = StageContext.of(self.pipeline, stage, self.baseline)
         return self._contexts[stage.id]
 
-    def plan(self) -> Plan:
-        """Decide for every stage; run nothing."""
+    def plan(self, chosen: Collection[str] | None = None) -> Plan:
+        """Decide for every stage; run nothing.
+
+        Args:
+            chosen: ids of the selected stages; other stages that are not up to date are blocked, with all after them.
+                None selects every stage.
+        """
         done: dict[str, Done] = {}
         steps: dict[str, Step] = {}
         for number, stage in enumerate(self.pipeline.stages, 1):
             self.results.activity = f"planning {stage.id} ({number} of {len(self.pipeline.stages)})"
             step = self.decide(stage, done)
             blocker = self.gate_before(stage, done)
-            if blocked := next((name for name in stage.before if steps[name].action == "blocked"), ""):
-                blocker = blocker or reason(ReasonCode.STAGE_BEFORE, stage=blocked, outcome="blocked")
+            if chosen is not None and stage.id not in chosen and _must_run(step, steps):
+                blocker = blocker or reason(ReasonCode.NOT_SELECTED)
+            elif blocked := next((name for name in stage.before if steps[name].action == "blocked"), ""):
+                missing = [item for item in steps[blocked].reasons if item.code == ReasonCode.NOT_SELECTED]
+                blocker = blocker or reason(ReasonCode.STAGE_BEFORE, *missing, stage=blocked, outcome="blocked")
             if blocker:
                 step = replace(step, action="blocked", reasons=(blocker,))
             steps[stage.id] = step
@@ -314,3 +322,9 @@ def _skip(step: Step, facts: Facts) -> Step | None:
     """Return the step of a stage that may be skipped because a provider is missing; None when it is not."""
     why = facts.skipped(step.stage)
     return replace(step, action="skipped", reasons=(why,)) if why else None
+
+
+def _must_run(step: Step, steps: Mapping[str, Step]) -> bool:
+    """Return whether a stage has to run; one behind stages that run first may turn out to be up to date."""
+    waits = any(steps[name].action in DUE for name in step.stage.before)
+    return step.action == "run" or (step.action == "maybe" and not waits)

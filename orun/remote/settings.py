@@ -54,6 +54,14 @@ class Settings(Record, frozen=True):
     trusted: tuple[str, ...] = ()
 
 
+def remote_url(options: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of the remote that a run of a project uses, unchecked; empty if it uses none."""
+    url: str | None = options.url
+    if url is None:
+        url = environment.get(URL) or _table(config_file(project)).get("url", "")
+    return "" if url == OFF else url
+
+
 def resolve(options: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> Settings | None:
     """Return the settings of the remote that a run of a project uses; None if it uses none.
 
@@ -61,8 +69,8 @@ def resolve(options: Remote, project: Path, environment: Mapping[str, str] = os.
         UsageError: if a setting is invalid, or a package is missing.
     """
     table = _table(config_file(project))
-    url = options.url if options.url is not None else environment.get(URL) or table.get("url", "")
-    if url in ("", OFF):
+    url = remote_url(options, project, environment)
+    if not url:
         if options.url is None and (options.mode or options.required):
             option = "--remote-mode" if options.mode else "--remote-required"
             raise UsageError(f"{option} without a remote", hint=f"name one: --remote URL, or {URL}")

@@ -65,17 +65,64 @@ def test_a_stage_whose_inputs_are_not_selected(orun: CommandLine, project: Path)
     del project
     assert orun("plan", "words.yaml", "--only", "count").out == (
         """\
-stage  would  why
-count  run    never run before; after write
+stage  would       why
+count  be blocked  write did not run
 
-1 of 1 stage to run; to do so: orun words.yaml --only count
-note: count needs write, not up to date and not selected: a run blocks it unless the remote has the result; \
-to select all that it needs: --to count
+nothing to run: 1 of 1 stage blocked
+note: count needs write, not up to date and not selected; to select all that it needs: --to count
 """
     )
+    (step,) = json.loads(orun("plan", "words.yaml", "--only", "count", "--json").out)["steps"]
+    assert step["action"] == "blocked"
+    assert step["causes"] == [
+        {
+            "code": "stage-before",
+            "arguments": {"stage": "write", "outcome": "blocked"},
+            "because": [{"code": "not-selected"}],
+        }
+    ]
     assert orun("words.yaml", "--only", "count").code == 3
     orun("words.yaml", "--to", "write")
     assert "note: " not in orun("plan", "words.yaml", "--only", "count").out
+
+
+CHAIN = """\
+stages:
+  write: {uses: ./words.py:write, with: {text: a b c}}
+  copy: {uses: ./words.py:copy, needs: {text: write}}
+  count: {uses: ./words.py:count, needs: {text: copy}}
+"""
+COPY = """
+
+@stage(inputs={"text": "files"}, output="files")
+def copy(context: Context) -> None:
+    (context.output / "text.txt").write_text((context.inputs["text"] / "text.txt").read_text().upper())
+"""
+
+
+def test_a_stage_that_is_left_out_may_turn_out_to_be_up_to_date(orun: CommandLine, project: Path) -> None:
+    """It is behind a selected stage that may yield the same bytes as before."""
+    with (project / "words.py").open("a") as code:
+        code.write(COPY)
+    (project / "chain.yaml").write_text(CHAIN)
+    orun("chain.yaml")
+    change = ("--set", "stages.write.with.text=A B C")
+    selected = orun("plan", "chain.yaml", "--only", "write", "--only", "count", *change)
+    assert [line.split()[:2] for line in selected.out.splitlines()[1:3]] == [["write", "run"], ["count", "maybe"]]
+    alone = orun("plan", "chain.yaml", "--only", "count", *change)
+    assert alone.out.splitlines()[1].split("  ")[:2] == ["count", "be blocked"]
+    assert alone.out.endswith(
+        "note: count needs copy, not up to date and not selected; to select all that it needs: --to count\n"
+    )
+
+
+def test_a_remote_is_not_asked(orun: CommandLine, project: Path) -> None:
+    note = "note: the remote is not asked; what it holds is fetched instead of built\n"
+    remote = ("--remote", f"file://{project}/remote")
+    assert orun("plan", "words.yaml", *remote).out.endswith(f"orun words.yaml {' '.join(remote)}\n{note}")
+    assert note not in orun("plan", "words.yaml", "--remote", "off").out
+    orun("words.yaml")
+    assert orun("plan", "words.yaml", *remote).out.endswith("nothing to run: every stage is up to date\n")
 
 
 def test_json(orun: CommandLine, project: Path) -> None:
