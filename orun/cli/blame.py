@@ -20,7 +20,7 @@ from orun.errors import Interrupted, OrunError, UsageError
 from orun.eventlog import ignore
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import conditions
-from orun.text.suggestions import closest, near, settings
+from orun.text.suggestions import near, nearest, one_of, settings
 
 if TYPE_CHECKING:
     from orun.blame.blame import BlameRequest
@@ -179,10 +179,10 @@ def _stage_of(pipeline: Pipeline, gate: str) -> str:
     }
     if gate not in known:
         gated = [stage.id for stage in pipeline.stages if stage.gates]
-        close = closest(gate, known)
+        close = nearest(gate, known)
         raise UsageError(
             f"there is no stage or gate {gate!r} in {pipeline.file.name}",
-            why=f"did you mean {close}?" if close else f"stages with gates are {', '.join(gated) or 'none'}",
+            why=f"did you mean {one_of(close)}?" if close else f"stages with gates are {', '.join(gated) or 'none'}",
             hint=f"orun graph {quoted(near(str(pipeline.file)))}",
         )
     return known[gate]

@@ -209,11 +209,13 @@ def _tree(store: Store, artifact: str) -> str:
         return trees[0]
     if trees:
         raise UsageError(f"{len(trees)} artifacts begin with {artifact!r}", why="\n".join(trees))
-    from orun.text.suggestions import closest, one_of
+    from orun.text.suggestions import nearest, one_of
 
-    close = closest(artifact, stages)
+    close = nearest(artifact, stages)
     raise UsageError(
         f"no artifact {artifact!r} is in the store",
-        why=f"did you mean {close}?" if close else f"expected the beginning of a digest, or {one_of(sorted(stages))}",
-        hint=f"orun store pin NAME {quoted(close or 'PIPELINE/STAGE')}",
+        why=f"did you mean {one_of(close)}?"
+        if close
+        else f"expected the beginning of a digest, or {one_of(sorted(stages))}",
+        hint=f"orun store pin NAME {quoted(close[0] if close else 'PIPELINE/STAGE')}",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orun.errors import UsageError
 from orun.history.database import History
 from orun.history.points import Point
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import nearest, one_of
 
 
 def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ...]:
@@ -29,7 +29,7 @@ def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ..
         message = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
         raise UsageError(message, why=f"looked in {history.path}", hint="orun FILE")
     known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
-    suggestion = closest(metric, known)
+    close = nearest(metric, known)
     expected = one_of(name for name in known if "[" not in name)
-    why = f"did you mean {suggestion}?" if suggestion else f"expected {expected}"
+    why = f"did you mean {one_of(close)}?" if close else f"expected {expected}"
     raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")

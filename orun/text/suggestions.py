@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from orun.errors import UsageError
@@ -16,6 +17,7 @@ LONGEST = 200  # letters of a word that may be misspelt: looking for its like ta
 MANY = 400  # names that a word is compared with, as that takes a while
 LOOK_ALIKES = str.maketrans("oil-", "011_")  # letters that are read as one another
 ABOVE = 3  # folders above that are searched for a path
+MATRIX_VALUES = re.compile(r"\[[^]]*\]")  # in the id of a stage with a matrix
 STEMS = 20  # names of files whose stems are like the one that was typed
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
@@ -49,6 +51,16 @@ def closest(word: str, options: Iterable[str]) -> str:
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]
     return begun[0] if len(begun) == 1 else ""
+
+
+def nearest(word: str, options: Iterable[str]) -> Sequence[str]:
+    """Return the options that were probably meant: every stage of a matrix for its bare name, else the closest option.
+
+    `int8` stands for `int8[per_channel=true]`, `int8.size` for `int8[per_channel=true].size`.
+    """
+    options = list(options)
+    of_matrix = [option for option in options if MATRIX_VALUES.sub("", option, count=1) == word]
+    return of_matrix or list(filter(None, [closest(word, options)]))
 
 
 def similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> str:

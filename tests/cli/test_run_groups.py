@@ -41,3 +41,23 @@ def test_a_group_of_each_of_a_matrix(orun: CommandLine, project: Path) -> None:
         "groups.yaml:8:20: gate failed: write[text=bb] length min 3: length is 2, below the minimum of 3",
         "",
     ]
+
+
+def test_the_bare_name_of_a_matrix(orun: CommandLine, project: Path) -> None:
+    """It is not taken for the name of a similar stage."""
+    (project / "groups.yaml").write_text(GROUPS.replace("stages:\n", "stages:\n  writ: {uses: ./words.py:write}\n"))
+    orun("groups.yaml", "-k", "-q", "--no-blame")
+    stages = [f"write[text={text}]" for text in ("a", "bb", "ccc")]
+    assert orun("blame", "groups.yaml", "write.length").err == (
+        "error: there is no stage or gate 'write.length' in groups.yaml\n"
+        f"  did you mean one of {', '.join(f'{stage}.length' for stage in stages)}?\n  hint: orun graph groups.yaml\n"
+    )
+    assert orun("store", "pin", "rc", "groups/write").err == (
+        "error: no artifact 'groups/write' is in the store\n"
+        f"  did you mean one of {', '.join(f'groups/{stage}' for stage in stages)}?\n"
+        "  hint: orun store pin NAME 'groups/write[text=a]'\n"
+    )
+    assert orun("history", "write.length").err == (
+        "error: no measurement of 'write.length'\n"
+        f"  did you mean one of {', '.join(f'{stage}.length' for stage in stages)}?\n  hint: orun history\n"
+    )
