@@ -289,6 +289,20 @@ def test_a_module_of_the_project_that_python_does_not_look_for_there(executor: L
     assert f"  hint: {where}\n" in told(failure(executor, job), job)
 
 
+@pytest.mark.parametrize("file", ["lib/shared.py", "lib/shared/nets.py", "pipelines/lib/shared.py"])
+def test_a_module_in_a_folder_that_is_not_on_the_path(executor: LocalExecutor, project: Project, file: str) -> None:
+    project.write(".venv/shared.py", "")
+    project.write(file, "")
+    project.write("pipelines/mine.py", "def f(context): import shared\ndef g(context): import shard\n")
+    job = project.job("mine.py:f")
+    lib = f"{job.project}/{file.partition('lib')[0]}lib"
+    assert f"  hint: It is in {lib}, where Python does not look: PYTHONPATH={lib} orun ...\n" in told(
+        failure(executor, job), job
+    ).replace("ROOT", job.root)
+    job = project.job("mine.py:g")  # an installed package may have a similar name
+    assert f"  hint: {installer()} shard\n" in told(failure(executor, job), job)
+
+
 def test_a_module_that_a_package_lacks(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/shared/__init__.py", "")
     project.write("pipelines/shared/nets.py", "")

@@ -113,12 +113,16 @@ def _missing_module(job: Job, name: str) -> str:
     modules = {path.stem: folder for path, folder in paths if path.suffix in (".py", ".so") or any(path.glob("*.py"))}
     if close := get_close_matches(module, filter(str.isidentifier, modules), n=1, cutoff=0.8):
         match = f"{inside}{dot}{close[0]}"
-        if match == name:
-            return f"It is in {modules[module]}, where Python does not look: PYTHONPATH={modules[module]} orun ..."
-        return f"Did you mean {match}?"
+        return _set_path(modules[module]) if match == name else f"Did you mean {match}?"
     if dot:
         return f"{inside} is there, and has no {module} in it"
-    return ""
+    below = (path for folder in (job.root, job.project) for path in sorted(Path(folder).glob("[!.]*/")))
+    holders = (path for path in below if (path / f"{module}.py").is_file() or any((path / module).glob("*.py")))
+    return next((_set_path(str(path)) for path in holders), "")
+
+
+def _set_path(folder: str) -> str:
+    return f"It is in {folder}, where Python does not look: PYTHONPATH={folder} orun ..."
 
 
 def write(scope: Scope, error: BaseException) -> None:
