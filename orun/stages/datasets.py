@@ -46,6 +46,8 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
                 why=f"it has {', '.join(dataset.inputs)}",
             )
     dataset = _in_columns(context, dataset)
+    if "model" in context.inputs:
+        _note_bounds(context, dataset)
     if inputs and "model" in context.inputs:
         _require_fitting(context, title(examples), dataset, inputs)
     return dataset
@@ -60,6 +62,15 @@ def _require_fitting(context: Context, source: str, dataset: Dataset, names: Col
     items = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
     feed = take_example(dataset.inputs, 0, {item.name: len(item.shape) for item in items})
     require_fitting(f"an example of {source}", items, feed)
+
+
+def _note_bounds(context: Context, dataset: Dataset) -> None:
+    from orun.stages._graph.fitting import warn_of_bounds
+    from orun.stages._graph.input_domain import read_domain
+    from orun.stages._graph.io import load_graph
+
+    for note in warn_of_bounds(read_domain(load_graph(context.model())).inputs, dataset.inputs):
+        context.note(note)
 
 
 def _in_columns(context: Context, dataset: Dataset) -> Dataset:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from orun.errors import UsageError
 from orun.measure.dataset import as_type
@@ -11,8 +14,11 @@ from orun.measure.dataset import as_type
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from orun.measure.dataset import Values
     from orun.stages._graph.feeds import Input
+    from orun.stages._graph.input_domain import InputValues
 
+SLACK = 0.01  # share of the span of a domain by which values may exceed it, as rounding and interpolation do
 ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2))  # channels last, channels first
 
 
@@ -36,6 +42,36 @@ def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDA
                 why=f"it has {value.dtype} {list(value.shape)}, and the model takes {item.dtype} {list(item.shape)}",
                 hint=_conversion(item, value, of_type),
             )
+
+
+def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Values]) -> Iterator[str]:
+    """Yield a sentence for each input whose values are outside of the domain of the model, as pixels without a scale.
+
+    Args:
+        domain: declared values of the model's inputs.
+        inputs: the examples.
+    """
+    for name, declared in domain.items():
+        values = inputs.get(name, ())
+        low, high = _range_of([values] if isinstance(values, np.ndarray) else values)
+        least = -math.inf if declared.low is None else declared.low
+        most = math.inf if declared.high is None else declared.high
+        slack = SLACK * (most - least) if math.isfinite(most - least) else 0.0
+        if low < least - slack or high > most + slack:
+            bounds = f"{least:g} to {most:g}"
+            if not math.isfinite(most - least):
+                bounds = f"at most {most:g}" if least == -math.inf else f"at least {least:g}"
+            yield (
+                f"{name} goes from {low:g} to {high:g} in the data, and the input domain of the model is {bounds}: "
+                "scale the data, or declare its bounds where the model is converted"
+            )
+
+
+def _range_of(arrays: Sequence[NDArray[Any]]) -> tuple[float, float]:
+    """Return the least and the largest number of these arrays; infinities the other way round without a number."""
+    numbers = [array for array in arrays if array.dtype.kind in "iuf" and array.size]
+    low = min((float(np.fmin.reduce(array, axis=None)) for array in numbers), default=math.inf)
+    return low, max((float(np.fmax.reduce(array, axis=None)) for array in numbers), default=-math.inf)
 
 
 def _fits(shape: Sequence[int], declared: Sequence[int | str]) -> bool:

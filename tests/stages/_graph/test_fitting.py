@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from orun.errors import UsageError
+from orun.stages._graph.fitting import warn_of_bounds
+from orun.stages._graph.input_domain import InputDomain, InputValues, write_domain
 from tests.stages.models import WORDY, convolution, parse
 from tests.stages.support import artifact, run_stage
 
@@ -27,6 +30,9 @@ def small():
 
 def flat():
     return orun.Dataset({"image": IMAGES.astype(np.float32).reshape(4, -1)})
+
+def pixels():
+    return orun.Dataset({"image": np.linspace(0, 255, 768).reshape(4, 3, 8, 8).astype(np.float32)})
 
 def rows():
     return orun.Dataset({"x": [IMAGES[0, 0, :size, :4].astype(np.float32) for size in (2, 3, 5)]})
@@ -69,3 +75,44 @@ def test_sizes_may_differ_along_an_axis_with_a_name(tmp_path: Path) -> None:
     model = artifact(tmp_path, parse(WORDY))
     result = run_stage("quantize/static", tmp_path, {"dataset": "data.py:rows"}, inputs={"model": model}, root=tmp_path)
     assert result.value("quantized") == 1
+
+
+@pytest.mark.parametrize(
+    ("uses", "params"),
+    [
+        ("quantize/static", {"dataset": "data.py:pixels"}),
+        ("measure/accuracy", {"dataset": "data.py:pixels", "metrics": ["cosine"]}),
+    ],
+)
+def test_data_outside_of_the_input_domain_is_noted(tmp_path: Path, uses: str, params: dict[str, object]) -> None:
+    (tmp_path / "data.py").write_text(DATA, "utf-8")
+    model = convolution()
+    write_domain(model, InputDomain({"image": InputValues(low=0, high=1)}))
+    inputs = {"model": artifact(tmp_path, model)}
+    if uses == "measure/accuracy":
+        inputs["reference"] = inputs["model"]
+    run = run_stage(uses, tmp_path, params, inputs=inputs, root=tmp_path)
+    (note,) = run.notes
+    assert note == (
+        "image goes from 0 to 255 in the data, and the input domain of the model is 0 to 1: scale the data, or declare "
+        "its bounds where the model is converted"
+    )
+
+
+def test_the_bounds_of_a_domain() -> None:
+    def outside(low: float | None, high: float | None, *values: float) -> str:
+        bounds = InputValues(low=low, high=high)
+        note = "".join(warn_of_bounds({"x": bounds, "y": bounds}, {"x": [np.array(value) for value in values]}))
+        return note.partition(": ")[0]
+
+    assert outside(0, 1, 0, 1.005, np.nan) == ""
+    assert (
+        outside(0, 1, 0.5, 1.02) == "x goes from 0.5 to 1.02 in the data, and the input domain of the model is 0 to 1"
+    )
+    assert outside(0, None, -1, 9).endswith(
+        "x goes from -1 to 9 in the data, and the input domain of the model is at least 0"
+    )
+    assert outside(None, 3, 1, 4).endswith("the input domain of the model is at most 3")
+    assert outside(None, None, -1e9, 1e9) == ""
+    assert outside(0, 1, np.nan) == ""
+    assert list(warn_of_bounds({"x": InputValues(low=0, high=1)}, {"x": np.array(["text"], object)})) == []
