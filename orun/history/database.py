@@ -14,7 +14,7 @@ from orun.fs.bounded_reads import is_special
 from orun.fs.durable import make_database
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
-from orun.history.points import Point
+from orun.history.points import Point, SeriesName
 from orun.store.layout import VERSION_FILE
 from orun.text.suggestions import near
 
@@ -70,6 +70,12 @@ class History:
         """Return stage and metric of such measurements, each once; raises as `points` does."""
         query = f"SELECT DISTINCT stage, metric FROM points WHERE {_condition(columns)} ORDER BY stage, metric"  # noqa: S608 -- names of our own
         return tuple((str(stage), str(metric)) for stage, metric in self._rows(query, columns))
+
+    def last_values(self, pipeline: str) -> dict[SeriesName, float]:
+        """Return the last value of each series of a pipeline; raises as `points` does."""
+        query = "SELECT {columns}, MAX(run) FROM points WHERE pipeline = ? GROUP BY stage, metric, machine"
+        points = [_point(row[:-1]) for row in self._rows(query, {"pipeline": pipeline})]
+        return {point.series: point.value for point in points}
 
     def is_damaged(self) -> bool:
         """Return whether the file is damaged.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from orun.core.component_kinds import ComponentKind
@@ -14,6 +15,7 @@ from orun.environment.hosts import hardware
 from orun.fs.digests import digest_bytes
 from orun.text.units import show
 
+SeriesName = tuple[str, str, str, str]  # pipeline, stage, metric, machine
 SHORT = 12  # hexadecimal digits that tell the machines of one history apart
 
 
@@ -30,8 +32,8 @@ class Point:
         machine: digest of the hardware that the measurement is bound to: processor and GPU; for times also the host and
             its clocks. Figures of different machines are not comparable.
         key: cache key of the stage.
-        run: id of the run that measured it.
-        measured_at: seconds since the epoch.
+        run: id of the run that measured it, or that used it again after another value.
+        measured_at: when that was, in seconds since the epoch.
         runtime: ONNX Runtime's package and version; empty if the measurement is not bound to it, or is older than this
             field.
     """
@@ -52,6 +54,11 @@ class Point:
     run: str
     measured_at: float
     runtime: str = ""
+
+    @property
+    def series(self) -> SeriesName:
+        """Name of the series that it belongs to."""
+        return self.pipeline, self.stage, self.metric, self.machine
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,37 @@ class Series:
 
 def points_of(result: RunResult) -> tuple[Point, ...]:
     """Return what a run measured itself; cached measurements are in the history already."""
+    built = (stage for stage in result.stages if stage.outcome == "built")
+    return tuple(point for stage in built for point in _points(result, stage, stage.built_at))
+
+
+def points_used_again(result: RunResult, last: Mapping[SeriesName, float]) -> tuple[Point, ...]:
+    """Return the cached values of a run that differ from the last of their series, as after an edit was reverted.
+
+    Times are left out: they are measurements of their moment.
+
+    Args:
+        result: the run.
+        last: the last value of each series. A series without one is left out.
+    """
+    cached = (stage for stage in result.stages if stage.outcome == "cached")
+    points = (point for stage in cached for point in _points(result, stage, result.started_at))
     return tuple(
-        Point(
+        point
+        for point in points
+        if point.noise != "timing" and point.series in last and not _is_same(point.value, last[point.series])
+    )
+
+
+def _is_same(value: float, other: float) -> bool:
+    return value == other or (math.isnan(value) and math.isnan(other))
+
+
+def _points(result: RunResult, stage: StageResult, moment: float) -> Iterator[Point]:
+    """Yield the figures of a stage of a run as measurements of this moment."""
+    device = device_of(stage)
+    for name, metric in stage.metrics.items():
+        yield Point(
             pipeline=result.pipeline,
             stage=stage.stage,
             uses=stage.uses,
@@ -94,16 +130,12 @@ def points_of(result: RunResult) -> tuple[Point, ...]:
             better=metric.better,
             noise=metric.noise,
             host=stage.machine or result.host.get("host", ""),
-            machine=machine_of(device_of(stage)),
+            machine=machine_of(device),
             key=stage.key,
             run=result.run,
-            measured_at=stage.built_at,
-            runtime=device_of(stage).get("runtime", ""),
+            measured_at=moment,
+            runtime=device.get("runtime", ""),
         )
-        for stage in result.stages
-        if stage.outcome == "built"
-        for name, metric in stage.metrics.items()
-    )
 
 
 def device_of(stage: StageResult) -> dict[str, str]:
@@ -118,9 +150,9 @@ def machine_of(fingerprint: Mapping[str, str]) -> str:
 
 def series_of(points: Iterable[Point]) -> tuple[Series, ...]:
     """Return the points grouped by pipeline, stage, metric and machine, in order of these names."""
-    groups: dict[tuple[str, str, str, str], list[Point]] = {}
+    groups: dict[SeriesName, list[Point]] = {}
     for point in points:
-        groups.setdefault((point.pipeline, point.stage, point.metric, point.machine), []).append(point)
+        groups.setdefault(point.series, []).append(point)
     return tuple(Series(tuple(sorted(group, key=_age))) for _, group in sorted(groups.items()))
 
 

@@ -12,7 +12,7 @@ from orun.errors import StoreError
 from orun.eventlog import read_result
 from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.history.database import History
-from orun.history.points import Point, points_of
+from orun.history.points import Point, SeriesName, points_of, points_used_again
 from orun.store import Store
 from orun.store.layout import RECORD_FILE
 
@@ -35,11 +35,12 @@ def mend(history: History, store: Store) -> tuple[Path | None, int]:
 
 
 def measured(store: Store) -> Iterator[Point]:
-    """Yield what the runs of a store have measured, as far as they have records.
+    """Yield what the runs of a store have measured, or used again after another value, as far as they have records.
 
     Raises:
         StoreError: if a record cannot be read, so that its measurements are not known.
     """
+    last: dict[SeriesName, float] = {}
     for folder in store.runs():
         try:
             result = read_result(folder / RECORD_FILE)
@@ -47,8 +48,11 @@ def measured(store: Store) -> Iterator[Point]:
             if is_os_error(error):
                 raise
             continue  # the run goes on or was killed; the record is damaged, or of another version
-        if not result.pipeline.endswith(INVESTIGATIONS):
-            yield from points_of(result)
+        if result.pipeline.endswith(INVESTIGATIONS):
+            continue
+        points = (*points_of(result), *points_used_again(result, last))
+        last |= {point.series: point.value for point in points}
+        yield from points
 
 
 def _move_away(path: Path) -> Path:

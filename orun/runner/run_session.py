@@ -188,13 +188,16 @@ class RunSession(Record, frozen=True):
         measured = {stage.outcome for stage in result.stages if stage.metrics}
         if result.pipeline.endswith(INVESTIGATIONS) or not measured & {"built", "cached"}:
             return
-        from orun.history import History, history_path, points_of, points_of_renamed
+        from orun.history import History, history_path, points_of, points_of_renamed, points_used_again
 
         history = History(history_path(self.planner.store.root))
         try:
             past = points_of_renamed(history, result, {stage.id for stage in self.planner.pipeline.stages})
-            if past or "built" in measured:
-                history.add((*past, *points_of(result)))
+            if past:
+                history.add(past)
+            new = (*points_of(result), *points_used_again(result, history.last_values(result.pipeline)))
+            if new:
+                history.add(new)
         except StoreError as error:
             if "built" not in measured:
                 return

@@ -69,7 +69,21 @@ def test_the_past_of_a_stage_goes_on_under_its_new_name(measured: Path, orun: Co
     assert values(orun) == {"count": [3.0, 4.0], "total": [3.0, 4.0]}
     assert orun("words.yaml", "--set", "stages.write.with.text=a b c d e").code == 0
     assert orun("words.yaml", *four).code == 0
-    assert values(orun) == {"count": [3.0, 4.0], "total": [3.0, 4.0, 5.0]}
+    assert values(orun) == {"count": [3.0, 4.0], "total": [3.0, 4.0, 5.0, 4.0]}
+
+
+def test_a_value_that_comes_back_from_the_store_is_the_latest_again(measured: Path, orun: CommandLine) -> None:
+    """After an edit that was reverted: at its first run, once, and after `--mend` as well."""
+    file = measured / "words.yaml"
+    file.write_text(file.read_text())
+    for _ in range(3):
+        assert "2 cached" in orun("words.yaml").out.splitlines()[-1]
+    assert values(orun) == {"count": [3.0, 4.0, 3.0]}
+    before = orun("history", "--csv", "-").out
+    history = measured / "artifacts" / "history.sqlite"
+    history.unlink()
+    assert orun("history", "--mend").out == "artifacts/history.sqlite: 6 measurements added from the records of runs\n"
+    assert orun("history", "--csv", "-").out == before
 
 
 def test_a_stage_beside_one_that_measures_the_same_has_no_past(measured: Path, orun: CommandLine) -> None:

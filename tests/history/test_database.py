@@ -16,7 +16,7 @@ import pytest
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.history import History, Point, history_path, points_of
+from orun.history import History, Point, history_path, points_of, points_used_again
 from orun.history.past import past
 from orun.history.points import machine_of, series_of
 from tests.facts import components
@@ -38,6 +38,34 @@ def test_what_a_run_measured_itself_is_what_it_built() -> None:
     assert (recall.value, recall.low, recall.high, recall.unit) == (0.9135, 0.878, 0.942, "ratio")
     assert (recall.host, recall.machine, recall.runtime) == ("builder", machine_of({}), "")
     assert (recall.run, recall.measured_at) == (PASSED.run, NOW)
+
+
+def test_a_cached_value_is_of_interest_unless_it_is_the_last_of_its_series() -> None:
+    """Nor is a time, or the first value of a series, which another pipeline measured."""
+    odd = Metric(math.nan)
+    cached = replace(INT8, outcome="cached", metrics={**INT8.metrics, "odd": odd})
+    run = replace(PASSED, stages=(cached, PASSED["latency"]))
+    names = {name: ("bert", stage.stage, name, machine_of({})) for stage in run.stages for name in stage.metrics}
+    found = points_used_again(run, dict.fromkeys(names.values(), 1.0))
+    assert [(point.metric, point.run, point.measured_at) for point in found] == [
+        ("size", run.run, run.started_at),
+        ("nodes", run.run, run.started_at),
+        ("odd", run.run, run.started_at),
+    ]
+    last = {names["size"]: 22_900_000.0, names["nodes"]: 311.0, names["odd"]: math.nan}
+    assert points_used_again(run, last) == ()
+    assert points_used_again(run, {}) == ()
+
+
+def test_the_last_value_of_each_series(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.sqlite")
+    assert history.last_values("bert") == {}
+    history.add([point(3.0, 2.0), point(math.nan, 5.0), point(7.0, 1.0, machine="another")])
+    series = ("bert", "latency", "p50")
+    last = history.last_values("bert")
+    assert math.isnan(last.pop((*series, "0123456789ab")))
+    assert last == {(*series, "another"): 7.0}
+    assert history.last_values("other") == {}
 
 
 FORGE = {
