@@ -15,7 +15,7 @@ from orun.fs.os_errors import quoted
 from orun.pipeline.axes import NAMELESS
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.inspection_process import MARK
-from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_mask
+from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.scaffold.paths import relative_to
 from orun.stages.common_parameters import DType
 from orun.text.suggestions import closest, one_of
@@ -118,7 +118,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
         inputs.append(
             InputFact(matched["name"], matched["dtype"], tuple(_axis(matched["name"], axis) for axis in axes))
         )
-    return tuple(map(with_mask, inputs))
+    return tuple(map(with_values, inputs))
 
 
 def _axis(name: str, axis: str) -> int | str:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from orun.core.serialization import Record, replace
 from orun.errors import UsageError
+from orun.stages._graph.feeds import PIXEL, is_image
 from orun.text.units import show
 
 Form = Literal["onnx", "torch", "tensorflow", "sklearn"]
@@ -35,7 +36,7 @@ class InputFact(Record, frozen=True):
         name: as the model has it.
         dtype: NumPy's name of its type; `object` for texts.
         shape: sizes, and names of dynamic axes.
-        high: its largest value, where a look-up table sets one.
+        high: its largest value, where a look-up table or its being an image sets one.
         fill: `mask` or `right-padded` for an attention mask, else `random`.
     """
 
@@ -50,11 +51,13 @@ class InputFact(Record, frozen=True):
         return f"{self.name} {'text' if self.dtype == 'object' else self.dtype}[{axes}]"
 
 
-def with_mask(item: InputFact) -> InputFact:
-    """Return the input, filled as an attention mask if it is integers and its name says that it is one.
+def with_values(item: InputFact) -> InputFact:
+    """Return the input with the values that its type, axes and name suggest: pixels, or an attention mask.
 
-    Any other mask is one of attention if it has the axes of tokens, batch and sequence.
+    A mask is one of attention if its name says so, or if it has the axes of tokens, batch and sequence.
     """
+    if is_image(item.dtype, item.shape):
+        return replace(item, high=PIXEL)
     by_token = len(item.shape) == 2 and (item.name == "mask" or item.name.endswith("_mask"))  # noqa: PLR2004
     is_mask = item.dtype.startswith("int") and (by_token or item.name.endswith("attention_mask"))
     return replace(item, fill="right-padded") if is_mask else item

@@ -9,7 +9,7 @@ from typing import Any
 
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
-from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_mask
+from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.stages._graph.axes import list_free
 from orun.stages._graph.feeds import SIZES
 
@@ -26,7 +26,7 @@ def inspect_program(name: str, path: Path) -> ModelFacts:
     for item in program.graph_signature.user_inputs:
         value = values[item]
         shape = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
-        inputs.append(with_mask(InputFact(item, str(value.dtype).removeprefix("torch."), shape)))
+        inputs.append(with_values(InputFact(item, str(value.dtype).removeprefix("torch."), shape)))
     return ModelFacts("torch", name, tuple(inputs), output_names(len(program.graph_signature.user_outputs)))
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from orun.errors import UsageError
+from orun.scaffold.data_text import data_text
 from orun.scaffold.inspection import parse_inputs
+from orun.scaffold.model_facts import ModelFacts
+from orun.scaffold.recipe import Request, stages_for
+from orun.scaffold.targets import target_named
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,18 @@ from orun.scaffold.inspection import parse_inputs
 def test_integers_that_are_named_a_mask_of_tokens_are_one(declared: str, fill: str) -> None:
     (item,) = parse_inputs([declared])
     assert item.fill == fill
+
+
+def test_bytes_with_the_axes_of_an_image_are_pixels() -> None:
+    inputs = parse_inputs(["image=uint8[batch,24,24,3]", "flags=uint8[batch,3]"])
+    assert [item.high for item in inputs] == [255, None]
+    text = data_text("net.yaml", ModelFacts("torch", "net.py:load", inputs))
+    assert "'image': random.integers(0, 255, (n, 24, 24, 3), np.uint8, endpoint=True)," in text
+    request = Request(ModelFacts("torch", "net.py:load", inputs), target_named("cpu"))
+    assert stages_for(request, {})[0].parameters["inputs"] == {
+        "image": {"shape": ["batch", 24, 24, 3], "dtype": "uint8", "high": 255},
+        "flags": {"shape": ["batch", 3], "dtype": "uint8"},
+    }
 
 
 def test_axes_are_sizes_and_names() -> None:

@@ -22,6 +22,7 @@ Mode = Literal["random", "lowest", "highest"]
 Masks = Literal["any", "right-padded"]
 
 SIZES = (1, 2, 7)  # default sizes of a dynamic axis
+PIXEL = 255  # largest value of a pixel
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class Case:
     title: str
     sizes: Mapping[str, int]
     feed: Mapping[str, Array]
+
+
+def is_image(dtype: str, shape: Sequence[int | str]) -> bool:
+    """Return whether an input is most likely an image or several, by its type and axes: bytes, but no flags."""
+    return dtype == "uint8" and len(shape) >= 3  # noqa: PLR2004 - height, width and channels or a batch
 
 
 def list_axes(inputs: Sequence[Input]) -> tuple[str, ...]:

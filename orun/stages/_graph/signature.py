@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.stages._graph.axes import list_free
-from orun.stages._graph.feeds import Input, bounds_of
+from orun.stages._graph.feeds import PIXEL, Input, bounds_of, is_image
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names
 from orun.stages.common_parameters import PADDED
@@ -29,8 +29,8 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
     """Return the inputs of a model.
 
     The values of an input come from the domain that the model carries. Without a declaration, an integer that looks up
-    a table is bounded by the rows of the table. Any other integer counts as a mask of 0 and 1, which suits flags and
-    lengths as well.
+    a table is bounded by the rows of the table. Bytes with three axes or more are an image. Any other integer counts as
+    a mask of 0 and 1, which suits flags and lengths as well.
 
     Args:
         model: its weights are not needed.
@@ -114,6 +114,8 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
         )
     if dtype.kind not in "iub":
         return Input(value.name, dtype.name, shape)
+    if rows is None and is_image(dtype.name, shape):
+        return Input(value.name, dtype.name, shape, low=0, high=PIXEL)
     if rows is None:
         return Input(value.name, dtype.name, shape, mask=dtype.kind != "b")
     most = np.iinfo(dtype).max if dtype.kind in "iu" else 1

@@ -19,6 +19,17 @@ def test_types_axes_and_the_bounds_of_a_look_up() -> None:
     )
 
 
+def test_bytes_with_the_axes_of_an_image_are_pixels() -> None:
+    axes = {"image": "n, 24, 24, 3", "frame": "h, w, 3", "flags": "n, 3"}
+    inputs = ", ".join(f"uint8[{shape}] {name}" for name, shape in axes.items())
+    text = f'<ir_version: 9, opset_import: ["": 20]> g ({inputs}) => (uint8[n, 24, 24, 3] y) {{ y = Identity (image) }}'
+    assert inputs_of(onnx.parser.parse_model(text)) == (
+        Input("image", "uint8", ("n", 24, 24, 3), low=0, high=255),
+        Input("frame", "uint8", ("h", "w", 3), low=0, high=255),
+        Input("flags", "uint8", ("n", 3), mask=True),
+    )
+
+
 def test_the_tables_of_a_fused_embedding() -> None:
     model = onnx.parser.parse_model("""
     <ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]>
