@@ -178,6 +178,10 @@ def _fail(error: OrunError, code: int, command_line: Sequence[str]) -> int:
         from orun.environment.install_commands import install_command
 
         error.hint = install_command(error.packages)
+    if isinstance(error, PipelineError) and os.environ.get("GITHUB_ACTIONS") == "true":
+        from orun.report.github import mistakes
+
+        click.echo("\n".join(mistakes(error)), err=True)  # the runner reads both streams
     if "--json" in command_line:
         from orun.report.document import dumps, error_document
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from orun.cli.reports import FILES, requested_reports, write_all
 from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.cli.signals import stoppable_run
 from orun.core.open_gates import failed_gates
-from orun.errors import Interrupted, PipelineError, UsageError
+from orun.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
@@ -89,12 +89,12 @@ def command(
     choices["force"] = forced(file, choices)
     choices["remote"] = options.remote_of(choices)
     choices["wait"] = options.parse_seconds("--wait", choices["wait"])
-    with _annotated(as_json) as annotate, ExitStack() as stack:
+    with ExitStack() as stack:
         if as_json:
             result = orun.run(file, on_event=stoppable_run(stack, None), **choices)
             searches = blames and _can_search(choices, result)
             options.show_json(_with_blame(file, choices, result) if searches else result)
-            annotate(result)
+            _annotate(result, as_json=True)
         else:
 
             def look_into(result: RunResult) -> None:
@@ -102,7 +102,7 @@ def command(
                     from orun.cli import blame
 
                     blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
-                annotate(result)
+                _annotate(result, as_json=False)
 
             detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
             result = _run_shown(file, detail, look_into, choices, stack)
@@ -110,19 +110,12 @@ def command(
     return result.exit_code
 
 
-@contextmanager
-def _annotated(as_json: bool) -> Iterator[Callable[[RunResult], None]]:
+def _annotate(result: RunResult, *, as_json: bool) -> None:
     """In a step of GitHub Actions, say what is wrong at its line of the file; the runner reads both streams."""
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        yield lambda _: None
-        return
-    from orun.report.github import commands, mistakes
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from orun.report.github import commands
 
-    try:
-        yield lambda result: click.echo("".join(f"{line}\n" for line in commands(result)), nl=False, err=as_json)
-    except PipelineError as error:
-        click.echo("\n".join(mistakes(error)), err=as_json)
-        raise
+        click.echo("".join(f"{line}\n" for line in commands(result)), nl=False, err=as_json)
 
 
 def _run_shown(

@@ -191,11 +191,12 @@ def require_annotated_mistake(project: Path, scripts: Path) -> None:
     file = project / "pipelines/release.yaml"
     file.write_text(file.read_text().replace("with:", "wiht:"))
     environ = {"ORUN_STORE": ".orun", "GITHUB_ACTIONS": "true"}
-    done = step("orun pipelines/release.yaml", project, scripts, environ)
-    assert done.returncode == 2
-    (annotation,) = [line for line in done.stdout.splitlines() if line.startswith("::")]
-    place = "file=pipelines/release.yaml,line=5,col=5"
-    assert annotation.startswith(f"::error {place},title=pipeline file::'wiht' is not a key of a stage")
+    for verb in ("orun", "orun validate", "orun plan"):
+        done = step(f"{verb} pipelines/release.yaml", project, scripts, environ)
+        assert done.returncode == 2
+        (annotation,) = [line for line in done.stderr.splitlines() if line.startswith("::")]
+        place = "file=pipelines/release.yaml,line=5,col=5"
+        assert annotation.startswith(f"::error {place},title=pipeline file::'wiht' is not a key of a stage")
 
 
 @JOBS

@@ -27,7 +27,7 @@ CommandLine = Callable[..., Outcome]
 @pytest.fixture
 def orun(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """Run a command line; colours and width are those of a log, whatever the tests run in."""
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "CI", "GITHUB_STEP_SUMMARY", "ORUN_STORE"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "ORUN_STORE"):
         monkeypatch.delenv(name, raising=False)
 
     def call(*words: str) -> Outcome:

@@ -39,6 +39,22 @@ def test_good_and_bad_files(orun: CommandLine, project: Path) -> None:
     assert shown.err.splitlines()[3] == "  did you mean: with"
 
 
+@pytest.mark.parametrize("verb", ["run", "validate", "plan"])
+def test_mistakes_are_annotations_in_github_actions(
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (project / "bad.yaml").write_text(BAD)
+    shown = orun(verb, "bad.yaml")
+    annotation, mistake = shown.err.split("\n", 1)
+    place = "file=bad.yaml,line=2,col=35,title=pipeline file"
+    assert annotation.startswith(
+        f"::error {place}::'wiht' is not a key of a stage%0Adid you mean: with%0Aexpected: one of "
+    )
+    assert (shown.code, shown.out) == (2, "")
+    assert mistake.startswith(MESSAGE)
+
+
 def test_json(orun: CommandLine, project: Path) -> None:
     (project / "bad.yaml").write_text(BAD)
     good, bad = orun("validate", "words.yaml", "--json"), orun("validate", "bad.yaml", "words.yaml", "--json")
