@@ -27,7 +27,10 @@ TOOLS = ["list_pipelines", "list_stages", "validate", "plan", "explain", "histor
 
 @asynccontextmanager
 async def server(folder: Path, *words: str) -> AsyncIterator[ClientSession]:
-    parameters = StdioServerParameters(command=sys.executable, args=["-m", "orun", "mcp", *words], cwd=folder)
+    # the client passes a server a few variables only, without the PYTHONPATH that tests may be run with
+    environment = dict(os.environ)
+    arguments = ["-m", "orun", "mcp", *words]
+    parameters = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder, env=environment)
     async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         yield session
@@ -191,7 +194,10 @@ async def allowed(folder: Path) -> None:
         difference = await call(session, "diff")
         assert difference["gates"] == [{"name": "count words min", "old": "3: passed", "new": "3: failed"}]
         blame = await call(session, "blame")
-        assert (blame["failed"], blame["next_command"]) == (["count words min 3"], "orun blame words.yaml")
+        assert (blame["failed"], blame["next_command"]) == (
+            ["count words min 3"],
+            "orun blame words.yaml --set stages.write.with.text=four",
+        )
 
 
 def test_a_package_and_a_folder_that_are_not_there(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
