@@ -28,7 +28,7 @@ class _Unlabelled(Dataset):
     def __getattribute__(self, name: str) -> Any:
         if name == "labels":
             request = self._request
-            raise missing_labels(request.stage, f"the metric {self._metric}", request.source, self._dataset)
+            raise missing_labels(request, f"the metric {self._metric}", self._dataset)
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:

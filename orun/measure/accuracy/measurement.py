@@ -82,7 +82,7 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
                     hint="connect one: needs: {model: ..., reference: ...}",
                 )
         elif dataset.labels is None:
-            raise missing_labels(request.stage, name, request.source, dataset)
+            raise missing_labels(request, name, dataset)
         elif name in RETRIEVAL and dataset.candidates is None:
             raise StageFailed(
                 request.stage,

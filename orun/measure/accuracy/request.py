@@ -36,6 +36,7 @@ class Request:
         slices: fields of the dataset; every metric is measured for each of their values, too.
         resamples: calls, on resamples, of a function that returns one number of all examples; None for none.
         source: the dataset as the pipeline file names it; empty if it is made up.
+        is_folder: whether the dataset is a folder of images.
         class_axis: axis of an output along which the scores of the classes lie.
         postprocess: function of the user from outputs to what metrics against labels judge; None for the outputs.
         boxes: outputs of detected boxes; None without metrics of boxes.
@@ -53,6 +54,7 @@ class Request:
     slices: tuple[str, ...] = ()
     resamples: int | None = None
     source: str = ""
+    is_folder: bool = False
     class_axis: int = -1
     postprocess: Function | None = None
     boxes: BoxOutputs | None = None
@@ -73,28 +75,30 @@ class Request:
         return "lower" if metric in ERRORS else self.better.get(metric, "higher")
 
 
-def missing_labels(stage: str, metric: str, source: str, dataset: Dataset) -> StageFailed:
+def missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFailed:
     """Return the error of a metric that needs labels when the dataset has none.
 
     Args:
-        stage: id of the stage.
+        request: the measurement.
         metric: name of the metric.
-        source: the dataset as the pipeline file names it; empty if it is made up.
         dataset: the dataset.
     """
-    if not source:
+    if not request.source:
         return StageFailed(
-            stage,
+            request.stage,
             f"{metric} needs labels, and made-up inputs have none",
             hint="name examples with labels: dataset: data.py:function, or a file with `labels`",
         )
+    hint = f"say which of these they are: dataset: {{path: {request.source}, labels: NAME}}"
+    if ".py:" in request.source:
+        hint = "return them: orun.Dataset(inputs, labels)"
+    elif request.is_folder:
+        hint = "put the images of each class into a folder of its own, or name a function: dataset: data.py:function"
     return StageFailed(
-        stage,
-        f"{metric} needs labels, and the dataset {source} has none",
+        request.stage,
+        f"{metric} needs labels, and the dataset {request.source} has none",
         why=f"it has {', '.join((*dataset.inputs, *dataset.fields))}",
-        hint="return them: orun.Dataset(inputs, labels)"
-        if ".py:" in source
-        else f"say which of these they are: dataset: {{path: {source}, labels: NAME}}",
+        hint=hint,
     )
 
 

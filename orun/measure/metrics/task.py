@@ -31,10 +31,10 @@ def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
     """Return the share of positions of each example whose label is among the `k` classes with the highest scores.
 
     Raises:
-        UsageError: if the output holds no scores of classes, or the shapes do not fit.
+        UsageError: if the output holds no scores of classes, or as `accuracy` does.
     """
     need_scores(f"accuracy_at_{k}", output)
-    _need_fitting(f"accuracy_at_{k}", output.shape[:-1], output, labels)
+    predicted_classes(f"accuracy_at_{k}", output, labels)  # refuses labels that do not fit
     best = top_classes(k, output.reshape(-1, output.shape[-1]))
     right = (best == labels.reshape(-1, 1)).any(axis=1).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
@@ -44,7 +44,8 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
     """Return the class that a model predicts for each label, `[n, ...]`.
 
     Raises:
-        UsageError: if the output is a single score, the shapes do not fit, or texts would be compared with numbers.
+        UsageError: if the output is a single score, the shapes do not fit, a label is no class, or texts would be
+            compared with numbers.
     """
     predicted = output if is_single_score(output) else top_class(output)
     if predicted.dtype.kind == "f" and (predicted != np.round(predicted)).any():
@@ -74,7 +75,10 @@ def _need_classes(metric: str, classes: int, labels: NDArray[Any]) -> None:
         raise UsageError(
             f"{metric} needs labels from 0 to {classes - 1}, as the output has {classes} scores",
             why=f"they go from {labels.min():g} to {labels.max():g}",
-            hint="if labels begin at 1: orun.Dataset(inputs, labels - 1); leave out examples without a class",
+            hint="if labels begin at 1: orun.Dataset(inputs, labels - 1); leave out examples without a class"
+            if labels.ndim == 1
+            else "if pixels or tokens have no class, as 255 often says, leave them out in a metric of your own: "
+            "`metrics: [file.py:function]`",
         )
     broken = labels[labels != np.round(labels)]
     if broken.size:

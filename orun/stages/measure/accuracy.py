@@ -95,7 +95,7 @@ from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import StageFailed
 from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, named
-from orun.stages._data.source import Examples
+from orun.stages._data.source import Examples, Source
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
@@ -317,6 +317,7 @@ def _request(context: Context, params: Params) -> Request:
         slices=tuple(params.slices),
         resamples=params.resamples,
         source="" if params.dataset is None else title(params.dataset),
+        is_folder=isinstance(params.dataset, Source) and params.dataset.images is not None,
         class_axis=-1 if params.class_axis is None else params.class_axis,
         postprocess=context.load(params.postprocess, ("outputs", "dataset")) if params.postprocess else None,
         boxes=BoxOutputs(**asdict(params.detections)) if params.detections else None,

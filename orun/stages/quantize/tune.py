@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UnknownName
-from orun.stages._data.source import Examples
+from orun.stages._data.source import Examples, Source
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset, title
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
@@ -200,7 +200,17 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
     cpu = variants.get("cpu") or Target("cpu", session=dict(context.target.session) if context.target else {})
     return Judge(
         goal=Goal(params.metric, params.at_least, params.at_most),
-        request=Request(context.stage, (name,), {}, {}, (), 1, context.seed, source=title(params.dataset)),
+        request=Request(
+            context.stage,
+            (name,),
+            {},
+            {},
+            (),
+            1,
+            context.seed,
+            source=title(params.dataset),
+            is_folder=isinstance(params.dataset, Source) and params.dataset.images is not None,
+        ),
         dataset=dataset,
         few=few,
         reference=BenchmarkCase(context.model(), cpu, feed),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score, top_k_accuracy_score
@@ -80,6 +82,19 @@ def test_a_label_that_is_no_class_is_refused(labels: list[int], span: str) -> No
         f"  they go from {span}\n"
         "  hint: if labels begin at 1: orun.Dataset(inputs, labels - 1); leave out examples without a class"
     )
+
+
+def test_a_pixel_without_a_class_is_refused() -> None:
+    labels = np.array([[[0, 1], [2, 255]]])
+    for metric, measure in {"accuracy": accuracy, "iou": iou, "accuracy_at_5": partial(accuracy_at, 5)}.items():
+        with pytest.raises(UsageError) as error:
+            measure(np.zeros((1, 2, 2, 3)), labels)
+        assert str(error.value) == (
+            f"{metric} needs labels from 0 to 2, as the output has 3 scores\n"
+            "  they go from 0 to 255\n"
+            "  hint: if pixels or tokens have no class, as 255 often says, leave them out in a metric of your own: "
+            "`metrics: [file.py:function]`"
+        )
 
 
 def test_a_label_between_two_classes_is_refused() -> None:
