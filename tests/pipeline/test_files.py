@@ -252,7 +252,7 @@ def test_a_baseline_is_no_pipeline(
     for name in ("p.baseline.json", *names):
         (tmp_path / name).write_text("{}")
     with pytest.raises(UsageError) as caught:
-        load("p.baseline.json")
+        load(Path("p.baseline.json"))
     assert (caught.value.what, caught.value.hint) == (
         f"p.baseline.json is the baseline of {pipeline}",
         f"orun {pipeline}",

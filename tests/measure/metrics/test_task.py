@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -86,7 +87,12 @@ def test_a_label_that_is_no_class_is_refused(labels: list[int], span: str) -> No
 
 def test_a_pixel_without_a_class_is_refused() -> None:
     labels = np.array([[[0, 1], [2, 255]]])
-    for metric, measure in {"accuracy": accuracy, "iou": iou, "accuracy_at_5": partial(accuracy_at, 5)}.items():
+    metrics: dict[str, Callable[..., object]] = {
+        "accuracy": accuracy,
+        "iou": iou,
+        "accuracy_at_5": partial(accuracy_at, 5),
+    }
+    for metric, measure in metrics.items():
         with pytest.raises(UsageError) as error:
             measure(np.zeros((1, 2, 2, 3)), labels)
         assert str(error.value) == (

@@ -27,5 +27,5 @@ def test_only_files_of_its_folders_are_served(tmp_path: Path) -> None:
         assert fetch("/") == (200, "index.html")
         assert fetch("/a/b.js") == (200, "b.js")
         assert fetch("/ort/ort.mjs") == fetch("/ort//ort.mjs") == (200, "ort.mjs")
-        for path in (f"/ort/{secret}", f"/ort/%2F{secret}", f"/{secret}", "/ort/../secret", "/%2e%2e/secret"):
-            assert fetch(path) == (404, ""), path
+        for place in (f"/ort/{secret}", f"/ort/%2F{secret}", f"/{secret}", "/ort/../secret", "/%2e%2e/secret"):
+            assert fetch(place) == (404, ""), place
