@@ -1,6 +1,10 @@
-"""Work-around for skl2onnx: truth values among the integer attributes of a tree, which protobuf 7 refuses.
+"""Work-arounds for skl2onnx, each with its canary in `tests/stages/_sklearn/test_compat.py`.
 
-Tried with skl2onnx 1.20. `tests/stages/_sklearn/test_compat.py` fails when skl2onnx writes integers itself.
+- Truth values among the integer attributes of a tree, which protobuf 7 refuses.
+- Trees of scikit-learn without the side to which missing values go: the model sends all of them to the right.
+- Weights of nearest neighbours from distances below zero, which all come out equal.
+
+Tried with skl2onnx 1.20.
 """
 
 from __future__ import annotations
@@ -10,7 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from skl2onnx.algebra.onnx_ops import OnnxAbs
 from skl2onnx.common import _container
+from skl2onnx.operator_converters import decision_tree, isolation_forest, nearest_neighbours, random_forest
+
+TRACKS = "nodes_missing_value_tracks_true"  # attribute: whether a missing value goes to the left
+TREE_CONVERTERS = (decision_tree, isolation_forest, random_forest)  # GradientBoosting takes no missing values
 
 
 @contextmanager
@@ -32,3 +41,42 @@ def booleans_as_integers() -> Iterator[None]:
         yield
     finally:
         _container.make_node = original
+
+
+@contextmanager
+def missing_values_in_trees() -> Iterator[None]:
+    """Let skl2onnx write to which side each node of scikit-learn's trees sends missing values."""
+    add_tree, populate = decision_tree.add_tree_to_attribute_pairs, decision_tree.populate_tree_attributes
+
+    def add_tree_with_sides(attributes: Any, is_classifier: bool, tree: Any, *arguments: Any, **options: Any) -> None:
+        start = len(attributes[TRACKS])
+        add_tree(attributes, is_classifier, tree, *arguments, **options)
+        attributes[TRACKS][start:] = tree.missing_go_to_left.tolist()
+
+    def populate_with_sides(model: Any, *arguments: Any) -> Any:
+        return {**populate(model, *arguments), TRACKS: model.tree_.missing_go_to_left.tolist()}
+
+    for module in TREE_CONVERTERS:
+        module.add_tree_to_attribute_pairs = add_tree_with_sides
+    decision_tree.populate_tree_attributes = populate_with_sides
+    try:
+        yield
+    finally:
+        for module in TREE_CONVERTERS:
+            module.add_tree_to_attribute_pairs = add_tree
+        decision_tree.populate_tree_attributes = populate
+
+
+@contextmanager
+def weights_of_distances() -> Iterator[None]:
+    """Let skl2onnx weigh nearest neighbours by their distances; it negates them before it replaces those below 1e-6."""
+    original = nearest_neighbours.OnnxMax
+
+    def larger(distances: Any, *arguments: Any, op_version: int, **options: Any) -> Any:
+        return original(OnnxAbs(distances, op_version=op_version), *arguments, op_version=op_version, **options)
+
+    nearest_neighbours.OnnxMax = larger
+    try:
+        yield
+    finally:
+        nearest_neighbours.OnnxMax = original

@@ -108,7 +108,7 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
         StageFailed: when skl2onnx cannot convert the estimator.
     """
     from orun.stages._graph.domains import tidy_domains
-    from orun.stages._sklearn.compat import booleans_as_integers
+    from orun.stages._sklearn.compat import booleans_as_integers, missing_values_in_trees, weights_of_distances
     from orun.stages._sklearn.converters import register
     from orun.stages._sklearn.trees import register_trees
 
@@ -129,6 +129,8 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
         failing(context, problem, hint),
         warnings_to(context.log),
         booleans_as_integers(),
+        missing_values_in_trees(),
+        weights_of_distances(),
         _naming_missing_converter(context, problem),
     ):
         model = convert(context, plain, data.columns, settings)

@@ -74,6 +74,20 @@ def test_steps_before_trees_compute_in_float64(tmp_path: Path, model: str, data:
     assert (casts[0], TensorProto.FLOAT in casts[1:]) == (TensorProto.DOUBLE, True)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        "gaps_in_forest",
+        "gaps_in_tree_of_names",
+        "gaps_in_regression",
+        "gaps_in_outliers",
+        "gaps_at_prediction_alone",
+    ],
+)
+def test_trees_send_missing_values_to_the_side_of_scikit_learn(tmp_path: Path, model: str) -> None:
+    assert convert(tmp_path, model, "grades_with_gaps").value("agreement") == 1
+
+
 def test_labels_of_equal_scores_count_as_equal(tmp_path: Path) -> None:
     made = convert(tmp_path, "even_votes", "grades")
     assert made.value("agreement") == 1
@@ -142,6 +156,8 @@ def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:
         ("ridge", "bodies", {"variable": ["batch", 1]}),
         ("regression_tree", "bodies", {"variable": ["batch", 1]}),
         ("neighbours", "bodies", {"variable": ["batch", 1]}),
+        ("weighed_neighbours", "bodies", {"variable": ["batch", 1]}),
+        ("weighed_neighbours_of_names", "bodies", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("components", "digits", {"variable": ["batch", 3]}),
         ("clusters", "digits", {"label": ["batch"], "scores": ["batch", 4]}),
         ("narrow_clusters", "digits", {"label": ["batch"], "scores": ["batch", 4]}),

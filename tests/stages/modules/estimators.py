@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     ExtraTreesClassifier,
+    ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     IsolationForest,
     RandomForestClassifier,
@@ -23,7 +24,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
@@ -142,6 +143,32 @@ def tree_of_gaps() -> Any:
     return make_pipeline(imputer, tree).fit(grades_with_gaps().inputs["X"], SUGAR > 150)
 
 
+def gaps_in_forest() -> Any:
+    return RandomForestClassifier(5, random_state=0).fit(grades_with_gaps().inputs["X"], SUGAR > 150)
+
+
+def gaps_in_tree_of_names() -> Any:
+    tree = DecisionTreeClassifier(max_depth=6, random_state=0)
+    return tree.fit(grades_with_gaps().inputs["X"], np.where(SUGAR > 150, "high", "low"))
+
+
+def gaps_in_regression() -> Any:
+    return ExtraTreesRegressor(5, random_state=0).fit(grades_with_gaps().inputs["X"], SUGAR)
+
+
+def gaps_in_two_answers() -> Any:
+    tree = DecisionTreeClassifier(max_depth=6, random_state=0)
+    return tree.fit(grades_with_gaps().inputs["X"], np.stack([SUGAR > 150, SUGAR > 100], axis=1).astype(int))
+
+
+def gaps_in_outliers() -> Any:
+    return IsolationForest(n_estimators=5, random_state=0).fit(grades_with_gaps().inputs["X"])
+
+
+def gaps_at_prediction_alone() -> Any:
+    return RandomForestClassifier(5, random_state=0).fit(GRADES, SUGAR > 150)
+
+
 def scaled_margins() -> Any:
     return make_pipeline(StandardScaler(), LinearSVC(random_state=0)).fit(X[:600] / 16, Y[:600] < 5)
 
@@ -252,6 +279,14 @@ def regression_tree() -> Any:
 def neighbours() -> Any:
     """Regression by the nearest neighbours."""
     return KNeighborsRegressor(3).fit(BODIES[:50], SUGAR[:50])
+
+
+def weighed_neighbours() -> Any:
+    return KNeighborsRegressor(3, weights="distance").fit(BODIES[:50], SUGAR[:50])
+
+
+def weighed_neighbours_of_names() -> Any:
+    return KNeighborsClassifier(3, weights="distance").fit(BODIES[:50], np.where(SUGAR[:50] > 150, "high", "low"))
 
 
 def components() -> Any:
