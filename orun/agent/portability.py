@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orun.agent.project_folders import Place, Project
+from orun.agent.snapshots import PUT_INTO_PROJECT
 from orun.core.run_record import Failure
 from orun.environment.call_cache import once
 from orun.errors import NotPortable, OrunError
@@ -36,9 +37,8 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
     place = project.place
     if missed := dict(_missed(result, place)):
         names = [_from_root(name, place) for name in missed]
-        entries = list(dict.fromkeys(_from_root(entry, place) for entry in missed.values()))
         absence = f"which did not come to {machine} with the project"
-        raise _error(stage, "reads", names, absence, _ignored(entries), _ship(entries))
+        raise _error(stage, "reads", names, absence, *_why_and_hint(list(dict.fromkeys(missed.values())), place))
     if outside := list(dict.fromkeys(_outside(stage, result, project))):
         raise _error(
             stage, "reads", outside, "outside of the project",
@@ -58,12 +58,14 @@ def _error(stage: Stage, verb: str, paths: list[str], clause: str, why: str, hin
     return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {clause}", why=why, hint=hint)
 
 
-def _ignored(names: list[str]) -> str:
-    return f"git ignores {', '.join(names[:MOST_NAMED])}: {TRAVELS}"
-
-
-def _ship(names: list[str]) -> str:
-    return f"List it in the pipeline file: ship: [{', '.join(name.rstrip('/') for name in names[:MOST_NAMED])}]"
+def _why_and_hint(entries: list[str], place: Place) -> tuple[str, str]:
+    """Return why entries of `left_out` did not travel, and how their files would."""
+    for entry in entries:
+        if entry in place.odd:
+            return f"{_from_root(entry, place)}: {place.odd[entry]}", PUT_INTO_PROJECT.capitalize()
+    names = [_from_root(entry, place) for entry in entries[:MOST_NAMED]]
+    why = f"git ignores {', '.join(names)}: {TRAVELS}"
+    return why, f"List it in the pipeline file: ship: [{', '.join(name.rstrip('/') for name in names)}]"
 
 
 def _missed(result: JobResult, place: Place) -> Iterator[tuple[str, str]]:
@@ -124,13 +126,14 @@ def failure_of(error: OrunError, place: Place | None = None) -> Failure:
     problem, why, hint = (without_folder(text, place.folder) for text in texts)
     forms = [f"{form}/" for form in _forms(place.folder)]
     missed = [
-        _from_root(entry, place)
+        entry
         for entry in place.left_out
         if any(f"{form}{entry.rstrip('/')}" in text for form in forms for text in texts)
     ]
     if missed:
-        why = f"{why}\n{_ignored(missed)}".strip()
-        hint = f"{_ship(missed)}\n{hint}".strip()
+        why_missed, how = _why_and_hint(missed, place)
+        why = f"{why}\n{why_missed}".strip()
+        hint = f"{how}\n{hint}".strip()
     return Failure(type(error).__name__, problem, why, hint, log)
 
 

@@ -29,11 +29,13 @@ class Place(Record, frozen=True):
         folder: the project's folder.
         root: the pipeline's folder in it.
         left_out: what did not travel, relative to the project's folder; folders end in a slash.
+        odd: why those of `left_out` stayed that git does not ignore, by their paths.
     """
 
     folder: Path
     root: Path
     left_out: tuple[str, ...]
+    odd: dict[str, str]
 
 
 class Project(Record, frozen=True):
@@ -88,7 +90,9 @@ class ProjectFolders:
         left_out = ""
         with suppress(OSError):
             left_out = (folder / LEFT_OUT).read_text(encoding="utf-8")
-        return Place(folder, (folder / snapshot.file).parent, tuple(left_out.split("\n")[:-1]))
+        stayed = {name: why for name, _, why in (line.partition("\t") for line in left_out.split("\n")[:-1])}
+        odd = {name: why for name, why in stayed.items() if why}
+        return Place(folder, (folder / snapshot.file).parent, tuple(stayed), odd)
 
     def forget_facts(self) -> None:
         """Look at the facts of this machine anew: devices or variables may have changed."""

@@ -32,7 +32,8 @@ from orun.store import Entry, Store
 from orun.store.trees import encode
 from orun.text.lists import first_few
 
-LEFT_OUT = ".git/orun-left-out"  # one path a line; folders end in a slash
+LEFT_OUT = ".git/orun-left-out"  # a path a line, folders with a slash; then a tab and the reason if it is not ignored
+PUT_INTO_PROJECT = "put the file or folder itself into the project, under a plain name"  # a hint
 BYTECODE = "__pycache__"
 GIT_SECONDS = 120  # for a list of files: on a disk of the network it may take a while
 MOST_NAMED = 5  # files in an error
@@ -201,7 +202,7 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
     _require_shipped(pipeline, files)
     objects = store.parts.objects
     with convert_os_errors("take a snapshot of the project", project):
-        left_out = objects.from_bytes("".join(f"{_printable(name)}\n" for name in files.left_out).encode())
+        left_out = objects.from_bytes("".join(f"{_left_out_line(name, files)}\n" for name in files.left_out).encode())
         pieces = {left_out.digest: Piece(left_out.digest, left_out.size, objects.path(left_out.digest))}
         entries = [Entry(LEFT_OUT, left_out.size, left_out.digest)]
         for name, path in files.paths.items():
@@ -217,8 +218,10 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
     return SnapshotTree(Snapshot(tree.digest, file, pipeline.overrides), tuple(pieces.values()))
 
 
-def _printable(name: str) -> str:
-    return "".join(character if is_plain(character) else "?" for character in name)
+def _left_out_line(name: str, files: ProjectFiles) -> str:
+    """Return the line of `LEFT_OUT` for a name."""
+    printable = "".join(character if is_plain(character) else "?" for character in name)
+    return f"{printable}\t{files.odd[name]}" if name in files.odd else printable
 
 
 def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
@@ -246,7 +249,7 @@ def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
                     f"the pipeline needs {os.path.relpath(project / odd[0], pipeline.root)}, "
                     "which other machines cannot get",
                     why=files.odd[odd[0]],
-                    hint="put the file or folder itself into the project, under a plain name",
+                    hint=PUT_INTO_PROJECT,
                 )
             missing[name] = None
     if missing:

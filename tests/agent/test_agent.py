@@ -151,6 +151,23 @@ def test_a_file_that_git_ignores_is_named(driver: Driver) -> None:
     assert driver.last("read") == Failed("read", "a", failure)
 
 
+def test_a_link_that_stayed_behind_is_named_with_the_reason(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").touch()
+    driver.file.with_name("link.txt").symlink_to(tmp_path / "x.txt")
+    driver.file = driver.file.with_name("link.yaml")
+    driver.file.write_text("stages:\n  read: {uses: ./stages.py:read, with: {name: link.txt}}\n", encoding="utf-8")
+    driver.plan()
+    driver.fleet.start(driver.order("read"), "a")
+    driver.file.with_name("link.txt").unlink()
+    failure = Failure(
+        "NotPortable",
+        "read reads link.txt, which did not come to a with the project",
+        "link.txt: it is a link that leads out of the project, or to nothing that travels",
+        "Put the file or folder itself into the project, under a plain name",
+    )
+    assert driver.last("read") == Failed("read", "a", failure)
+
+
 def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Driver) -> None:
     driver.fleet.start(driver.order("need"), "a")
     failed = driver.last("need")
