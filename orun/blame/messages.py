@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from orun.blame.diagnosis import Diagnosis, Place, Proof
@@ -145,7 +146,8 @@ def _cost(proof: Proof) -> str:
         return ""
     if proof.seconds.low <= 0 <= proof.seconds.high:
         limit = max(abs(proof.seconds.low), abs(proof.seconds.high))
-        return f" and costs no measurable time (less than {show(limit, 's')})"
+        within = f" (less than {show(limit, 's')})" if math.isfinite(limit) else ""
+        return f" and costs no measurable time{within}"
     verb = "costs" if proof.seconds.value > 0 else "saves"
     return f" and {verb} {show(abs(proof.seconds.value), 's')}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from orun.blame import messages
@@ -28,6 +30,7 @@ def diagnosis_of(proof: Proof | None) -> Diagnosis:
         (Estimate(-0.0003, -0.0005, -0.0001), " and saves 300 µs"),
         (Estimate(0.0001, -0.0003, 0.0004), " and costs no measurable time (less than 400 µs)"),
         (Estimate(-0.0001, -0.0005, 0.0002), " and costs no measurable time (less than 500 µs)"),
+        (Estimate(0.0001, -math.inf, math.inf), " and costs no measurable time"),
         (None, ""),
     ],
 )
