@@ -95,6 +95,7 @@ class GraphFacts(Record, frozen=True):
         inputs: what it takes.
         outputs: names of its outputs.
         batched: those whose first axis is the inputs' first one.
+        classes: those of integers or flags, which have no angle.
         layers: number of layers that can be quantized, by operator type.
         attention: number of attention layers.
         parameters: number of weights.
@@ -109,6 +110,7 @@ class GraphFacts(Record, frozen=True):
     inputs: tuple[InputFact, ...] = ()
     outputs: tuple[str, ...] = ()
     batched: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     layers: Mapping[str, int] = {}
     attention: int = 0
     parameters: int = 0

@@ -14,7 +14,7 @@ from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.stages._graph.io import nodes
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, ValueInfoProto
 
 QUANTIZABLE = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
 ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
@@ -73,6 +73,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         inputs,
         outputs=outputs,
         batched=tuple(value.name for value in model.graph.output if axes_of(value)[:1] in batch),
+        classes=tuple(value.name for value in model.graph.output if _holds_classes(value)),
         layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
         attention=scores + sum(types[kind] for kind in ATTENTION),
         parameters=sum(math.prod(tensor.dims) for tensor in tensors(model)),
@@ -98,6 +99,16 @@ def _is_quantized(model: ModelProto) -> bool:
     return any(
         node.op_type in INTEGER or (node.op_type == "DequantizeLinear" and node.input[0] not in inputs)
         for node in nodes(model)
+    )
+
+
+def _holds_classes(output: ValueInfoProto) -> bool:
+    """Return whether an output holds integers or flags."""
+    from onnx import TensorProto, helper
+
+    kind = output.type.tensor_type.elem_type
+    return (
+        kind not in (TensorProto.UNDEFINED, TensorProto.STRING) and helper.tensor_dtype_to_np_dtype(kind).kind in "iub"
     )
 
 

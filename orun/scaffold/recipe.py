@@ -17,6 +17,7 @@ OPSET = 17
 SEARCH_TIME = "3min"
 TIMED = 128  # size of a dynamic axis for timing
 LOCALE = "C.UTF-8"
+AGREEMENT = "agreement"  # metric of outputs of integers and flags
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
 
@@ -240,7 +241,10 @@ def _search(request: Request) -> StageText:
 
 
 def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
-    parameters: dict[str, Any] = {"metrics": accuracy_metrics(request.goal, request.fidelity), "dataset": DATA}
+    metrics, graph = accuracy_metrics(request.goal, request.fidelity), request.facts.graph
+    if graph and {*graph.classes} & {*(request.outputs or graph.outputs)} and AGREEMENT not in metrics:
+        metrics.append(AGREEMENT)
+    parameters: dict[str, Any] = {"metrics": metrics, "dataset": DATA}
     advice = "If the data has labels, add `accuracy` or `f1` to the metrics, and a gate: accuracy: {max_drop: 1%}"
     if request.fidelity == "sqnr":
         advice = "`sqnr` is in dB: 20 are an error of 10 %. If the data has classes, add `auc`: {max_drop: 1%}"

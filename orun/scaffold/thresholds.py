@@ -15,6 +15,7 @@ SURE = 0.9  # required speed-up over the lower end of the measured interval
 LEAST_COSINE = 0.9  # smallest cosine of a model that may be released
 LEAST_SQNR = 10  # dB; the same of a model whose outputs are single numbers: an error of 32 %
 MOST_SQNR = 100  # dB; beyond it is rounding of float32, which differs from machine to machine
+LEAST_CHANGE = 0.01  # share of classes that may change where none did: kernels of other machines round otherwise
 REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
@@ -29,6 +30,8 @@ def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
             gates["accuracy"] = {name: {"min": _below_one(metrics[name])} for name in _usable(metrics)}
             if "sqnr" in metrics and "cosine" not in metrics:
                 gates["accuracy"] = {"sqnr": {"min": _below(metrics["sqnr"])}}
+            if least := _share(metrics.get("agreement")):
+                gates["accuracy"]["agreement"] = {"min": least}
         if stage.stage == "latency":
             gates["latency"] = {"p50": {"max_regression": SLOWEST}} | _speedup(metrics)
     return gates
@@ -53,6 +56,14 @@ def _below_one(metric: Metric) -> str:
     distance = max(1 - metric.value, 1e-6) * WORSE
     digits = max(2, math.ceil(-math.log10(distance)) + 1)
     return f"{math.floor((1 - distance) * 10**digits) / 10**digits:.{digits}f}"
+
+
+def _share(agreement: Metric | None) -> str:
+    """Return a minimum whose distance from 100 % is `WORSE` times the measured one; empty without a useful one."""
+    if agreement is None:
+        return ""
+    least = math.floor((1 - max(1 - agreement.value, LEAST_CHANGE) * WORSE) * 1000) / 10
+    return f"{least:g}%" if least > 0 else ""
 
 
 def _below(sqnr: Metric) -> str:

@@ -10,12 +10,15 @@ import pytest
 
 import orun
 from orun.core.events import Event, StageStarted
+from orun.core.metrics import Metric
+from orun.core.run_record import RunResult, StageResult
 from orun.errors import UsageError
 from orun.scaffold.data_text import data_text
 from orun.scaffold.inspection_process import read_model
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.recipe import Request, stages_for
 from orun.scaffold.targets import target_named
+from orun.scaffold.thresholds import gates_for
 
 MODEL = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }'  # noqa: E501
 
@@ -105,6 +108,25 @@ def test_outputs_of_one_number_are_compared_by_their_noise(
     save_regression(model, body, outputs, axes)
     facts = read_model(str(model), Path())
     assert Request(facts, target_named("cpu")).fidelity == fidelity
+
+
+def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None:
+    save_regression(model, "z = MatMul (x, w) y = Relu (x) c = IsInf (x) t = Identity (x)", "y, bool[N,32] c", "N,32")
+    facts = read_model(str(model), Path())
+    for outputs, metrics in (((), ["cosine", "agreement"]), (("y",), ["cosine"])):
+        request = Request(facts, target_named("cpu"), outputs=outputs)
+        (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
+        assert accuracy.parameters["metrics"] == metrics
+
+
+def test_the_gate_of_an_agreement_leaves_room_for_other_kernels() -> None:
+    for measured, least in ((1.0, "98.5%"), (0.96, "94%"), (0.2, None)):
+        metrics = {"agreement": Metric(measured, "ratio")}
+        accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
+        gate = {} if least is None else {"agreement": {"min": least}}
+        assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+            "accuracy": gate
+        }
 
 
 @pytest.mark.slow

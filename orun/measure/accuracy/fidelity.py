@@ -12,7 +12,7 @@ from orun.core.serialization import replace
 from orun.errors import StageFailed
 from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, named
 from orun.measure.accuracy.request import Floats, Report, Request
-from orun.measure.accuracy.run import CLASSES, FLOATS, ModelOutputs
+from orun.measure.accuracy.run import CLASSES, FLOATS, TEXT, ModelOutputs
 from orun.measure.accuracy.slices import slices
 from orun.measure.dataset import Dataset
 from orun.measure.metrics import paired
@@ -40,8 +40,11 @@ def fidelity_report(
     differences, parts = _join(examples.differences, candidates), slices(request, dataset)
     metrics: dict[str, Metric] = {}
     values: dict[str, Floats] = {}
-    for family in (name for name in request.metrics if name in FIDELITY):
+    compared: set[str] = set()
+    families = [name for name in request.metrics if name in FIDELITY]
+    for family in families:
         outputs = _comparable(request.stage, family, types, differences[MODEL])
+        compared |= {*outputs}
         for role, by_output in differences.items():
             values |= {f"{named(family, name)}/{role}": by_output[name].per_example(family) for name in outputs}
         for metric in FIDELITY[family]:
@@ -51,7 +54,12 @@ def fidelity_report(
             for part in parts:
                 of_part = _metric(request, metric, family, outputs, _choose(examples.differences, part.examples))
                 metrics[part.name(metric)] = replace(of_part, examples=part.count)
-    return Report(metrics, values)
+    uncompared = {
+        name: "sqnr" if kind in FLOATS else "agreement"
+        for name, kind in types.items()
+        if families and kind != TEXT and name not in compared
+    }
+    return Report(metrics, values, uncompared)
 
 
 def _choose(differences: Differences, examples: NDArray[np.intp]) -> Differences:

@@ -69,6 +69,7 @@ def evaluate(
     return Report(
         {name: metric for report in reports for name, metric in report.metrics.items()},
         {name: values for report in reports for name, values in report.examples.items()},
+        reports[0].uncompared,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -110,7 +110,10 @@ class Report:
         metrics: by name.
         examples: value of each example, `[n]`, by `metric/role` or `metric[output]/role`. For fidelity metrics the
             values of the candidates follow.
+        uncompared: outputs of numbers that no requested fidelity metric covers, each with a metric that does; empty
+            if none was requested.
     """
 
     metrics: Mapping[str, Metric]
     examples: Mapping[str, Floats]
+    uncompared: Mapping[str, str] = field(default_factory=dict)

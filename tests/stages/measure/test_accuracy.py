@@ -276,6 +276,30 @@ def test_the_worst_output_counts(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("metrics", "notes"),
+    [
+        (["cosine", "max_abs"], ["no metric compares the output 'c' with the reference's: add `agreement`"]),
+        (
+            ["cosine"],
+            [
+                "no metric compares the output 's' with the reference's: add `sqnr`",
+                "no metric compares the output 'c' with the reference's: add `agreement`",
+            ],
+        ),
+        (["max_abs", "agreement"], []),
+        (["accuracy"], []),
+    ],
+)
+def test_outputs_that_no_metric_compares_are_noted(folder: Path, metrics: list[str], notes: list[str]) -> None:
+    pair = parse("""
+    <ir_version: 9, opset_import: ["": 20]> g (float[n, 3] x) => (float[n, 3] y, float[n, 1] s, bool[n, 3] c)
+    { y = Identity (x) axes = Constant <value_ints = [1]> () s = ReduceSum <keepdims = 1> (x, axes) c = IsInf (x) }
+    """)
+    run = measure(folder, {"dataset": "data.py:labelled", "metrics": metrics}, model=pair, reference=pair)
+    assert list(run.notes) == notes
+
+
 def test_named_outputs_are_shown_one_by_one(folder: Path) -> None:
     params = {"dataset": "data.py:plain", "metrics": ["max_abs"], "outputs": ["b", "a"]}
     run = measure(folder, params, model=two_outputs(0.5), reference=two_outputs(0))
