@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,9 @@ from orun.stages.port_files import find_only_file
 COMMIT = re.compile(r".+@[0-9a-f]{40}")
 SAFETENSORS = ".safetensors"
 WEIGHTS = (SAFETENSORS, ".pt", ".pth")
+ZIP = b"PK\x03\x04"  # how a file of torch.save begins
+STATES = ("state_dict", "model_state_dict", "model")  # keys of the weights in a checkpoint
+PARALLEL = "module."  # how the names of DataParallel's weights begin
 FUNCTION = (
     "a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, weights: FILE"
 )
@@ -120,8 +123,22 @@ def load_module(context: Context, function: str, weights: Path | None = None, we
                 context.stage,
                 f"{name} does not fit the module that {function} returns",
                 why="\n".join(line.strip() for line in str(error).splitlines()[1:6]),
+                hint=_advise_state(state),
             ) from error
     return module
+
+
+def _advise_state(state: Mapping[str, Any]) -> str:
+    """Return how to save weights that fit, where the file holds more or they have other names; else empty."""
+    checkpoints = [key for key in STATES if isinstance(state.get(key), Mapping)]
+    if checkpoints:
+        return f"it is a checkpoint: save its weights alone, torch.save(checkpoint[{checkpoints[0]!r}], ...)"
+    if state and all(name.startswith(PARALLEL) for name in state):
+        return (
+            f"DataParallel puts {PARALLEL!r} before its names: torch.save(model.module.state_dict(), ...); or save "
+            f"{{name.removeprefix({PARALLEL!r}): value for name, value in state.items()}}"
+        )
+    return ""
 
 
 def _read_weights(context: Context, path: Path, name: str) -> Any:
@@ -129,6 +146,7 @@ def _read_weights(context: Context, path: Path, name: str) -> Any:
     import torch
 
     hint = "save them so: torch.save(model.state_dict(), ...); or as safetensors"
+    _require_complete(context, path, name)
     with failing(context, f"{name} is no file of weights alone", hint):
         if path.suffix.lower() != SAFETENSORS:
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -138,11 +156,20 @@ def _read_weights(context: Context, path: Path, name: str) -> Any:
         return load_file(path)
 
 
+def _require_complete(context: Context, path: Path, name: str) -> None:
+    """Refuse the beginning of a zip file. Its list of contents stands at the end."""
+    with path.open("rb") as file:
+        is_archive = file.read(len(ZIP)) == ZIP
+    if is_archive and not is_zipfile(path):
+        raise StageFailed(context.stage, f"{name} is cut off", why="its end is missing", hint="copy it again")
+
+
 def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input]) -> Bound:
     """Read an ExportedProgram or TorchScript."""
     import torch
 
     problem = f"{name} is neither TorchScript nor an ExportedProgram that is safe to read"
+    _require_complete(context, path, name)
     is_program = path.suffix.lower() == ".pt2"
     if not is_program and (why := _why_no_script(path)):
         raise StageFailed(context.stage, problem, why=why, hint=FUNCTION)

@@ -352,3 +352,28 @@ def test_the_hub_takes_a_commit(files: Path, tmp_path: Path, monkeypatch: pytest
 def test_weights_that_do_not_fit(files: Path, tmp_path: Path) -> None:
     text = refusal(files, tmp_path, model="small.py:same", weights="state.pt")
     assert text.startswith("state.pt does not fit the module that small.py:same returns\n  Unexpected key(s)")
+
+
+def test_a_checkpoint_or_weights_of_data_parallel(tmp_path: Path) -> None:
+    (tmp_path / "small.py").write_text((MODULES / "small.py").read_text())
+    state = small.scorer().state_dict()
+    torch.save({"epoch": 3, "model_state_dict": state}, tmp_path / "checkpoint.pt")
+    torch.save({f"module.{name}": value for name, value in state.items()}, tmp_path / "parallel.pt")
+    text = refusal(tmp_path, tmp_path, model="small.py:scorer", weights="checkpoint.pt")
+    assert text.startswith("checkpoint.pt does not fit the module that small.py:scorer returns\n  Missing key(s)")
+    assert text.splitlines()[-1] == (
+        "  hint: it is a checkpoint: save its weights alone, torch.save(checkpoint['model_state_dict'], ...)"
+    )
+    text = refusal(tmp_path, tmp_path, model="small.py:scorer", weights="parallel.pt")
+    assert text.splitlines()[-1] == (
+        "  hint: DataParallel puts 'module.' before its names: torch.save(model.module.state_dict(), ...); or save "
+        "{name.removeprefix('module.'): value for name, value in state.items()}"
+    )
+
+
+@pytest.mark.parametrize("params", [{"model": "cut.pt"}, {"model": "small.py:scorer", "weights": "cut.pt"}])
+def test_a_file_that_is_cut_off(tmp_path: Path, params: dict[str, str]) -> None:
+    (tmp_path / "small.py").write_text((MODULES / "small.py").read_text())
+    torch.save(torch.zeros(999), tmp_path / "full.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "full.pt").read_bytes()[:2000])
+    assert refusal(tmp_path, tmp_path, **params) == "cut.pt is cut off\n  its end is missing\n  hint: copy it again"
