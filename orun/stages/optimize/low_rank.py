@@ -152,6 +152,7 @@ def _factorize(context: Context, model: ModelProto, params: Params) -> Mapping[s
 def _find(context: Context, model: ModelProto, params: Params) -> list[Layer]:
     """Return the layers that can be factorised; refuse a model without any."""
     from orun.stages.optimize._low_rank.layers import find_layers, find_quantized
+    from orun.stages.optimize._pruning.channels import computes_weights
 
     reasons: list[str] = []
     layers = find_layers(model, params.op_types, params.exclude, reasons.append)
@@ -163,7 +164,8 @@ def _find(context: Context, model: ModelProto, params: Params) -> list[Layer]:
         why, hint = f"the weight of {quantized[0]} is quantized", "put this stage before quantization"
     else:
         why = "\n".join(reasons[:REASONS]) or f"it has no {', '.join(params.op_types)} with a stored weight in float"
-        hint = "`optimize/simplify` before it stores what the model computes from weights alone"
+        simplify = "`optimize/simplify` before it stores what the model computes from weights alone"
+        hint = simplify if computes_weights(model) else "leave the stage out"
     raise StageFailed(context.stage, "nothing in the model can be factorised", why=why, hint=hint)
 
 

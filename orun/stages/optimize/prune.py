@@ -68,6 +68,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load, nodes, save, weigh
     from orun.stages._graph.plain import hoist, inline
 
+    if params.method == "structured" and params.proportion >= 1:
+        raise StageFailed(
+            context.stage,
+            "`method: structured` cannot remove 100 % of the channels",
+            why="a layer without channels computes nothing",
+            hint="lower `proportion`",
+        )
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in nodes(model)])
     hoist(model)
@@ -88,6 +95,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _prune(context: Context, model: ModelProto, params: Params) -> None:
     """Prune the model in place; refuse it if nothing can be removed."""
+    from orun.stages.optimize._pruning.channels import computes_weights
     from orun.stages.optimize._pruning.weights import Choice, shrink, zero
 
     choice = Choice(params.proportion, params.scope == "global", params.op_types, params.exclude)
@@ -103,11 +111,17 @@ def _prune(context: Context, model: ModelProto, params: Params) -> None:
     for reason in reasons:
         context.log.info(reason)
     if not pruned:
+        if computes_weights(model):
+            hint = "`optimize/simplify` before it stores what the model computes from weights alone"
+        elif params.method == "structured":
+            hint = "`method: magnitude` sets weights to zero where a layer keeps its channels"
+        else:
+            hint = "leave the stage out"
         raise StageFailed(
             context.stage,
             "nothing in the model could be pruned",
             why="\n".join(reasons[:REASONS]) or f"it has no {', '.join(params.op_types)} with enough stored weights",
-            hint="`optimize/simplify` before it stores what the model computes from weights alone",
+            hint=hint,
         )
 
 

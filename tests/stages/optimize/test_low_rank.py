@@ -283,10 +283,20 @@ def test_nothing_that_could_be_factorised(
     text = f"""<ir_version: 9, opset_import: ["" : 20]> g (float[8, 16] x) => (float[...] y) {{ {nodes} }}"""
     text = text.replace("float[...]", "float[a, b, c]" if "batch" in why else "float[a, b]")
     model = build(text, **{name: random(*shape) for name, shape in shapes.items()})
-    assert refusal(tmp_path, model, size=0.5, method="plain").splitlines()[:2] == [
-        "nothing in the model can be factorised",
-        f"  {why}",
-    ]
+    what, reason, *_, hint = refusal(tmp_path, model, size=0.5, method="plain").splitlines()
+    assert [what, reason] == ["nothing in the model can be factorised", f"  {why}"]
+    assert hint == "  hint: leave the stage out"
+
+
+def test_a_weight_that_the_model_computes(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20]>
+        g (float[8, 16] x) => (float[8, 16] y) { v = Neg (w) y = MatMul (x, v) }"""
+    message = refusal(tmp_path, build(text, w=random(16, 16)), size=0.5, method="plain", op_types=["Conv"])
+    assert message == (
+        "nothing in the model can be factorised\n"
+        "  it has no Conv with a stored weight in float\n"
+        "  hint: `optimize/simplify` before it stores what the model computes from weights alone"
+    )
 
 
 def test_quantized_weights(tmp_path: Path) -> None:

@@ -175,6 +175,31 @@ def test_nothing_that_could_go(tmp_path: Path) -> None:
     )
 
 
+def test_shared_weights_that_could_not_go(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20]>
+        g (float[n, 2] x) => (float[n, 2] y) <float[2, 2] w = {1.0, 2.0, 3.0, 4.0}> {
+            [left] a = MatMul (x, w) [right] y = MatMul (a, w)
+        }"""
+    with pytest.raises(StageFailed) as caught:
+        prune(tmp_path, parse(text), method="structured")
+    assert str(caught.value) == (
+        "nothing in the model could be pruned\n"
+        "  MatMul 'left' keeps its channels: 'w' is read in several places, or an input of the model\n"
+        "  MatMul 'right' keeps its channels: 'w' is read in several places, or an input of the model\n"
+        "  hint: `method: magnitude` sets weights to zero where a layer keeps its channels"
+    )
+
+
+def test_all_channels(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        prune(tmp_path, convolution(), method="structured", proportion=1.0)
+    assert str(caught.value) == (
+        "`method: structured` cannot remove 100 % of the channels\n"
+        "  a layer without channels computes nothing\n"
+        "  hint: lower `proportion`"
+    )
+
+
 def test_a_layer_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnknownName) as caught:
         prune(tmp_path, convolution(), exclude=["cnv"])

@@ -120,6 +120,15 @@ def stored(model: ModelProto) -> Stored:
     return Stored(Arrays(model.graph.initializer), uses, frozenset(fixed))
 
 
+def computes_weights(model: ModelProto) -> bool:
+    """Return whether a node computes a value from stored tensors alone, which `optimize/simplify` would store."""
+    names = {tensor.name for tensor in model.graph.initializer}
+    return any(
+        node.op_type != "DequantizeLinear" and any(node.input) and all(name in names for name in node.input if name)
+        for node in model.graph.node
+    )
+
+
 def weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, int]]:
     """Yield every Conv, Gemm and MatMul with stored weights: node, name of the weights, axis of the output channels."""
     for node in model.graph.node:
