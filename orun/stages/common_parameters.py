@@ -9,7 +9,9 @@ from orun.stages.params import Doc, TargetName
 DType = Literal["float32", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
 
 Low = Annotated[float | None, Doc("Smallest value of the input; 0 for integers when left out.")]
-High = Annotated[float | None, Doc("Largest value of the input; 1 for integers when left out.")]
+High = Annotated[
+    float | None, Doc("Largest value of the input; 1 for integers when left out, 255 for images of `uint8`.")
+]
 PADDED: Literal["right-padded"] = "right-padded"
 FillName: TypeAlias = Literal["random", "mask", "right-padded"]
 Fill = Annotated[

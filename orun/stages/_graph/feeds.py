@@ -195,12 +195,16 @@ def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, ran
 
 
 def _bounds(item: Input) -> tuple[float, float]:
-    """Return the least and the largest value; a missing bound is 0 or 1, or, for floats, 1 away from the other."""
+    """Return the least and the largest value.
+
+    A missing bound is 0 or 1, or that of a pixel. For floats it is 1 away from the other bound.
+    """
     import numpy as np
 
     low, high = item.low, item.high
     if np.dtype(item.dtype).kind in "iub":
-        return 0 if low is None else math.ceil(low), 1 if high is None else math.floor(high)
+        most = PIXEL if is_image(item.dtype, item.shape) else 1
+        return 0 if low is None else math.ceil(low), most if high is None else math.floor(high)
     if low is None:
         low = 0.0 if high is None else min(0.0, high - 1.0)
     return low, max(1.0, low + 1.0) if high is None else high

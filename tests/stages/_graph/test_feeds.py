@@ -124,6 +124,12 @@ def test_the_seed_decides() -> None:
     assert values(1) != values(2)
 
 
+def test_bytes_with_the_axes_of_an_image_are_pixels() -> None:
+    cases = list(make_cases([Input("image", "uint8", (2, 8, 8, 3)), Input("flags", "uint8", (64, 3))], {}, 0))
+    assert [int(case.feed["image"].max()) for case in cases] == [255, 0, 255]
+    assert [int(case.feed["flags"].max()) for case in cases] == [1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "dtype", "message"),
     [
