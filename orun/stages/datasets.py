@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 CODE = re.compile(r".+\.py:[A-Za-z_]\w*")
 
 
-def load_dataset(context: Context, examples: Examples, inputs: Collection[str] = ()) -> Dataset:
+def load_dataset(
+    context: Context, examples: Examples, inputs: Collection[str] = (), columns: Collection[str] = ()
+) -> Dataset:
     """Load the dataset that a parameter names: the result of a function, or files.
 
     Args:
         context: of the stage.
         examples: `file.py:function`, a path, or a `Source`.
         inputs: names of inputs that it must have values for.
+        columns: columns of a file that are inputs even if they are among its `fields`; those of the inputs and of the
+            stage's model are, too.
 
     Raises:
         StageFailed: when it is no dataset, or has no values for one of the inputs.
@@ -37,7 +41,7 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
         from orun.stages._data.files import read
 
         source = examples if isinstance(examples, Source) else Source(FilePath(examples))
-        dataset = read(context.root, source)
+        dataset = read(context.root, source, {*columns, *inputs, *_model_inputs(context)})
     for name in inputs:
         if name not in dataset.inputs:
             raise StageFailed(
@@ -62,6 +66,13 @@ def _require_fitting(context: Context, source: str, dataset: Dataset, names: Col
     items = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
     feed = take_example(dataset.inputs, 0, {item.name: len(item.shape) for item in items})
     require_fitting(f"an example of {source}", items, feed)
+
+
+def _model_inputs(context: Context) -> Collection[str]:
+    """Return the names of the inputs of the stage's model; none without a model."""
+    from orun.stages._graph.io import input_names, load_graph
+
+    return input_names(load_graph(context.model())) if "model" in context.inputs else ()
 
 
 def _note_bounds(context: Context, dataset: Dataset) -> None:

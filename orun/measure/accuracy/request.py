@@ -97,7 +97,7 @@ def missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFail
     return StageFailed(
         request.stage,
         f"{metric} needs labels, and the dataset {request.source} has none",
-        why=f"it has {', '.join((*dataset.inputs, *dataset.fields))}",
+        why=f"it has {', '.join(dict.fromkeys((*dataset.inputs, *dataset.fields)))}",
         hint=hint,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -18,25 +18,30 @@ CANDIDATES = "candidates."  # prefix of an input's values for the candidates of 
 REST = "*"
 
 
-def assemble(name: str, columns: Columns, source: Source) -> Dataset:
+def assemble(name: str, columns: Columns, source: Source, model_inputs: Collection[str] = ()) -> Dataset:
     """Return the dataset of these columns: inputs as declared, or each column without another use as an input.
 
     Args:
         name: name of the file, for messages.
         columns: content of the file.
         source: declaration of the dataset.
+        model_inputs: inputs of the model, as far as they are known: a field of such a name is an input, too.
 
     Raises:
         UsageError: when a column is missing or holds unsuitable values.
     """
-    used = {label_column(name, columns, source), *source.fields}
-    free = [column for column in columns if column not in used and not column.startswith(CANDIDATES)]
+    label = label_column(name, columns, source)
+    features = [column for column in columns if column != label and not column.startswith(CANDIDATES)]
     declared = {title: [REST] if titles == REST else titles for title, titles in source.inputs.items()}
     named = {column for titles in declared.values() for column in ([titles] if isinstance(titles, str) else titles)}
-    rest = [column for column in free if column not in named]
+    rest = [column for column in features if column not in {*named, *source.fields}]
     inputs = {
         title: _input(name, columns, titles, rest, source.types.get(title)) for title, titles in declared.items()
-    } or {column: typed(name, column, columns[column], source.types.get(column)) for column in free}
+    } or {
+        column: typed(name, column, columns[column], source.types.get(column))
+        for column in features
+        if column not in source.fields or column in model_inputs
+    }
     candidates = {
         title: typed(name, column, columns[column], source.types.get(title))
         for column in columns

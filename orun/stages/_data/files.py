@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +27,8 @@ FOR_INPUTS = ("inputs", "types")
 FOR_COLUMNS = (*FOR_INPUTS, "labels", "fields", "missing", "text")
 
 
-def read(root: Path, source: Source) -> Dataset:
-    """Read the dataset of a source; messages name its file as the pipeline does.
+def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Dataset:
+    """Read the dataset of a source; messages name its file as the pipeline does. `model_inputs` as for `assemble`.
 
     Raises:
         UsageError: when a file, an array, a column or a row is wrong.
@@ -53,7 +53,7 @@ def read(root: Path, source: Source) -> Dataset:
         from orun.stages._data.texts import tokenize
 
         return tokenize(root, name, columns, source)
-    return assemble(name, columns, source)
+    return assemble(name, columns, source, model_inputs)
 
 
 def _declared(source: Source, keys: Iterable[str]) -> str:

@@ -111,12 +111,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._sklearn.conversion import Settings
     from orun.stages._sklearn.export import export, table, weight_bytes
     from orun.stages._sklearn.wide_steps import has_trees
-    from orun.stages.datasets import load_dataset, title
     from orun.stages.memory_headroom import require_memory
 
     estimator = _estimator(context, params)
     require_memory(context, MEMORY_FACTOR, weight_bytes(estimator))
-    dataset = _fitted_columns(context, estimator, load_dataset(context, params.data), title(params.data))
+    dataset = _load_columns(context, estimator, params.data)
     data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
     save(export(context, estimator, data, settings), context.result)
@@ -137,22 +136,25 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
-def _fitted_columns(context: Context, estimator: Estimator, dataset: Dataset, name: str) -> Dataset:
-    """Return a dataset with the columns that the estimator was fitted on, in their order; as it is without names.
+def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dataset:
+    """Load the columns that the estimator was fitted on, in their order; the dataset as it is without names.
 
     Raises:
         StageFailed: when one is missing.
     """
     from orun.stages._sklearn.plain import column_names, find_column
+    from orun.stages.datasets import load_dataset, title
 
     names = column_names(estimator)
+    fitted = [] if names is None else [str(column) for column in names]
+    dataset = load_dataset(context, data, columns=fitted)
     if names is None or len(dataset.inputs) == 1:  # which is a matrix
         return dataset
-    columns = {str(column): find_column(str(column), dataset.inputs) for column in names}
+    columns = {column: find_column(column, dataset.inputs) for column in fitted}
     if missing := [name for name, column in columns.items() if column is None]:
         raise StageFailed(
             context.stage,
-            f"{name} has no column {first_few([repr(column) for column in missing])}",
+            f"{title(data)} has no column {first_few([repr(column) for column in missing])}",
             why=f"the {type(estimator).__name__} was fitted with that name; the data has {', '.join(dataset.inputs)}",
         )
     return replace(dataset, inputs={column: dataset.inputs[column] for column in columns.values() if column})

@@ -115,6 +115,32 @@ def test_columns_that_a_data_frame_did_not_have_are_left_out(tmp_path: Path) -> 
     assert [value.name for value in onnx.load(made.model).graph.input] == ["weight", "age"]
 
 
+@pytest.mark.parametrize(
+    ("model", "right"),
+    [
+        pytest.param(
+            "tree_of_names_in_a_frame",
+            42,
+            marks=pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed"),
+        ),
+        ("tree_of_measures", 43),
+    ],
+)
+def test_a_column_to_slice_by_is_an_input_of_the_model_that_takes_it(tmp_path: Path, model: str, right: int) -> None:
+    columns = estimators.measures().inputs
+    rows = zip(*columns.values(), estimators.SUGAR[:60] > 150, strict=True)
+    lines = ["age,weight,woman,ill", *(f"{age},{weight},{bool(woman)},{int(ill)}" for age, weight, woman, ill in rows)]
+    (tmp_path / "people.csv").write_text("\n".join(lines))
+    data: dict[str, Any] = {"path": str(tmp_path / "people.csv"), "labels": "ill"}
+    sliced = {**data, "fields": ["age"]}
+    fitted = sliced if model == "tree_of_names_in_a_frame" else data  # which a matrix takes as they are
+    made = run_stage("convert/sklearn", tmp_path, {"model": f"estimators.py:{model}", "data": fitted}, root=MODULES)
+    settings = {"dataset": sliced, "metrics": ["accuracy"], "outputs": ["label"], "slices": ["age"]}
+    judged = run_stage("measure/accuracy", tmp_path, settings, inputs={"model": made.output}, root=MODULES)
+    assert judged.value("accuracy") == right / 60
+    assert judged.value("accuracy[age=21]") == 1
+
+
 def test_columns_with_spaces_where_lightgbm_has_underscores() -> None:
     columns = ("petal width", "petal_length")
     assert [find_column(name, columns) for name in ("petal_width", "petal_length", "petal length")] == [*columns, None]
