@@ -71,15 +71,19 @@ class Source:
         list[str],
         Doc("Names of labels, class folders or categories of COCO, in the order of the model's scores."),
     ] = field(default_factory=list)
-    fields: Annotated[list[str], Doc("Arrays or columns that are not inputs, for `slices` of `measure/accuracy`.")] = (
-        field(default_factory=list)
-    )
+    fields: Annotated[
+        list[str],
+        Doc(
+            "Arrays or columns for `slices` of `measure/accuracy`; they are inputs only where the model or `inputs` "
+            "names them."
+        ),
+    ] = field(default_factory=list)
     types: Annotated[
         dict[str, DType], Doc("Type of an input's values; the file's type when left out, but `float32` for `float64`.")
     ] = field(default_factory=dict)
     missing: Annotated[
         Literal["refuse", "nan"],
-        Doc("What an empty cell in a column of numbers means: an error, or NaN for a model that accepts NaN."),
+        Doc("What an empty cell means: an error, or NaN among numbers and the empty text among texts."),
     ] = "refuse"
     images: Annotated[Images | None, Doc("For a folder of images: their preparation.")] = None
     annotations: Annotated[

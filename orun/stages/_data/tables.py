@@ -76,7 +76,8 @@ def read_lines(path: Path, name: str) -> Columns:
 class _Table(Mapping[str, Values]):
     """Columns of a table, each converted on access, so that errors in unused columns do not matter.
 
-    Access to a column with a missing value raises UsageError, unless `nan` is set and the column holds numbers.
+    Access to a column with a missing value raises UsageError, unless `nan` is set: a missing number is NaN then, and a
+    missing text the empty text.
     """
 
     def __init__(self, table: pa.Table, name: str, *, nan: bool) -> None:
@@ -105,16 +106,20 @@ def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any
     """Return one value for each row: an array, or a list of arrays if rows are lists of several lengths."""
     import pyarrow as pa
 
+    is_text = _is_text(column.type)
     numbers = any(check(column.type) for check in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null))
     if column.null_count and nan and numbers:
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if nan and is_text:
+        column = column.fill_null("")
     if column.null_count:
         row = column.is_null().to_pylist().index(True) + 1
+        accepts = "the model accepts NaN for missing values" if numbers else "it may count as the empty text"
         raise UsageError(
             f"{name}: column {title!r} is empty in row {row}",
             why=f"{column.null_count} of {len(column)} rows have no value",
             hint="fill it in, or leave the row out"
-            + ("; if the model accepts NaN for missing values: `missing: nan`" if numbers else ""),
+            + (f"; if {accepts}: `{{path: {name}, missing: nan}}`" if numbers or is_text else ""),
         )
     if pa.types.is_nested(column.type):
         try:
@@ -122,6 +127,6 @@ def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any
         except ValueError as error:  # inner lists differ in length
             raise UsageError(f"{name}: column {title!r} is not an array in every row", why=str(error)) from error
         return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
-    if _is_text(column.type):
+    if is_text:
         return np.array(column.to_pylist(), dtype=object)
     return column.to_numpy()

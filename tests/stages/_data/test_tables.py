@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from orun.stages._data.files import read
+from orun.stages._data.source import Source
+from orun.stages.params import FilePath
 from tests.stages._data.support import array, labels, load, refusal
 
 CSV = "age,income,town,bought\n31,2.5,Ulm,yes\n64,1,Bonn,no\n"
@@ -41,6 +45,17 @@ def test_labels_that_are_names_and_columns_to_slice_by(folder: Path, name: str) 
     assert list(dataset.inputs) == ["age", "income"]
     assert {title: values.tolist() for title, values in dataset.fields.items()} == {"town": ["Ulm", "Bonn"]}
     assert labels(load(folder, name, labels="age", classes=["64", "31"])) == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+def test_columns_to_slice_by_that_the_model_takes_too(folder: Path, name: str) -> None:
+    source = Source(FilePath(name), labels="bought", fields=["town", "income"])
+    assert list(read(folder, source).inputs) == ["age"]
+    dataset = read(folder, source, {"income", "age", "bought"})
+    assert list(dataset.inputs) == ["age", "income"]
+    assert (array(dataset, "income").dtype, list(dataset.fields)) == (np.float32, ["town", "income"])
+    declared = replace(source, inputs={"X": ["income"], "rest": "*"})
+    assert array(read(folder, declared, {"X", "rest", "income"}), "rest").tolist() == [[31], [64]]
 
 
 def test_classes_and_fields_that_do_not_fit(folder: Path) -> None:
@@ -78,7 +93,8 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,\n")
     assert refusal(tmp_path, "t.csv") == (
         "t.csv: column 'b' is empty in row 2\n  1 of 2 rows have no value\n"
-        "  hint: fill it in, or leave the row out; if the model accepts NaN for missing values: `missing: nan`"
+        "  hint: fill it in, or leave the row out; if the model accepts NaN for missing values: "
+        "`{path: t.csv, missing: nan}`"
     )
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,four\n")
     assert refusal(tmp_path, "t.csv", inputs={"X": ["a", "b"]}) == "t.csv: 'b' is not a number in row 2\n  it is 'four'"
@@ -100,9 +116,15 @@ def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
     assert array(load(tmp_path, "t.csv", inputs={"X": "none"}, missing="nan"), "X").tolist() == pytest.approx(
         [np.nan, np.nan], nan_ok=True
     )
-    pq.write_table(pa.table({"town": ["Ulm", None]}), tmp_path / "t.parquet")
-    assert refusal(tmp_path, "t.parquet", missing="nan") == (
+    pq.write_table(pa.table({"town": ["Ulm", None], "day": [date(2026, 1, 2), None]}), tmp_path / "t.parquet")
+    assert array(load(tmp_path, "t.parquet", inputs={"X": "town"}, missing="nan"), "X").tolist() == ["Ulm", ""]
+    assert refusal(tmp_path, "t.parquet") == (
         "t.parquet: column 'town' is empty in row 2\n  1 of 2 rows have no value\n"
+        "  hint: fill it in, or leave the row out; if it may count as the empty text: "
+        "`{path: t.parquet, missing: nan}`"
+    )
+    assert refusal(tmp_path, "t.parquet", inputs={"X": "day"}, missing="nan") == (
+        "t.parquet: column 'day' is empty in row 2\n  1 of 2 rows have no value\n"
         "  hint: fill it in, or leave the row out"
     )
     assert refusal(tmp_path, "t.csv", inputs={"X": "a"}, labels="b", missing="nan") == (
