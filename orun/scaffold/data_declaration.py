@@ -64,13 +64,22 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
         raise UsageError(
             f"{data} has no values for {', '.join(missing)}, which the model takes",
             why=f"it has {', '.join(columns)}",
-            hint="name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",
+            hint=_selection_hint(relative_to(folder, data), inputs[0])
+            if len(inputs) == 1
+            else "name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",
         )
     if label not in ("", LABELS):
         declared["labels"] = label
     if label and columns[label] and (classes := _class_names(model_folder / CONFIGURATION)):
         declared["classes"] = classes
     return declared
+
+
+def _selection_hint(path: str, item: InputFact) -> str:
+    """Say how to select the columns of the only input of a model."""
+    columns = "NAME" if len(item.shape) == 1 else "[NAME, ...]"
+    form = f"data: {{path: {path}, inputs: {{{item.name}: {columns}}}, labels: NAME}}"
+    return f"leave --data out, and name the columns in the file that orun init writes: `{form}`"
 
 
 def _inputs(facts: ModelFacts) -> Sequence[InputFact]:

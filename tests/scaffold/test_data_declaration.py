@@ -23,6 +23,7 @@ IMAGES = ModelFacts("torch", "vit", (InputFact("pixel_values", "float32", ("n", 
 GREY = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("n", 28, 28, 1)),))
 GREY_IMAGES = {"input": "x", "size": [28, 28], "resize": None, "channels": "grey", "mean": [0.0], "std": [1.0]}
 STATED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3, "size": {"shortest_edge": 288}}
+NAME_COLUMNS = "hint: leave --data out, and name the columns in the file that orun init writes:"
 FILES = {
     "columns.csv": "X,target\n1,0\n2,1\n",
     "numbers.csv": "a,b,label\n1,2.5,0\n3,4.5,1\n",
@@ -152,6 +153,24 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
             MATRIX,
             [
                 "wide.csv has no values for X, which the model takes",
+                "it has a, b, c",
+                f"{NAME_COLUMNS} `data: {{path: wide.csv, inputs: {{X: [NAME, ...]}}, labels: NAME}}`",
+            ],
+        ),
+        (
+            "many.csv",
+            TEXT,
+            [
+                "many.csv has no values for X, which the model takes",
+                "it has title, body",
+                f"{NAME_COLUMNS} `data: {{path: many.csv, inputs: {{X: NAME}}, labels: NAME}}`",
+            ],
+        ),
+        (
+            "wide.csv",
+            ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("d"))),
+            [
+                "wide.csv has no values for d, which the model takes",
                 "it has a, b, c",
                 "hint: name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",  # noqa: E501
             ],
