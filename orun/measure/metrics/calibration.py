@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from orun.measure.metrics.fidelity import Floats, are_distributions, is_single_score, log_softmax
 from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide
-from orun.measure.metrics.task import need_scores, predicted_classes
+from orun.measure.metrics.task import need_fitting, need_scores, predicted_classes
 
 Array = NDArray[Any]
 
@@ -27,7 +27,7 @@ def brier(output: Array, labels: Array) -> Floats:
     Args:
         output: scores `[n, ..., classes]`, or the score of class 1, `[n]` or `[n, 1]`. They count as probabilities if
             all of them are, else as logits.
-        labels: classes `[n, ...]`.
+        labels: classes `[n, ...]`, or `[n, ..., 1]`.
 
     Raises:
         UsageError: if the output holds no scores, or the shapes do not fit.
@@ -85,6 +85,7 @@ def _probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, F
     scores = output.astype(np.float64)
     if is_single:
         single = scores if output.ndim == 1 else scores[..., 0]
+        need_fitting(metric, single.shape, output, labels)
         probable = bool(((single >= 0) & (single <= 1)).all())
         scores = np.stack([1 - single if probable else np.zeros_like(single), single], axis=-1)
     predicted_classes(metric, scores, labels)  # refuses labels that do not fit

@@ -23,8 +23,8 @@ def auc(output: Array, labels: Array, only: object = None, *, part: bool = False
 
     Args:
         output: the score of class 1, `[n]` or `[n, 1]`; of both classes, `[n, 2]`; or of each class, `[n, classes]`.
-            With labels `[n]`, the scores of classes count as probabilities if all of them are, else as logits.
-        labels: classes `[n]`, from 0; or whether an example is of each class, `[n, classes]` of 0 and 1.
+            With labels of classes, the scores of classes count as probabilities if all of them are, else as logits.
+        labels: classes `[n]` or `[n, 1]`, from 0; or whether an example is of each class, `[n, classes]` of 0 and 1.
         only: a class, for its area alone.
         part: whether these are some of the examples: classes without examples, or with all of them, are left out.
 
@@ -71,6 +71,8 @@ def average_precision(output: Array, labels: Array, only: object = None, *, part
 def _against_the_rest(metric: str, output: Array, labels: Array, only: object) -> Iterator[Column]:
     """Yield each class's scores, which examples are of it, and its number; of two classes only the second."""
     scores = output.reshape(len(output), -1).astype(np.float64)
+    if labels.shape == (len(output), 1):
+        labels = labels[:, 0]
     many = labels.ndim == 2 and labels.shape == scores.shape  # noqa: PLR2004 - [n, classes]
     if output.dtype.kind != "f" or not (many or labels.shape == (len(output),)) or labels.dtype.kind not in "iub":
         raise UsageError(

@@ -18,7 +18,7 @@ def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
 
     Args:
         output: scores `[n, ..., classes]`, or classes `[n, ...]` as integers.
-        labels: classes `[n, ...]`.
+        labels: classes `[n, ...]`, or `[n, ..., 1]`.
 
     Raises:
         UsageError: if the shapes do not fit.
@@ -41,7 +41,7 @@ def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
 
 
 def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the class that a model predicts for each label, `[n, ...]`.
+    """Return the class that a model predicts for each label, in the shape of the labels.
 
     Raises:
         UsageError: if the output is a single score, the shapes do not fit, a label is no class, or texts would be
@@ -55,7 +55,7 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
             hint="`auc`, `brier` and `log_loss` take one score; or return classes from a function, "
             "`(outputs[NAME] > 0.5).ravel().astype(int)`, and name it: `postprocess: file.py:function`",
         )
-    _need_fitting(metric, predicted.shape, output, labels)
+    need_fitting(metric, predicted.shape, output, labels)
     texts = [values.dtype.kind in "OUS" for values in (predicted, labels)]
     if texts[0] != texts[1]:
         kinds = ["texts" if text else "numbers" for text in texts]
@@ -66,7 +66,7 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
         )
     if predicted is not output:
         _need_classes(metric, output.shape[-1], labels)
-    return predicted
+    return predicted.reshape(labels.shape)
 
 
 def _need_classes(metric: str, classes: int, labels: NDArray[Any]) -> None:
@@ -89,8 +89,9 @@ def _need_classes(metric: str, classes: int, labels: NDArray[Any]) -> None:
         )
 
 
-def _need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], labels: NDArray[Any]) -> None:
-    if shape != labels.shape:
+def need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Raise UsageError unless the labels have the shape of the predicted classes, with or without a last axis of 1."""
+    if labels.shape not in (shape, (*shape, 1)):
         raise UsageError(
             f"{metric} needs one label for each class that the model predicts",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",

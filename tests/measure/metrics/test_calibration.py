@@ -63,6 +63,21 @@ def test_one_score_is_that_of_class_1() -> None:
     assert error_of(difference, labels).overall == pytest.approx(error_of(table, labels).overall)
 
 
+def test_labels_may_have_a_last_axis_of_1() -> None:
+    """As the labels of a network whose last layer is `Dense(1)`."""
+    logits, labels = predictions(2)
+    for output in (logits, softmax(logits)[:, 1:], logits[:, 1]):
+        for metric in (brier, log_loss):
+            assert metric(output, labels[:, None]).tolist() == metric(output, labels).tolist()
+        assert error_of(output, labels[:, None]).overall == error_of(output, labels).overall
+    with pytest.raises(UsageError) as error:
+        brier(softmax(logits)[:, 1:], np.stack([labels, labels], axis=1))
+    assert str(error.value) == (
+        "brier needs one label for each class that the model predicts\n"
+        "  the output is [300, 1], and the labels are [300, 2]"
+    )
+
+
 def test_a_probability_of_0_counts_as_the_least_of_its_type() -> None:
     table = np.array([[1.0, 0.0, 0.0]])
     for kind in (np.float16, np.float32, np.float64):

@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics import ndcg_score, top_k_accuracy_score
 
 from orun.errors import UsageError
+from orun.measure.metrics.curves import auc
 from orun.measure.metrics.pooled import f1, iou
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
@@ -26,6 +27,19 @@ def test_accuracy_of_classes() -> None:
 def test_accuracy_at_every_position() -> None:
     output = np.array([[[0.9, 0.1], [0.2, 0.8]]])
     assert accuracy(output, np.array([[0, 0]])).tolist() == [0.5]
+
+
+def test_labels_with_a_last_axis_of_1() -> None:
+    """As Keras has those of a sparse loss."""
+    output, labels = np.array([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]]), np.array([1, 1, 0])
+    column = labels[:, None]
+    assert accuracy(output, column).tolist() == [1.0, 0.0, 0.0]
+    assert accuracy(output.argmax(axis=1), column).tolist() == [1.0, 0.0, 0.0]
+    assert accuracy_at(1, output, column).tolist() == [1.0, 0.0, 0.0]
+    assert f1(output, column).overall == f1(output, labels).overall
+    area = auc(output, column)
+    assert area is not None
+    assert area.overall == 0.5
 
 
 @pytest.mark.parametrize("k", [None, 3, 10])
