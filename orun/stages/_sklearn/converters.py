@@ -11,13 +11,20 @@ from skl2onnx import update_registered_converter
 from skl2onnx._supported_operators import sklearn_operator_name_map
 from skl2onnx.common._apply_operation import apply_identity, apply_reshape
 from skl2onnx.common._registration import get_converter
-from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, guess_proto_type
+from skl2onnx.common.data_types import (
+    DoubleTensorType,
+    FloatTensorType,
+    Int64TensorType,
+    StringTensorType,
+    guess_proto_type,
+)
 from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 from skl2onnx.operator_converters.common import concatenate_variables
 from skl2onnx.operator_converters.feature_selection import convert_sklearn_feature_selection
 from skl2onnx.operator_converters.function_transformer import convert_sklearn_function_transformer
 from skl2onnx.operator_converters.imputer_op import convert_sklearn_imputer
 from skl2onnx.operator_converters.linear_classifier import convert_sklearn_linear_classifier
+from skl2onnx.operator_converters.ordinal_encoder import convert_sklearn_ordinal_encoder
 from skl2onnx.operator_converters.polynomial_features import convert_sklearn_polynomial_features
 from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
     convert_quadratic_discriminant_analysis_classifier,
@@ -25,6 +32,7 @@ from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
 from skl2onnx.shape_calculators.feature_selection import calculate_sklearn_select
 from skl2onnx.shape_calculators.function_transformer import calculate_sklearn_function_transformer_output_shapes
 from skl2onnx.shape_calculators.imputer import calculate_sklearn_imputer_output_shapes
+from skl2onnx.shape_calculators.ordinal_encoder import calculate_sklearn_ordinal_encoder_output_shapes
 from skl2onnx.shape_calculators.polynomial_features import calculate_sklearn_polynomial_features
 from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate_quadratic_discriminant_analysis_shapes
 from sklearn.compose import TransformedTargetRegressor
@@ -36,6 +44,7 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
+    OrdinalEncoder,
     PolynomialFeatures,
     RobustScaler,
     StandardScaler,
@@ -71,6 +80,9 @@ def register() -> None:
             kind, f"Orun{kind.__name__}", calculate_linear_classifier_output_shapes, _threshold, options={**CLASSIFIER}
         )
     update_registered_converter(SimpleImputer, "SklearnSimpleImputer", _imputed_shapes, _impute)
+    update_registered_converter(
+        OrdinalEncoder, "SklearnOrdinalEncoder", calculate_sklearn_ordinal_encoder_output_shapes, _ordinal
+    )
     machine = "SklearnLinearSVC"  # of which skl2onnx refuses its own option, in a pipeline
     update_registered_converter(
         LinearSVC,
@@ -147,6 +159,27 @@ def _impute(scope: Any, operator: Any, container: Any) -> None:
         marks = node("Cast", indicated, to=guess_proto_type(operator.outputs[0].type))
         filled = node("Concat", filled, marks, axis=1)
     apply_identity(scope, filled, operator.outputs[0].full_name, container)
+
+
+def _ordinal(scope: Any, operator: Any, container: Any) -> None:
+    """Write the number of missing texts, which skl2onnx takes for those of the text `nan`."""
+    encoder, (answer,) = operator.raw_operator, operator.outputs
+    places = encoder._missing_indices  # noqa: SLF001 - scikit-learn has no public name
+    if not places or operator.inputs[0].type.__class__ is not StringTensorType:
+        convert_sklearn_ordinal_encoder(scope, operator, container)
+        return
+    if not isinstance(answer.type, (FloatTensorType, DoubleTensorType)):
+        raise NotImplementedError("missing texts in an OrdinalEncoder of integers: leave out its `dtype`")
+    numbers = scope.declare_local_variable("numbers", answer.type)
+    changed = SimpleNamespace(
+        inputs=operator.inputs, outputs=[numbers], output_full_names=[numbers.full_name], raw_operator=encoder
+    )
+    convert_sklearn_ordinal_encoder(scope, changed, container)
+    node = _Writer(scope, container, answer.type)
+    missing = [float(places.get(column, np.nan)) for column in range(len(encoder.categories_))]  # NaN equals nothing
+    is_missing = node("Equal", numbers.full_name, missing)
+    filled = node("Where", is_missing, float(encoder.encoded_missing_value), numbers.full_name)
+    apply_identity(scope, filled, answer.full_name, container)
 
 
 def _polynomial(scope: Any, operator: Any, container: Any) -> None:

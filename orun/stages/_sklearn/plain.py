@@ -25,6 +25,19 @@ def find_column(name: str, columns: Collection[str]) -> str | None:
     return name if name in columns else next((item for item in columns if item.replace(" ", "_") == name), None)
 
 
+def accept_empty_texts(estimator: Estimator) -> None:
+    """Let an estimator take the empty text where it was fitted with missing texts: those of ONNX are never missing."""
+    from sklearn.impute import SimpleImputer
+
+    for part in parts_of(estimator):
+        if isinstance(part, SimpleImputer) and _imputes_texts(part):
+            part.missing_values = ""
+            if part.indicator_ is not None:
+                part.indicator_.missing_values = ""
+        elif isinstance(categories := getattr(part, "categories_", None), list):  # of an encoder
+            part.categories_ = [_without_missing_texts(group) for group in categories]
+
+
 def without_wrappers(estimator: Estimator) -> Estimator:
     """Return a copy in which the estimators inside replace searches and frozen estimators, at any depth."""
     holder = [deepcopy(estimator)]
@@ -73,7 +86,6 @@ def _equivalent(value: Any) -> Any:
     """Return the replacement of a value, with settings of `transform` as skl2onnx takes them."""
     from sklearn.ensemble import VotingClassifier
     from sklearn.frozen import FrozenEstimator
-    from sklearn.impute import SimpleImputer
     from sklearn.model_selection._search import BaseSearchCV
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import KBinsDiscretizer
@@ -89,8 +101,6 @@ def _equivalent(value: Any) -> Any:
     if isinstance(value, VotingClassifier):
         value.flatten_transform = False
         value.weights = None if value.weights is None else np.asarray(value.weights)
-    elif isinstance(value, SimpleImputer) and _imputes_texts(value):
-        value.missing_values = ""  # texts of ONNX are never missing
     elif isinstance(value, KBinsDiscretizer) and value.encode == "onehot":
         value.encode = "onehot-dense"  # ONNX has no sparse matrices
     elif isinstance(value, OneVsRestClassifier):
@@ -104,6 +114,13 @@ def _imputes_texts(imputer: Estimator) -> bool:
     """Return whether an imputer fills in texts for NaN or None."""
     learned = getattr(imputer, "statistics_", ())
     return any(isinstance(item, str) for item in learned) and not isinstance(imputer.missing_values, str)
+
+
+def _without_missing_texts(group: Any) -> Any:
+    """Return the categories of a column, with the empty text for None, NaN and `pandas.NA` among texts."""
+    if len({isinstance(item, str) for item in group}) == 1:
+        return group
+    return np.array([item if isinstance(item, str) else "" for item in group], dtype=object)
 
 
 def _as_perceptron(machine: Estimator) -> Estimator:

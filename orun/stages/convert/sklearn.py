@@ -13,7 +13,7 @@ several inputs, each is a column: scikit-learn gets them as a data frame if the 
 otherwise side by side. Columns that a data frame did not have, such as the labels, are left out. ONNX takes floats in
 `precision`; scikit-learn computes with the same rounded values in float64. So do the steps of a pipeline before trees
 in the ONNX model, where ONNX Runtime can: values often lie on a threshold, and would fall to its other side.
-Texts of ONNX are never missing: an imputer that fills in NaN among texts takes the empty text for it.
+Texts of ONNX are never missing: imputers and encoders that were fitted with missing texts take the empty text for them.
 
 The check compares `predict`, and the second output of the model with `predict_proba`, `decision_function` or
 `transform`. Labels must be equal and scores within the tolerance for every example, or for `min_agreement` of them. Of
@@ -173,6 +173,7 @@ def _raw(params: Params) -> bool:
 
 
 def _estimator(context: Context, params: Params) -> Estimator:
+    from orun.stages._sklearn.plain import accept_empty_texts
     from orun.stages.library_warnings import warnings_to
 
     with warnings_to(context.log):  # a file of another version of scikit-learn warns
@@ -183,6 +184,7 @@ def _estimator(context: Context, params: Params) -> Estimator:
             f"{params.model} must be a fitted estimator of scikit-learn",
             why=f"a {type(estimator).__name__} has neither `predict` nor `transform`",
         )
+    accept_empty_texts(estimator)
     return estimator
 
 

@@ -436,6 +436,24 @@ def test_a_missing_word_is_an_empty_one(tmp_path: Path) -> None:
     assert missing == pytest.approx(estimators.imputed().predict_proba(rows), abs=1e-5)
 
 
+@pytest.mark.parametrize("model", ["imputed_without_town", "encoded_without_town", "numbered_without_town"])
+def test_an_empty_text_is_the_missing_text_of_the_estimator(tmp_path: Path, model: str) -> None:
+    made = convert(tmp_path, model, "people_without_town")
+    assert made.value("agreement") == 1
+    (answers,) = InferenceSession(made.model).run(
+        ["probabilities"], {"age": np.ones((1, 1), np.float32), "town": np.array([[""]], object)}
+    )
+    rows = np.array([[1.0, np.nan]], object)
+    assert answers == pytest.approx(getattr(estimators, model)().predict_proba(rows), abs=1e-5)
+
+
+def test_an_empty_text_is_not_a_number_of_trees(tmp_path: Path) -> None:
+    made = convert(tmp_path, "numbered_without_town_as_nan", "towns")
+    assert made.value("agreement") == 1
+    (labels,) = InferenceSession(made.model).run(["label"], {"town": np.array([[""], ["Ulm"]], object)})
+    assert labels.tolist() == [1, 0]
+
+
 def test_tuples_in_tuples_are_as_they_were() -> None:
     from sklearn.linear_model import Ridge
 

@@ -26,7 +26,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -59,6 +59,15 @@ def texts() -> orun.Dataset:
 def people() -> orun.Dataset:
     """A number and a word of each person."""
     return orun.Dataset({"age": AGES, "town": TOWNS})
+
+
+def people_without_town() -> orun.Dataset:
+    """People of whom every fourth has an empty text for a town, as a file without it is read."""
+    return orun.Dataset({"age": AGES, "town": np.where(AGES % 4 == 1, "", TOWNS)})
+
+
+def towns() -> orun.Dataset:
+    return orun.Dataset({"town": people_without_town().inputs["town"][:, None]})
 
 
 def judged() -> orun.Dataset:
@@ -333,6 +342,35 @@ def imputed() -> Any:
     split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", words, [1])])
     table = np.stack([AGES.astype(object), TOWNS], axis=1)
     return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
+
+
+def imputed_without_town() -> Any:
+    return _fit_without_town(make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()))
+
+
+def encoded_without_town() -> Any:
+    return _fit_without_town(OneHotEncoder(handle_unknown="ignore"))
+
+
+def numbered_without_town() -> Any:
+    unknown = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+    return _fit_without_town(OrdinalEncoder(**unknown, encoded_missing_value=-2))
+
+
+def numbered_without_town_as_nan() -> Any:
+    """Boosted trees, which take the NaN that the encoder leaves."""
+    towns = np.where(AGES % 4 == 1, np.array(np.nan, object), TOWNS)[:, None]
+    numbers = OrdinalEncoder()
+    return make_pipeline(numbers, HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=1)).fit(
+        towns, AGES % 4 == 1
+    )
+
+
+def _fit_without_town(encoder: Any) -> Any:
+    """A pipeline that was fitted with NaN for a missing town, as pandas reads it."""
+    split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", encoder, [1])])
+    towns = np.where(AGES % 4 == 1, np.array(np.nan, object), TOWNS)
+    return make_pipeline(split, LogisticRegression()).fit(np.stack([AGES.astype(object), towns], axis=1), AGES % 4 == 1)
 
 
 def unfitted() -> Any:
