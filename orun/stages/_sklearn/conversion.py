@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
+LETTER = r"[\p{L}\p{N}_]"  # `\w` of Python; that of ONNX Runtime takes ASCII alone
+TOKENS = {  # by `token_pattern`; the first is the default
+    r"(?u)\b\w\w+\b": f"{LETTER}{{2,}}",
+    r"(?u)\b\w+\b": f"{LETTER}+",
+}
 ML_OPSET = 3  # of trees and other models that are no neural networks; converters differ in whether they know 4
 
 
@@ -111,7 +116,7 @@ def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, An
     """Return options by the estimator that they are for.
 
     `zipmap` is for the whole pipeline. Each other option is for its last step, or for the parts that know it, such as
-    the vectorizers of a pipeline.
+    the vectorizers of a pipeline. Vectorizers find words of all languages, as in scikit-learn.
     """
     last = last_step(estimator)
     options: dict[int, dict[str, Any]] = {}
@@ -119,6 +124,10 @@ def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, An
         knowing = [part for part in parts_of(estimator) if name in known_options(part)]
         for part in [last] if last in knowing or not knowing else knowing:
             options.setdefault(id(part), {})[name] = value
+    for part in parts_of(estimator):
+        is_free = "tokenexp" in known_options(part) and not {"tokenexp", "separators"} & settings.options.keys()
+        if is_free and part.analyzer == "word" and part.token_pattern in TOKENS:
+            options.setdefault(id(part), {})["tokenexp"] = TOKENS[part.token_pattern]
     if "zipmap" in known_options(last):
         options.setdefault(id(estimator), {})["zipmap"] = settings.zipmap
     return options

@@ -247,6 +247,19 @@ def test_options_of_the_converter(tmp_path: Path) -> None:
     assert np.abs(scores - estimators.pipeline().decision_function(estimators.X[600:610])).max() < 1e-3
 
 
+@pytest.mark.parametrize("model", ["german_opinions", "german_counts"])
+def test_words_of_other_languages(tmp_path: Path, model: str) -> None:
+    made = convert(tmp_path, model, "german", options={"locale": "C.UTF-8"})
+    assert made.value("agreement") == 1
+
+
+def test_an_option_for_words_counts(tmp_path: Path) -> None:
+    options = {"locale": "C.UTF-8", "tokenexp": "[a-z]+"}
+    made = convert(tmp_path, "german_opinions", "german", options=options, min_agreement=0.0)
+    (node,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "Tokenizer")
+    assert {item.name: item.s for item in node.attribute}["tokenexp"] == b"[a-z]+"
+
+
 def test_a_folder_is_no_estimator(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     np.save(tmp_path / "X.npy", estimators.BODIES[300:])

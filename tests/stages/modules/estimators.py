@@ -19,7 +19,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     VotingClassifier,
 )
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputClassifier
@@ -35,6 +35,9 @@ import orun
 X, Y = load_digits(return_X_y=True)
 BODIES, SUGAR = load_diabetes(return_X_y=True)
 TEXTS = np.array(["good book", "bad film", "good film", "a long book"] * 3, dtype=object)
+GERMAN = np.array(
+    ["Größe ä 4 passt, müßig!", "schöne Schuhe_2 à Öl", "Maß 12, übel", "œuvre Ärger x"] * 3, dtype=object
+)
 TOWNS = np.array(["Ulm", "Bonn", "Kiel"] * 5, dtype=object)
 AGES = np.arange(15.0)
 YEARS = np.arange(20, 80)
@@ -327,6 +330,21 @@ def outliers() -> Any:
 def opinions() -> Any:
     """A classifier of texts."""
     return make_pipeline(TfidfVectorizer(lowercase=False), LogisticRegression()).fit(TEXTS, np.arange(len(TEXTS)) % 2)
+
+
+def german() -> orun.Dataset:
+    return orun.Dataset({"text": GERMAN})
+
+
+def german_opinions() -> Any:
+    """A classifier of texts with umlauts, one-letter words, digits and underscores."""
+    return make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression()).fit(GERMAN, np.arange(12) % 2)
+
+
+def german_counts() -> Any:
+    """Words of one letter count, too."""
+    pattern = r"(?u)\b\w+\b"
+    return CountVectorizer(token_pattern=pattern).fit(GERMAN)
 
 
 def columns() -> Any:
