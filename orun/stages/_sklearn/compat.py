@@ -2,6 +2,7 @@
 
 - Truth values among the integer attributes of a tree, which protobuf 7 refuses.
 - Trees of scikit-learn without the side to which missing values go: the model sends all of them to the right.
+- Thresholds of trees of several labels, rounded to float32 to the side of some values.
 - Weights of nearest neighbours from distances below zero, which all come out equal.
 
 Tried with skl2onnx 1.20.
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from skl2onnx.algebra.onnx_ops import OnnxAbs
 from skl2onnx.common import _container
+from skl2onnx.common.tree_ensemble import sklearn_threshold
 from skl2onnx.operator_converters import decision_tree, isolation_forest, nearest_neighbours, random_forest
 
 TRACKS = "nodes_missing_value_tracks_true"  # attribute: whether a missing value goes to the left
@@ -45,7 +47,7 @@ def booleans_as_integers() -> Iterator[None]:
 
 @contextmanager
 def missing_values_in_trees() -> Iterator[None]:
-    """Let skl2onnx write to which side each node of scikit-learn's trees sends missing values."""
+    """Let skl2onnx write to which side scikit-learn's trees send missing values, and values near a threshold."""
     add_tree, populate = decision_tree.add_tree_to_attribute_pairs, decision_tree.populate_tree_attributes
 
     def add_tree_with_sides(attributes: Any, is_classifier: bool, tree: Any, *arguments: Any, **options: Any) -> None:
@@ -53,8 +55,14 @@ def missing_values_in_trees() -> Iterator[None]:
         add_tree(attributes, is_classifier, tree, *arguments, **options)
         attributes[TRACKS][start:] = tree.missing_go_to_left.tolist()
 
-    def populate_with_sides(model: Any, *arguments: Any) -> Any:
-        return {**populate(model, *arguments), TRACKS: model.tree_.missing_go_to_left.tolist()}
+    def populate_with_sides(model: Any, name: str, dtype: Any) -> Any:
+        attributes = populate(model, name, dtype)
+        attributes[TRACKS] = model.tree_.missing_go_to_left.tolist()
+        attributes["nodes_values"] = [  # which it rounds for other trees alone
+            value if mode == "LEAF" else sklearn_threshold(value, dtype, mode)
+            for value, mode in zip(attributes["nodes_values"], attributes["nodes_modes"], strict=True)
+        ]
+        return attributes
 
     for module in TREE_CONVERTERS:
         module.add_tree_to_attribute_pairs = add_tree_with_sides

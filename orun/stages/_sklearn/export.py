@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from orun.errors import StageFailed
 from orun.stages._sklearn.conversion import Settings, convert, known_options
 from orun.stages._sklearn.input_columns import NUMBERS
-from orun.stages._sklearn.plain import Estimator, column_names, last_step, without_wrappers
+from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -110,12 +110,14 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._sklearn.compat import booleans_as_integers, missing_values_in_trees, weights_of_distances
     from orun.stages._sklearn.converters import register
+    from orun.stages._sklearn.multilabel import has_several_labels, put_examples_first
     from orun.stages._sklearn.trees import register_trees
 
     register()
     register_trees(estimator)
     plain = without_wrappers(estimator)
     _require_zipmap(context, plain, settings)
+    _refuse_isotonic(context, plain)
     hint = "skl2onnx.supported_converters() lists what can be converted"
     if len(data.columns) > 1 and column_names(estimator) is None:
         names = ", ".join(data.columns)
@@ -136,6 +138,8 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
         model = convert(context, plain, data.columns, settings)
     if only_labels(plain):
         del model.graph.output[1:]
+    if has_several_labels(plain) and len(model.graph.output) > 1 and not settings.zipmap:
+        put_examples_first(model)
     tidy_domains(model)
     _name(context, model, [*data.columns], settings.outputs)
     return model
@@ -163,6 +167,19 @@ def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) 
         raise StageFailed(context.stage, "`zipmap` is a parameter of its own, not one of `options`", hint=hint)
     if settings.zipmap and ("zipmap" not in known_options(last) or isinstance(last, LinearSVC)):
         raise StageFailed(context.stage, f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
+
+
+def _refuse_isotonic(context: Context, estimator: Estimator) -> None:
+    """Refuse a calibration that skl2onnx converts wrongly, often for few examples: it takes the nearest step."""
+    from sklearn.calibration import CalibratedClassifierCV
+
+    if any(isinstance(part, CalibratedClassifierCV) and part.method == "isotonic" for part in parts_of(estimator)):
+        raise StageFailed(
+            context.stage,
+            f"skl2onnx cannot convert the {type(estimator).__name__}",
+            why="it does not interpolate in the isotonic calibration of a CalibratedClassifierCV",
+            hint='calibrate with method="sigmoid"',
+        )
 
 
 def only_labels(estimator: Estimator) -> bool:

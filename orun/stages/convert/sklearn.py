@@ -15,6 +15,8 @@ otherwise side by side. Columns that a data frame did not have, such as the labe
 in the ONNX model, where ONNX Runtime can: values often lie on a threshold, and would fall to its other side.
 Texts of ONNX are never missing: imputers and encoders that were fitted with missing texts take the empty text for them.
 
+Classifiers of several labels an example have probabilities `[n, labels, classes]`.
+
 The check compares `predict`, and the second output of the model with `predict_proba`, `decision_function` or
 `transform`. Labels must be equal and scores within the tolerance for every example, or for `min_agreement` of them. Of
 two labels whose scores in scikit-learn are equal within the tolerance, either is right. Where scikit-learn's own

@@ -382,10 +382,32 @@ def test_what_cannot_be_converted(tmp_path: Path) -> None:
     )
 
 
-def test_several_answers_of_each_example(tmp_path: Path) -> None:
-    made = convert(tmp_path, "two_answers", "digits")
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        ("two_answers", "digits"),
+        ("two_answers_of_a_forest", "digits"),
+        ("two_answers_of_neighbours", "digits"),
+        ("gaps_in_two_answers", "grades_with_gaps"),
+    ],
+)
+def test_several_answers_of_each_example(tmp_path: Path, model: str, data: str) -> None:
+    """Their probabilities are an array `[n, labels, classes]`."""
+    made = convert(tmp_path, model, data)
     assert made.value("agreement") == 1.0
     assert made.value("max_abs_error") < 1e-6
+    feed = {"X": getattr(estimators, data)().inputs["X"][:5].astype(np.float32)}
+    (scores,) = InferenceSession(made.model).run(["probabilities"], feed)
+    expected = getattr(estimators, model)().predict_proba(feed["X"])
+    np.testing.assert_allclose(scores, np.stack(expected, axis=1), atol=1e-6)
+
+
+def test_isotonic_calibration(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "isotonic", "digits") == (
+        "skl2onnx cannot convert the Pipeline\n"
+        "  it does not interpolate in the isotonic calibration of a CalibratedClassifierCV\n"
+        '  hint: calibrate with method="sigmoid"'
+    )
 
 
 def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, load_digits
@@ -169,8 +170,8 @@ def gaps_in_regression() -> Any:
 
 
 def gaps_in_two_answers() -> Any:
-    tree = DecisionTreeClassifier(max_depth=6, random_state=0)
-    return tree.fit(grades_with_gaps().inputs["X"], np.stack([SUGAR > 150, SUGAR > 100], axis=1).astype(int))
+    forest = RandomForestClassifier(5, random_state=0)
+    return forest.fit(grades_with_gaps().inputs["X"], np.stack([SUGAR > 150, SUGAR > 100], axis=1).astype(int))
 
 
 def gaps_in_outliers() -> Any:
@@ -320,6 +321,20 @@ def two_answers() -> Any:
     """A classifier that tells two things of each image."""
     tree = DecisionTreeClassifier(max_depth=4, random_state=0)
     return MultiOutputClassifier(tree).fit(X[:300], np.stack([Y[:300] < 5, Y[:300] % 2 == 1], axis=1).astype(int))
+
+
+def two_answers_of_a_forest() -> Any:
+    forest = RandomForestClassifier(3, max_depth=4, random_state=0)
+    return forest.fit(X[:300], np.stack([Y[:300] < 5, Y[:300] % 2 == 1], axis=1).astype(int))
+
+
+def two_answers_of_neighbours() -> Any:
+    return KNeighborsClassifier(3).fit(X[:300], np.stack([Y[:300] < 5, Y[:300] % 2 == 1], axis=1).astype(int))
+
+
+def isotonic() -> Any:
+    voters = CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=2)
+    return make_pipeline(StandardScaler(), voters).fit(X[:300], Y[:300] < 5)
 
 
 def outliers() -> Any:
