@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from orun.errors import UsageError
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._tf.compat import without_xla
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from orun.stages._tf.model import Array
 
 COMPILED = "_XlaMustCompile"  # attribute of a call whose function XLA must compile
+TEXT_OPERATORS = ("LookupTableFind", "StringSplit", "StaticRegexReplace")  # prefixes of their names
 ARGUMENT = "orun_input_{}"  # name of an input during conversion, as the model may use its own name inside
 
 
@@ -94,17 +96,37 @@ class Function:
                 variable.assign(value)
 
     def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
-        """Convert the function with tf2onnx."""
+        """Convert the function with tf2onnx.
+
+        Raises:
+            UsageError: when that fails, and the function prepares texts, which tf2onnx cannot convert.
+        """
         import tf2onnx
 
         function, concrete = self._function, self._concrete
         if any(node.attr[COMPILED].b for node in concrete.graph.as_graph_def().node):
             with without_xla():
                 function, concrete = self._trace()
-        model, _ = tf2onnx.convert.from_function(function, input_signature=self._signature, opset=opset)
-        _store_constants(model, concrete)
+        try:
+            model, _ = tf2onnx.convert.from_function(function, input_signature=self._signature, opset=opset)
+            _store_constants(model, concrete)
+        except Exception as error:  # tf2onnx only logs what it cannot convert, and fails later
+            if not (names := _text_operators(concrete)):
+                raise
+            raise UsageError(
+                "tf2onnx cannot convert the model",
+                why=f"it uses {', '.join(names)}, as the layers StringLookup, IntegerLookup and TextVectorization do",
+                hint="leave such a layer out of the exported model, and give the model its numbers",
+            ) from error
         inputs = [ARGUMENT.format(n) for n in range(len(self.inputs))]
         return model, inputs, [value.name for value in model.graph.output]
+
+
+def _text_operators(concrete: Any) -> list[str]:
+    """Return the operators of a function that split texts or look values up in a table."""
+    graph = concrete.graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return sorted({node.op for node in nodes if node.op.startswith(TEXT_OPERATORS)})
 
 
 def _store_constants(model: ModelProto, concrete: Any) -> None:

@@ -20,6 +20,11 @@ from orun.stages.params import Code
 if TYPE_CHECKING:
     from orun.stages._tf.model import Declared, Model
 
+OWN_LAYERS = (
+    "if it has layers of your own, return the model from a function of the file that defines them: "
+    "`model: file.py:function`"
+)
+HINTS = {".keras": OWN_LAYERS, ".h5": f"save the model as .keras; {OWN_LAYERS}"}
 FILES = ".keras, .h5, .tflite or .pb, or the folder of a SavedModel"
 
 
@@ -102,8 +107,9 @@ def _open(context: Context, source: Source, threads: int) -> Model:
         ".h5": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),
         "folder": lambda folder: files.saved_model(folder, source.declared, source.signature),
     }
-    reader = readers.get("folder" if source.path.is_dir() else source.path.suffix.lower())
+    form = "folder" if source.path.is_dir() else source.path.suffix.lower()
+    reader = readers.get(form)
     if reader is None:
         raise StageFailed(context.stage, f"{source.name} is no model that TensorFlow can read", why=f"expected {FILES}")
-    with failing(context, f"TensorFlow cannot read {source.name}"):
+    with failing(context, f"TensorFlow cannot read {source.name}", HINTS.get(form, "")):
         return reader(source.path)

@@ -113,6 +113,14 @@ def write(folder: Path) -> None:
     np.save(folder / "image.npy", image)
     np.save(folder / "answer.npy", model(image, training=False).numpy())
 
+    class Scale(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow is not checked
+        """Layer that no module has."""
+
+    tf.keras.Sequential([tf.keras.Input((2,)), Scale()]).save(folder / "own.keras")
+    ids = tf.keras.Input((3,))
+    masked = tf.keras.layers.Embedding(4, 2, mask_zero=True)(ids)
+    tf.keras.Model(ids, tf.keras.layers.GlobalAveragePooling1D()(masked)).save(folder / "masked.h5")
+
 
 SOUND: dict[str, Any] = {"inputs": {"input": {"shape": ["batch", "length", 1]}}, "dims": {"length": [400, 800]}}
 
@@ -150,6 +158,36 @@ def test_an_operator_that_onnx_does_not_have(tmp_path: Path) -> None:
         "  ONNX has no operator of that name, and tf2onnx leaves TensorFlow's in its place\n"
         "  hint: write it with other operations in the model; the log says where it stands"
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "operators"),
+    [
+        ("texts_by_a_table", "LookupTableFindV2"),
+        ("texts_in_parts", "LookupTableFindV2, StaticRegexReplace, StringSplitV2"),
+    ],
+)
+def test_texts_that_tensorflow_turns_into_numbers(tmp_path: Path, model: str, operators: str) -> None:
+    assert refusal(tmp_path, model) == (
+        "tf2onnx cannot convert the model\n"
+        f"  it uses {operators}, as the layers StringLookup, IntegerLookup and TextVectorization do\n"
+        "  hint: leave such a layer out of the exported model, and give the model its numbers"
+    )
+
+
+def test_files_that_lack_the_code_of_a_layer(files: Path, tmp_path: Path) -> None:
+    hint = (
+        "if it has layers of your own, return the model from a function of the file that defines them: "
+        "`model: file.py:function`; the log has the whole message"
+    )
+    for name, why, advised in (
+        ("own.keras", "Could not locate class 'Scale'", hint),
+        ("masked.h5", "ValueError: Unknown layer: 'NotEqual'", f"save the model as .keras; {hint}"),
+    ):
+        with pytest.raises(OrunError) as caught:
+            run_stage("convert/tensorflow", tmp_path, {"model": name}, root=files)
+        assert (caught.value.what, caught.value.hint) == (f"TensorFlow cannot read {name}", advised)
+        assert why in caught.value.why
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved", "model.tflite", "model.pb"])

@@ -55,6 +55,18 @@ def without_an_operator() -> keras.Model:
     return keras.Model(scores, keras.ops.erfinv(keras.ops.tanh(scores)))
 
 
+def texts_by_a_table() -> keras.Model:
+    """TensorFlow keeps the table outside of the graph."""
+    town = keras.Input((1,), dtype="string", name="town")
+    return keras.Model(town, layers.StringLookup(vocabulary=["Bonn", "Ulm"], output_mode="one_hot")(town))
+
+
+def texts_in_parts() -> keras.Model:
+    """Texts as the numbers of their words."""
+    text = keras.Input((), dtype="string", name="text")
+    return keras.Model(text, layers.TextVectorization(vocabulary=["good", "bad"], output_sequence_length=4)(text))
+
+
 def recurrent() -> keras.Model:
     """An LSTM and a GRU: loops, or the operators of ONNX for them."""
     return keras.Sequential(
