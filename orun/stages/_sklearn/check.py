@@ -96,7 +96,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
         )
     output, why = next(
         (
-            (name, _example(agreeing, right, value, tolerance))
+            (name, _example(agreeing, right, value, tolerance, differing=np.count_nonzero(~good)))
             for name, agreeing, right, value in zip(names, rows, expected, answers, strict=True)
             if not agreeing.all()
         ),
@@ -247,11 +247,11 @@ def _largest_error(right: Array, value: Array) -> float:
     return float(np.nanmax(error, initial=0.0))
 
 
-def _example(agreeing: NDArray[np.bool_], right: Array, value: Array, tolerance: Tolerance) -> str:
+def _example(agreeing: NDArray[np.bool_], right: Array, value: Array, tolerance: Tolerance, *, differing: int) -> str:
+    """Describe the first example in which an output disagrees; `differing` counts those of all outputs."""
     row = int(np.flatnonzero(~agreeing)[0])
+    here = np.count_nonzero(~agreeing)
     ours, theirs = (np.array2string(np.ravel(array[row])[:6], precision=6) for array in (value, right))
     allowed = f", further off than {tolerance}" if value.dtype.kind == "f" else ""
-    return (
-        f"{np.count_nonzero(~agreeing)} of {len(agreeing)} examples differ{allowed}\n"
-        f"example {row}: {ours} instead of {theirs}"
-    )
+    in_all = f"; with the other outputs, {differing}" if differing > here else ""
+    return f"{here} of {len(agreeing)} examples differ{allowed}{in_all}\nexample {row}: {ours} instead of {theirs}"

@@ -28,6 +28,7 @@ without probabilities (use `SVC(probability=True)`), and hard votes among linear
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages._data.source import Examples
+from orun.stages._data.source import LABELS, Examples, Source
 from orun.stages._graph.agreement import Atol, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import CODE
@@ -53,6 +54,7 @@ TREE_PACKAGES = {  # by suffix of a file; the first reads it
     ".txt": ("lightgbm", "onnxmltools"),
     ".cbm": ("catboost",),
 }
+FEW = 0.95  # share of examples from which on others may differ by rounding
 MEMORY_FACTOR = 14  # peak memory over the estimator's numbers: skl2onnx makes Python objects of them
 
 
@@ -127,15 +129,22 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             context.stage,
             f"the converted model disagrees with scikit-learn in output {comparison.output!r}",
             why=comparison.why,
-            hint="where a few rounded values may differ, say so: `min_agreement: 99%`"
-            if has_trees(estimator)  # of which ONNX Runtime has no float64
-            else "try `precision: float64`; where a few rounded values may differ, say so: `min_agreement: 99%`",
+            hint=_hint(comparison.agreement, is_float32=has_trees(estimator)),
         )
     return {
         **weigh(context.result),
         "max_abs_error": Metric(comparison.largest, better="lower"),
         "agreement": Metric(comparison.agreement, "ratio", "higher"),
     }
+
+
+def _hint(agreement: float, *, is_float32: bool) -> str:
+    """Return the next step after a disagreement; ONNX Runtime has trees of float32 alone."""
+    hints = [] if is_float32 else ["try `precision: float64`"]
+    if agreement >= FEW:
+        share = f"{math.floor(agreement * 1000) / 10:g}%"
+        hints.append(f"where a few rounded values may differ, say so: `min_agreement: {share}`")
+    return "; ".join(hints)
 
 
 def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dataset:
@@ -153,7 +162,16 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
     if names is None or len(dataset.inputs) == 1:  # which is a matrix
         return dataset
     columns = {column: find_column(column, dataset.inputs) for column in fitted}
-    if missing := [name for name, column in columns.items() if column is None]:
+    missing = [name for name, column in columns.items() if column is None]
+    label = data.labels if isinstance(data, Source) else LABELS
+    if dataset.labels is not None and label in missing:
+        raise StageFailed(
+            context.stage,
+            f"the {type(estimator).__name__} was fitted with the column {label!r}, which `labels` takes",
+            why="the label is no input of a model",
+            hint=f"fit it without the label: df.drop(columns={label!r})",
+        )
+    if missing:
         raise StageFailed(
             context.stage,
             f"{title(data)} has no column {first_few([repr(column) for column in missing])}",

@@ -153,6 +153,18 @@ def test_columns_of_a_data_frame_must_be_there(tmp_path: Path) -> None:
     )
 
 
+def test_a_column_of_labels_is_no_input(tmp_path: Path) -> None:
+    (tmp_path / "test.csv").write_text("weight,age,churn\n1.5,20,1\n2.5,30,0\n")
+    data = {"path": str(tmp_path / "test.csv"), "labels": "churn"}
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/sklearn", tmp_path, {"model": "estimators.py:tree_of_labels", "data": data}, root=MODULES)
+    assert str(caught.value) == (
+        "the DecisionTreeClassifier was fitted with the column 'churn', which `labels` takes\n"
+        "  the label is no input of a model\n"
+        "  hint: fit it without the label: df.drop(columns='churn')"
+    )
+
+
 def test_of_several_columns_the_inputs_are_to_be_named(tmp_path: Path) -> None:
     assert refusal(tmp_path, "opinions", "labelled_texts").endswith(
         "  hint: if not all of text, label are its inputs: `inputs: [NAME]` beside the path of the data; "
@@ -343,6 +355,35 @@ def test_each_output_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(check, "session", shifted)
     assert refusal(tmp_path, "pipeline", "digits").startswith(
         "the converted model disagrees with scikit-learn in output 'label'\n  3 of 200 examples differ\n  example 0: "
+    )
+
+
+def test_examples_that_differ_in_any_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_session = sessions.session
+    first = estimators.X[600:606]
+
+    def shifted(*arguments: Any) -> Any:
+        model = open_session(*arguments)
+
+        def run(feed: Any) -> Any:
+            labels, scores = model(feed)
+            places = (feed["X"][:, None] == first).all(2)  # [n, 6]
+            return [
+                np.where(places[:, :2].any(1), (labels + 1) % 10, labels),
+                np.where(places.any(1)[:, None], 1 - scores, scores),
+            ]
+
+        return run
+
+    monkeypatch.setattr(check, "session", shifted)
+    text = refusal(tmp_path, "pipeline", "digits")
+    assert text.startswith(
+        "the converted model disagrees with scikit-learn in output 'label'\n"
+        "  2 of 200 examples differ; with the other outputs, 6\n"
+        "  example 0: "
+    )
+    assert text.endswith(
+        "\n  hint: try `precision: float64`; where a few rounded values may differ, say so: `min_agreement: 97%`"
     )
 
 

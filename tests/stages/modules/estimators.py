@@ -218,6 +218,13 @@ def tree_of_other_names() -> Any:
     return tree
 
 
+def tree_of_labels() -> Any:
+    """As fitted on a data frame that still held the label."""
+    tree = tree_of_names_in_a_frame()
+    tree.feature_names_in_ = np.array(["weight", "churn"], dtype=object)
+    return tree
+
+
 def labelled_texts() -> orun.Dataset:
     """A file of texts with a column of labels that nobody named as such."""
     return orun.Dataset({"text": TEXTS, "label": np.arange(len(TEXTS)) % 2})
