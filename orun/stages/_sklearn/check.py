@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -96,7 +97,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
         )
     output, why = next(
         (
-            (name, _example(agreeing, right, value, tolerance, differing=np.count_nonzero(~good)))
+            (name, _example(agreeing, right, value, tolerance, differing=int(np.count_nonzero(~good))))
             for name, agreeing, right, value in zip(names, rows, expected, answers, strict=True)
             if not agreeing.all()
         ),
@@ -161,6 +162,13 @@ def _open(context: Context, names: Sequence[str], feed: Feed) -> Model:
     try:
         return session(context.result, names)
     except UsageError as error:
+        if missing := re.search(r"(\w+)\(-?\d+\) is not a registered function/op", error.why):
+            raise StageFailed(
+                context.stage,
+                "ONNX Runtime cannot open the converted model",
+                why=f"it does not have the operator {missing[1]}, which skl2onnx writes",
+                hint="take another estimator",
+            ) from error
         if "locale" not in error.why:
             raise StageFailed(
                 context.stage,

@@ -195,12 +195,24 @@ def _naming_missing_converter(context: Context, problem: str) -> Iterator[None]:
     """Turn skl2onnx's general advice into an error that names the estimator without a converter."""
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 
+    from orun.stages._sklearn.converters import FUNCTIONS
+
     try:
         yield
     except (MissingConverter, MissingShapeCalculator) as error:
         named = re.search(r"<class '(?:\w+\.)*(\w+)'>", str(error))
         why = f"it has no converter for {named[1]}" if named else str(error)
-        raise StageFailed(context.stage, problem, why=why, hint="take another, or leave it out of the model") from error
+        hint = (
+            "take another, or leave it out of the model; for a class of your own, call "
+            "skl2onnx.update_registered_converter in the file of `model`"
+        )
+        raise StageFailed(context.stage, problem, why=why, hint=hint) from error
+    except RuntimeError as error:
+        if "FunctionTransformer is not supported" not in str(error):
+            raise
+        known = ", ".join(f"np.{function.__name__}" for function in FUNCTIONS)
+        why = "it has no converter for the function of a FunctionTransformer"
+        raise StageFailed(context.stage, problem, why=why, hint=f"these have: {known}") from error
 
 
 def _name(context: Context, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:

@@ -22,8 +22,8 @@ The check compares `predict`, and the second output of the model with `predict_p
 two labels whose scores in scikit-learn are equal within the tolerance, either is right. Where scikit-learn's own
 answers change when what it learned is rounded to float32, ten times that change is allowed. Notes say how often.
 
-skl2onnx 1.20 converts some estimators wrongly, and orun refuses them: isotonic calibration (use `sigmoid`), bags of SVC
-without probabilities (use `SVC(probability=True)`), and hard votes among linear SVCs of two classes.
+skl2onnx 1.20 converts some estimators wrongly. orun refuses isotonic calibration (use `sigmoid`). The check refuses
+bags of SVC without probabilities (use `SVC(probability=True)`) and hard votes among linear SVCs of two classes.
 """
 
 from __future__ import annotations

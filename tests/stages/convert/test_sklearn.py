@@ -443,6 +443,35 @@ def test_several_answers_of_each_example(tmp_path: Path, model: str, data: str) 
     np.testing.assert_allclose(scores, np.stack(expected, axis=1), atol=1e-6)
 
 
+def test_an_operator_that_onnx_runtime_lacks(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "processes", "bodies") == (
+        "ONNX Runtime cannot open the converted model\n"
+        "  it does not have the operator Solve, which skl2onnx writes\n"
+        "  hint: take another estimator"
+    )
+
+
+def test_a_function_without_a_converter(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "own_function", "bodies") == (
+        "skl2onnx cannot convert the Pipeline\n"
+        "  it has no converter for the function of a FunctionTransformer\n"
+        "  hint: these have: np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square, np.absolute"
+    )
+
+
+def test_a_class_of_the_user(tmp_path: Path) -> None:
+    params = {"model": "ratios.py:fitted", "data": "ratios.py:flowers"}
+    assert run_stage("convert/sklearn", tmp_path, params, root=MODULES).value("agreement") == 1
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/sklearn", tmp_path, {**params, "model": "ratios.py:without_converter"}, root=MODULES)
+    assert str(caught.value) == (
+        "skl2onnx cannot convert the Pipeline\n"
+        "  it has no converter for Plain\n"
+        "  hint: take another, or leave it out of the model; for a class of your own, call "
+        "skl2onnx.update_registered_converter in the file of `model`"
+    )
+
+
 def test_isotonic_calibration(tmp_path: Path) -> None:
     assert refusal(tmp_path, "isotonic", "digits") == (
         "skl2onnx cannot convert the Pipeline\n"

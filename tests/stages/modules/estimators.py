@@ -21,13 +21,21 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, PolynomialFeatures, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
 from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -337,6 +345,14 @@ def two_answers_of_a_forest() -> Any:
 
 def two_answers_of_neighbours() -> Any:
     return KNeighborsClassifier(3).fit(X[:300], np.stack([Y[:300] < 5, Y[:300] % 2 == 1], axis=1).astype(int))
+
+
+def processes() -> Any:
+    return GaussianProcessClassifier().fit(BODIES[:60], SUGAR[:60] > 150)
+
+
+def own_function() -> Any:
+    return make_pipeline(FunctionTransformer(np.cbrt), Ridge()).fit(BODIES[:300], SUGAR[:300])
 
 
 def isotonic() -> Any:
