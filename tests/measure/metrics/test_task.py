@@ -141,7 +141,8 @@ def test_texts_are_not_compared_with_numbers() -> None:
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])
 def test_a_single_score_is_refused(shape: tuple[int, ...]) -> None:
     output = np.array([0.9, 0.1, 0.8, 0.2], np.float32).reshape(shape)
-    for metric, measure in {"accuracy": accuracy, "f1": f1, "iou": iou}.items():
+    metrics: dict[str, Callable[..., object]] = {"accuracy": accuracy, "f1": f1, "iou": iou}
+    for metric, measure in metrics.items():
         for labels in (np.array([1, 0, 1, 0]), np.array([[1], [0], [1], [0]])):
             with pytest.raises(UsageError) as caught:
                 measure(output, labels)

@@ -79,7 +79,7 @@ def people_without_town() -> orun.Dataset:
 
 
 def towns() -> orun.Dataset:
-    return orun.Dataset({"town": people_without_town().inputs["town"][:, None]})
+    return orun.Dataset({"town": np.asarray(people_without_town().inputs["town"])[:, None]})
 
 
 def judged() -> orun.Dataset:

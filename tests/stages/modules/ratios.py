@@ -17,7 +17,7 @@ import orun
 X, Y = load_iris(return_X_y=True)
 
 
-class Ratio(TransformerMixin, BaseEstimator):
+class Ratio(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is not checked
     """The columns, and the first over the second."""
 
     def fit(self, x: Any, y: Any = None) -> Ratio:
