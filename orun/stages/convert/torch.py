@@ -25,11 +25,10 @@ input domain (values from `inputs`, sizes from `dims`), within which later stage
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
@@ -41,21 +40,13 @@ from orun.stages.library_errors import failing
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from orun.measure.framework_model import FrameworkModel
     from orun.stages._graph.feeds import Case, Input
     from orun.stages._torch.export import Bound
     from orun.stages._torch.source import Source
 
-    Array = NDArray[Any]
 
 QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")  # modules that hold PyTorch's integers
-TITLE = "the PyTorch model"  # in messages
-CHANNELS = re.compile(r"to have (\d+) channels")  # as PyTorch says how many a convolution takes
-UNFIT = (
-    "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
-)
 PADDING_HINT = "; where padding is only behind the text, say so: `fill: right-padded`"
 
 
@@ -157,10 +148,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
+    from orun.stages._torch.answers import TITLE, compute_answers
     from orun.stages._torch.export import advise_other, require_exporter
     from orun.stages._torch.limits import limits_of
     from orun.stages._torch.mend import mend
-    from orun.stages._torch.plain import output_names
     from orun.stages._torch.source import open_model
 
     inputs = _inputs(params)
@@ -171,10 +162,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         pairs = ", ".join(f"{parameter} = {name}" for parameter, name in bound.renamed.items())
         context.note(f"`inputs` went to the module's forward in the order given, not by name: {pairs}")
     tries = tuple(make_cases(inputs, params.dims, context.seed))
-    _require_repeatable(context, params, bound, tries)
-    expected = _run(context, bound, tries)
-    _check_answers(context, params.outputs, tries, expected)
-    _require_order(context, params.outputs, output_names(bound, tries[0].feed))
+    tolerance = Tolerance(params.atol, params.rtol)
+    expected = compute_answers(context, bound, tries, params.outputs, tolerance)
     model = load(_export(context, params, bound, tries))
     mend(model)
     clean(model)
@@ -187,13 +176,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     hint = advise_other(bound, params.exporter)
     if any(item.mask and not item.padded for item in inputs):
         hint += PADDING_HINT
-    agreement = Agreement(
-        "the exported model",
-        TITLE,
-        params.outputs,
-        Tolerance(params.atol, params.rtol),
-        hint=hint,
-    )
+    agreement = Agreement("the exported model", TITLE, params.outputs, tolerance, hint=hint)
     error = check_result(context, agreement, tries, expected, limits_of(context, bound))
     return {**weigh(context.result), "max_abs_error": error}
 
@@ -271,82 +254,6 @@ def _source(context: Context, params: Params) -> Source:
     name = str(params.weights or (weights.name if weights else ""))
     how = params.transformers
     return Source(params.hub or "", str(params.model), weights, name, how.model_class, how.attention)
-
-
-def _run(context: Context, bound: Bound, tries: Sequence[Case]) -> list[Sequence[Array]]:
-    """Run the module on each case; where it fails, say what fits it."""
-    from orun.stages._graph.agreement import run_cases
-
-    try:
-        return run_cases(context, TITLE, bound, tries, _advise_dtype(bound) or UNFIT)
-    except StageFailed as failure:
-        if channels := CHANNELS.search(failure.why):
-            failure.hint = (
-                f"declare the axes as forward takes them, with the {channels[1]} channels as a number: "
-                f"`shape: [batch, {channels[1]}, ...]`"
-            )
-        raise
-
-
-def _advise_dtype(bound: Bound) -> str:
-    """Return what to do about a module whose numbers are of another type than its inputs; empty where both agree."""
-    import torch
-
-    weights = {str(item.dtype).removeprefix("torch.") for item in bound.module.parameters() if item.is_floating_point()}
-    inputs = {item.dtype for item in bound.inputs if getattr(torch, item.dtype).is_floating_point}
-    if not inputs or len(weights) != 1 or weights <= inputs:
-        return ""
-    (dtype,) = weights
-    remedy = "`return module.float()` in the function of `model`"
-    if dtype == "float16":
-        remedy = f"`dtype: float16` in `inputs`, or {remedy}"
-    return f"the module's weights are {dtype}, and `inputs` declares {', '.join(sorted(inputs))}: {remedy}"
-
-
-def _require_repeatable(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> None:
-    """Refuse a module whose answers to the same inputs differ: no export could be compared with it."""
-    from orun.stages._graph.differences import Tolerance, compare_values
-
-    case = max(tries, key=lambda item: sum(value.size for value in item.feed.values()))  # so that chance cannot hide it
-    first, again = _run(context, bound, (case, case))
-    tolerance = Tolerance(params.atol, params.rtol)
-    if any(compare_values(*pair, tolerance)[0] for pair in zip(first, again, strict=True)):
-        raise StageFailed(
-            context.stage,
-            "the PyTorch model answers the same inputs differently each time",
-            why="it draws random numbers, keeps state, or was saved in training mode",
-            hint="F.dropout(x, p, training=self.training); no torch.randn in forward; .eval() before torch.export or "
-            "torch.jit.trace",
-        )
-
-
-def _check_answers(
-    context: Context, outputs: Sequence[str], tries: Sequence[Case], expected: Sequence[Sequence[Array]]
-) -> None:
-    """Refuse answers of PyTorch that `outputs` does not name, or that are not finite."""
-    from orun.stages._graph.agreement import require_finite
-
-    if len(expected[0]) != len(outputs):
-        raise StageFailed(
-            context.stage,
-            f"the PyTorch model returns {len(expected[0])} tensors, and `outputs` names {len(outputs)}",
-            why=f"of shapes {', '.join(str(list(value.shape)) for value in expected[0])}",
-            hint="name each tensor that the model returns, in order",
-        )
-    require_finite(context, TITLE, outputs, tries, expected)
-
-
-def _require_order(context: Context, outputs: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse `outputs` that give the name of one tensor, which `forward` returns in a mapping, to another."""
-    for output, name in zip(outputs, names, strict=True):
-        if name != output and output in names:
-            order = f"outputs: [{', '.join(names)}]"
-            raise StageFailed(
-                context.stage,
-                f"`outputs` would give {output!r} to what forward returns as {name!r}",
-                why=f"tensors keep the order in which forward returns them: {', '.join(names)}",
-                hint=order if len(set(names)) == len(names) else "name the tensors in that order",
-            )
 
 
 def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:

@@ -1,0 +1,112 @@
+"""Answers of a PyTorch module to example inputs. A module with which no export could be compared is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from orun.errors import StageFailed
+from orun.stages._graph.agreement import require_finite, run_cases
+from orun.stages._graph.differences import Tolerance, compare_values
+from orun.stages._torch.export import Bound
+from orun.stages._torch.plain import output_names
+from orun.stages.contract import Context
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.stages._graph.feeds import Case
+
+    Array = NDArray[Any]
+
+TITLE = "the PyTorch model"  # in messages
+CHANNELS = re.compile(r"to have (\d+) channels")  # as PyTorch says how many a convolution takes
+UNFIT = (
+    "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
+)
+
+
+def compute_answers(
+    context: Context, bound: Bound, tries: Sequence[Case], outputs: Sequence[str], tolerance: Tolerance
+) -> list[Sequence[Array]]:
+    """Run the module on each case.
+
+    Args:
+        context: of the stage.
+        bound: the module.
+        tries: the cases.
+        outputs: names of what it returns, in order.
+        tolerance: how far two answers to the same inputs may be apart.
+
+    Raises:
+        StageFailed: when the module cannot run, answers the same inputs differently, or returns other tensors than
+            `outputs` names, or values that are not finite.
+    """
+    _require_repeatable(context, bound, tries, tolerance)
+    answers = _run(context, bound, tries)
+    if len(answers[0]) != len(outputs):
+        raise StageFailed(
+            context.stage,
+            f"{TITLE} returns {len(answers[0])} tensors, and `outputs` names {len(outputs)}",
+            why=f"of shapes {', '.join(str(list(value.shape)) for value in answers[0])}",
+            hint="name each tensor that the model returns, in order",
+        )
+    require_finite(context, TITLE, outputs, tries, answers)
+    _require_order(context, outputs, output_names(bound, tries[0].feed))
+    return answers
+
+
+def _run(context: Context, bound: Bound, tries: Sequence[Case]) -> list[Sequence[Array]]:
+    """Run the module on each case; where it fails, say what fits it."""
+    try:
+        return run_cases(context, TITLE, bound, tries, _advise_dtype(bound) or UNFIT)
+    except StageFailed as failure:
+        if channels := CHANNELS.search(failure.why):
+            failure.hint = (
+                f"declare the axes as forward takes them, with the {channels[1]} channels as a number: "
+                f"`shape: [batch, {channels[1]}, ...]`"
+            )
+        raise
+
+
+def _advise_dtype(bound: Bound) -> str:
+    """Return what to do about a module whose numbers are of another type than its inputs; empty where both agree."""
+    weights = {str(item.dtype).removeprefix("torch.") for item in bound.module.parameters() if item.is_floating_point()}
+    inputs = {item.dtype for item in bound.inputs if getattr(torch, item.dtype).is_floating_point}
+    if not inputs or len(weights) != 1 or weights <= inputs:
+        return ""
+    (dtype,) = weights
+    remedy = "`return module.float()` in the function of `model`"
+    if dtype == "float16":
+        remedy = f"`dtype: float16` in `inputs`, or {remedy}"
+    return f"the module's weights are {dtype}, and `inputs` declares {', '.join(sorted(inputs))}: {remedy}"
+
+
+def _require_repeatable(context: Context, bound: Bound, tries: Sequence[Case], tolerance: Tolerance) -> None:
+    """Refuse a module whose answers to the same inputs differ: no export could be compared with it."""
+    case = max(tries, key=lambda item: sum(value.size for value in item.feed.values()))  # so that chance cannot hide it
+    first, again = _run(context, bound, (case, case))
+    if any(compare_values(*pair, tolerance)[0] for pair in zip(first, again, strict=True)):
+        raise StageFailed(
+            context.stage,
+            f"{TITLE} answers the same inputs differently each time",
+            why="it draws random numbers, keeps state, or was saved in training mode",
+            hint="F.dropout(x, p, training=self.training); no torch.randn in forward; .eval() before torch.export or "
+            "torch.jit.trace",
+        )
+
+
+def _require_order(context: Context, outputs: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse `outputs` that give the name of one tensor, which `forward` returns in a mapping, to another."""
+    for output, name in zip(outputs, names, strict=True):
+        if name != output and output in names:
+            order = f"outputs: [{', '.join(names)}]"
+            raise StageFailed(
+                context.stage,
+                f"`outputs` would give {output!r} to what forward returns as {name!r}",
+                why=f"tensors keep the order in which forward returns them: {', '.join(names)}",
+                hint=order if len(set(names)) == len(names) else "name the tensors in that order",
+            )
