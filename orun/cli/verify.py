@@ -72,7 +72,8 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     from orun.api import verify
     from orun.cli.bundle_checkout import bundle_near, earlier_run_note
 
-    check, note = verify(bundle), earlier_run_note(str(bundle))
+    check = verify(bundle)
+    note = earlier_run_note(str(bundle)) if check.ok else ""
     if as_json:
         options.show_json(
             {

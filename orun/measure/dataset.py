@@ -188,7 +188,7 @@ def _as_arrays(part: str, name: str, values: Values) -> Values:
         )
     hint = "give each example as an array with rows of equal length"
     arrays = [_as_array(f"an example of {part}.{name} of a dataset", value, hint) for value in values]
-    arrays = [array.astype(object) if array.dtype.kind in "SU" else array for array in arrays]  # texts of any length
+    arrays = [array.astype(object) if array.dtype.kind == "U" else array for array in arrays]  # texts of any length
     types = sorted({str(array.dtype) for array in arrays})
     if len(types) > 1:
         raise UsageError(f"{part}.{name} of a dataset mixes the types {' and '.join(types)}")

@@ -23,6 +23,7 @@ TIMES = ("p50", "p90", "p95", "p99", "cpu", "first", "load")
 ALIASES = {"cosine": "cosine.mean", "latency": "p50", "memory": "size"}
 SPEEDUP, THROUGHPUT, SIZE = "speedup", "throughput", "size"
 USUAL: dict[Unit, str] = {"s": "ms", "B": "MB"}  # units in which a bare number is most likely meant
+MOST_MEGABYTES = 100_000  # of a model
 SUFFIXES: dict[Unit, str] = {"x": "x", "1/s": RATE}  # that a number of these units may have
 Fidelity = Literal["cosine", "sqnr"]
 """Metric by which the release is compared with the original."""
@@ -147,15 +148,22 @@ def _condition(text: str) -> Condition:
         raise UsageError(
             f"the goal '{text}' has no unit",
             why=f"{name} {UNIT_WORDS[unit]}",
-            hint=f'--goal "{right}{USUAL[unit]}"',
+            hint=f'--goal "{right}{_likely_unit(value, unit)}"',
         )
     if unit == "ratio" and value > 1 and metric not in UNLIMITED:
+        usual = "<10%" if rule == "max" else ">90%"
         raise UsageError(
             f"the goal '{text}' cannot be reached",
             why=f"{name} {UNIT_WORDS[unit]}, at most 1",
-            hint=f'--goal "{right}%"' if is_bare and value <= PERCENT else f'--goal "{name}>90%"',
+            hint=f'--goal "{right}%"' if is_bare and value <= PERCENT else f'--goal "{name}{usual}"',
         )
     return Condition(metric, rule, threshold, stage)
+
+
+def _likely_unit(value: float, unit: Unit) -> str:
+    """Return the unit in which a bare number is most likely meant: `p50<0.01` in seconds, `size<25000000` in bytes."""
+    in_base_unit = value < 1 if unit == "s" else value >= MOST_MEGABYTES
+    return unit if in_base_unit else USUAL[unit]
 
 
 def objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:

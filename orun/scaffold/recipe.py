@@ -55,9 +55,9 @@ class Request(Record, frozen=True):
 
     @property
     def fidelity(self) -> Fidelity:
-        """How outputs are compared with the original's: one number an example has no angle, so its noise counts."""
+        """How outputs are compared with the original's: by their angle if it is known that they have one."""
         graph = self.facts.graph
-        return "sqnr" if graph and graph.is_single_valued else "cosine"
+        return "cosine" if graph and not graph.is_single_valued else "sqnr"
 
     @property
     def gaps(self) -> Mapping[str, str]:

@@ -13,6 +13,8 @@ from orun.stages.contract import Context
 from orun.stages.params import Code, FilePath
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from orun.measure.dataset import Dataset
 
 CODE = re.compile(r".+\.py:[A-Za-z_]\w*")
@@ -35,13 +37,16 @@ def load_dataset(
         UsageError: when a file is wrong, naming file, column and row; when the first example does not fit the types and
             shapes of these inputs of the model.
     """
+    from orun.stages._graph.io import input_names, load_graph
+
+    model = load_graph(context.model()) if "model" in context.inputs else None
     if isinstance(examples, str) and CODE.fullmatch(examples):
         dataset = _call(context, Code(examples))
     else:
         from orun.stages._data.files import read
 
         source = examples if isinstance(examples, Source) else Source(FilePath(examples))
-        dataset = read(context.root, source, {*columns, *inputs, *_model_inputs(context)})
+        dataset = read(context.root, source, {*columns, *inputs, *(input_names(model) if model else ())})
     for name in inputs:
         if name not in dataset.inputs:
             raise StageFailed(
@@ -49,56 +54,44 @@ def load_dataset(
                 f"{title(examples)} has no values for the input {name!r} of the model",
                 why=f"it has {', '.join(dataset.inputs)}",
             )
-    dataset = _in_columns(context, dataset)
-    if "model" in context.inputs:
-        _note_bounds(context, dataset)
-    if inputs and "model" in context.inputs:
-        _require_fitting(context, title(examples), dataset, inputs)
+    if model is None:
+        return dataset
+    dataset = _in_columns(model, dataset)
+    _note_bounds(context, model, dataset)
+    if inputs:
+        _require_fitting(model, title(examples), dataset, inputs)
     return dataset
 
 
-def _require_fitting(context: Context, source: str, dataset: Dataset, names: Collection[str]) -> None:
+def _require_fitting(model: ModelProto, source: str, dataset: Dataset, names: Collection[str]) -> None:
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.fitting import require_fitting
-    from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import inputs_of
 
-    items = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
+    items = [item for item in inputs_of(model) if item.name in names]
     feed = take_example(dataset.inputs, 0, {item.name: len(item.shape) for item in items})
     require_fitting(f"an example of {source}", items, feed)
 
 
-def _model_inputs(context: Context) -> Collection[str]:
-    """Return the names of the inputs of the stage's model; none without a model."""
-    from orun.stages._graph.io import input_names, load_graph
-
-    return input_names(load_graph(context.model())) if "model" in context.inputs else ()
-
-
-def _note_bounds(context: Context, dataset: Dataset) -> None:
+def _note_bounds(context: Context, model: ModelProto, dataset: Dataset) -> None:
     from orun.stages._graph.fitting import warn_of_bounds
     from orun.stages._graph.input_domain import read_domain
-    from orun.stages._graph.io import load_graph
 
-    for note in warn_of_bounds(read_domain(load_graph(context.model())).inputs, dataset.inputs):
+    for note in warn_of_bounds(read_domain(model).inputs, dataset.inputs):
         context.note(note)
 
 
-def _in_columns(context: Context, dataset: Dataset) -> Dataset:
+def _in_columns(model: ModelProto, dataset: Dataset) -> Dataset:
     """Reshape values `[n]` to `[n, 1]` where the model needs it, as a converted estimator does for each column."""
     import numpy as np
 
-    from orun.stages._graph.io import load_graph
-
     flat = {name for name, values in dataset.inputs.items() if isinstance(values, np.ndarray) and values.ndim == 1}
-    if not flat or "model" not in context.inputs:
-        return dataset
-    shapes = {value.name: value.type.tensor_type.shape.dim for value in load_graph(context.model()).graph.input}
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in model.graph.input}
     columns = {name for name in flat & shapes.keys() if [axis.dim_value for axis in shapes[name]][1:] == [1]}
     inputs = {
         name: np.asarray(values)[:, None] if name in columns else values for name, values in dataset.inputs.items()
     }
-    return replace(dataset, inputs=inputs)
+    return replace(dataset, inputs=inputs) if columns else dataset
 
 
 def title(examples: Examples) -> str:

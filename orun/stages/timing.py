@@ -107,12 +107,12 @@ def make_feeds(
 
 
 def count_examples(model: Path, feed: Mapping[str, Array], batch: int) -> int:
-    """Return the examples of a feed: the size of a dynamic first axis, which `shape` may set, else `batch`."""
+    """Return the examples of a feed: `batch` if an input has it, else the size of a dynamic first axis by `shape`."""
     import onnx
 
     inputs = inputs_of(onnx.load(model, load_external_data=False))
-    dynamic = [item.name for item in inputs if item.shape and isinstance(item.shape[0], str)]
-    return len(feed[dynamic[0]]) if dynamic else batch
+    sizes = [len(feed[item.name]) for item in inputs if item.shape and isinstance(item.shape[0], str)]
+    return sizes[0] if sizes and not (batch > 1 and batch in sizes) else batch
 
 
 def _require_batch(name: str, inputs: Sequence[Input], batch: int) -> None:

@@ -289,7 +289,14 @@ def test_a_module_of_the_project_that_python_does_not_look_for_there(executor: L
     assert f"  hint: {where}\n" in told(failure(executor, job), job)
 
 
-@pytest.mark.parametrize("file", ["lib/shared.py", "lib/shared/nets.py", "pipelines/lib/shared.py"])
+def test_a_folder_about_a_missing_package_is_not_that_package(executor: LocalExecutor, project: Project) -> None:
+    project.write("backends/no_such_module/upload.py", "")
+    project.write("pipelines/mine.py", "def f(context): import no_such_module\n")
+    job = project.job("mine.py:f")
+    assert f"  hint: {installer()} no_such_module\n" in told(failure(executor, job), job)
+
+
+@pytest.mark.parametrize("file", ["lib/shared.py", "lib/shared/__init__.py", "pipelines/lib/shared.py"])
 def test_a_module_in_a_folder_that_is_not_on_the_path(executor: LocalExecutor, project: Project, file: str) -> None:
     project.write(".venv/shared.py", "")
     project.write(file, "")

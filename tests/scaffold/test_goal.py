@@ -43,6 +43,12 @@ def test_a_goal_without_an_accuracy_keeps_the_outputs_close() -> None:
         ("cosine>nan", "the goal 'cosine>nan' has no such threshold\n  'nan' is not a number"),
         ("speedup>2%", "the goal 'speedup>2%' has no such threshold\n  '2%' is not a factor such as 1.5 or 1.5x"),
         ("p50<10", "the goal 'p50<10' has no unit\n  p50 is a time\n  hint: --goal \"p50<10ms\""),
+        ("p50<0.01", "the goal 'p50<0.01' has no unit\n  p50 is a time\n  hint: --goal \"p50<0.01s\""),
+        ("size<25000000", "the goal 'size<25000000' has no unit\n  size is a size\n  hint: --goal \"size<25000000B\""),
+        (
+            "ece<150%",
+            "the goal 'ece<150%' cannot be reached\n  ece is a proportion, at most 1\n  hint: --goal \"ece<10%\"",
+        ),
         ("size < 25", "the goal 'size < 25' has no unit\n  size is a size\n  hint: --goal \"size<25MB\""),
         (
             "agreement>90",

@@ -110,6 +110,12 @@ def test_outputs_of_one_number_are_compared_by_their_noise(
     assert Request(facts, target_named("cpu")).fidelity == fidelity
 
 
+def test_outputs_that_are_not_known_yet_are_compared_by_what_any_output_has() -> None:
+    facts = ModelFacts("sklearn", "prices.joblib")
+    (accuracy,) = [stage for stage in stages_for(Request(facts, target_named("cpu")), {}) if stage.name == "accuracy"]
+    assert accuracy.parameters["metrics"] == ["sqnr"]
+
+
 def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None:
     save_regression(model, "z = MatMul (x, w) y = Relu (x) c = IsInf (x) t = Identity (x)", "y, bool[N,32] c", "N,32")
     facts = read_model(str(model), Path())

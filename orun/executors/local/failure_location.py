@@ -17,7 +17,7 @@ from orun.errors import MissingPackages, OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
 from orun.executors.local.messages import Trouble
 from orun.executors.tracing.scope import Scope
-from orun.fs.os_errors import SHORTAGES
+from orun.fs.os_errors import SHORTAGES, quoted
 
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it
 LINE_LENGTH = 300
@@ -117,12 +117,17 @@ def _missing_module(job: Job, name: str) -> str:
     if dot:
         return f"{inside} is there, and has no {module} in it"
     below = (path for folder in (job.root, job.project) for path in sorted(Path(folder).glob("[!.]*/")))
-    holders = (path for path in below if (path / f"{module}.py").is_file() or any((path / module).glob("*.py")))
+    forms = (f"{module}.py", f"{module}/__init__.py")  # a folder of that name alone may be about a package to install
+    holders = (
+        path
+        for path in below
+        if any(os.path.isfile(path / form) for form in forms)  # noqa: PTH113 - Path.is_file raises where none may enter
+    )
     return next((_set_path(str(path)) for path in holders), "")
 
 
 def _set_path(folder: str) -> str:
-    return f"It is in {folder}, where Python does not look: PYTHONPATH={folder} orun ..."
+    return f"It is in {folder}, where Python does not look: PYTHONPATH={quoted(folder)} orun ..."
 
 
 def write(scope: Scope, error: BaseException) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,10 @@ def fidelity_report(
             if len(request.outputs) > 1:
                 metrics |= {named(metric, n): _metric(request, metric, family, (n,), differences) for n in outputs}
             for part in parts:
-                of_part = _metric(request, metric, family, outputs, _choose(examples.differences, part.examples))
-                metrics[part.name(metric)] = replace(of_part, examples=part.count)
+                chosen = _choose(examples.differences, part.examples)
+                if of_part := _defined(family, outputs, chosen[MODEL]):
+                    figure = _metric(request, metric, family, of_part, chosen)
+                    metrics[part.name(metric)] = replace(figure, examples=part.count)
     uncompared = {
         name: "sqnr" if kind in FLOATS else "agreement"
         for name, kind in types.items()
@@ -87,7 +89,7 @@ def _comparable(
     """Return the outputs for which a metric is defined: classes have no angle, a single score has neither."""
     allowed = (*FLOATS, *CLASSES) if family.startswith("agreement") else FLOATS
     numbers = [name for name, kind in types.items() if kind in allowed]
-    names = tuple(name for name in numbers if not np.isnan(differences[name].per_example(family)).any())
+    names = _defined(family, numbers, differences)
     if not names:
         listed = [
             f"{name} is {kind}{' with a single score' if name in numbers else ''}" for name, kind in types.items()
@@ -99,6 +101,11 @@ def _comparable(
             hint="compare single scores by `sqnr`, `relative` or `max_abs`" if numbers else "",
         )
     return names
+
+
+def _defined(family: str, outputs: Iterable[str], differences: Mapping[str, Difference]) -> tuple[str, ...]:
+    """Return the outputs of which a metric is defined for an example; one of varying length may have single numbers."""
+    return tuple(name for name in outputs if not np.isnan(differences[name].per_example(family)).all())
 
 
 def _metric(request: Request, metric: str, family: str, outputs: tuple[str, ...], differences: Differences) -> Metric:

@@ -67,10 +67,12 @@ def _group(request: Request, dataset: Dataset, field: str) -> tuple[list[Any], C
 
 
 def _column(request: Request, dataset: Dataset, field: str) -> Array:
-    if field == LABEL and dataset.labels is not None and dataset.labels.ndim == 1:
-        return dataset.labels
+    labels = dataset.labels
+    has_label = labels is not None and labels.shape[1:] in ((), (1,))
+    if field == LABEL and labels is not None and has_label:
+        return labels.reshape(len(labels))
     if field not in dataset.fields:
-        known = [*([LABEL] if dataset.labels is not None and dataset.labels.ndim == 1 else []), *dataset.fields]
+        known = [*([LABEL] if has_label else []), *dataset.fields]
         raise StageFailed(
             request.stage,
             f"slices: the dataset has no field {field}",

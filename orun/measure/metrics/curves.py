@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics.fidelity import Floats, are_distributions, log_softmax
+from orun.measure.metrics.fidelity import Floats, log_softmax
 from orun.measure.metrics.newcombe import newcombe_interval
 from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide, mean_over_classes
 
@@ -84,8 +84,9 @@ def _against_the_rest(metric: str, output: Array, labels: Array, only: object) -
         )
     if scores.shape[1] == 1 and not many:
         scores = np.concatenate([-scores, scores], axis=1)
-    elif not (many or are_distributions(scores).all()):
-        scores = np.exp(log_softmax(scores))  # logits of different examples have no common scale
+    elif not many and ((scores < 0) | (scores > 1)).any():  # logits of different examples have no common scale
+        # Of two classes, the difference has the order of the softmax, and is not rounded to 1.
+        scores = scores - scores[:, ::-1] if scores.shape[1] == 2 else log_softmax(scores)  # noqa: PLR2004
     classes = range(scores.shape[1])
     if only is not None:
         classes = range(int(only), int(only) + 1) if only in classes else range(0)  # type: ignore[call-overload]

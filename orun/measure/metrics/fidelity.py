@@ -215,14 +215,14 @@ BY_CLASS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {
 """Families of metrics that compare classes."""
 
 SUMMARIES: Mapping[str, Callable[[Difference], float]] = {
-    "cosine": lambda difference: float(difference.cosine.mean()),
-    "cosine.mean": lambda difference: float(difference.cosine.mean()),
-    "cosine.min": lambda difference: float(difference.cosine.min()),
+    "cosine": lambda difference: float(np.nanmean(difference.cosine)),
+    "cosine.mean": lambda difference: float(np.nanmean(difference.cosine)),
+    "cosine.min": lambda difference: float(np.nanmin(difference.cosine)),
     "max_abs": lambda difference: float(difference.max_abs.max()),
     "relative": lambda difference: float(difference.relative.max()),
     "sqnr": lambda difference: decibels(float(difference.reference_power.sum()), float(difference.noise.sum())),
-    "agreement": lambda difference: float(difference.agreement.mean()),
-    "agreement_at_5": lambda difference: float(difference.agreement_at_5.mean()),
-    "kl": lambda difference: float(difference.kl.mean()),
-    "kl.max": lambda difference: float(difference.kl.max()),
+    "agreement": lambda difference: float(np.nanmean(difference.agreement)),
+    "agreement_at_5": lambda difference: float(np.nanmean(difference.agreement_at_5)),
+    "kl": lambda difference: float(np.nanmean(difference.kl)),
+    "kl.max": lambda difference: float(np.nanmax(difference.kl)),
 }

@@ -53,7 +53,8 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
             f"{metric} needs a class, or a score for each class, and the output has one score",
             why=f"it is {output.dtype} {list(output.shape)}",
             hint="`auc`, `brier` and `log_loss` take one score; or return classes from a function, "
-            "`(outputs[NAME] > 0.5).ravel().astype(int)`, and name it: `postprocess: file.py:function`",
+            "`(outputs[NAME] > 0.5).ravel().astype(int)`, or `> 0` of a logit, and name it: "
+            "`postprocess: file.py:function`",
         )
     need_fitting(metric, predicted.shape, output, labels)
     texts = [values.dtype.kind in "OUS" for values in (predicted, labels)]

@@ -40,7 +40,7 @@ def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Data
         if key := _declared(source, FOR_COLUMNS):
             raise UsageError(
                 f"`{key}` is for columns, and {name} is a folder",
-                why="its images are the only input, and their classes are its folders",
+                why="its images are the only input",
             )
         return read_annotated(root, name, source) if source.annotations else read_images(path, name, source)
     if key := _declared(source, FOR_IMAGES):

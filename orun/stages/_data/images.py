@@ -71,8 +71,10 @@ def note_missing_folders(context: Context, examples: Examples | None, output: st
     if not isinstance(examples, Source) or examples.annotations or examples.classes:
         return
     folder = context.root / examples.path
+    if not folder.is_dir():
+        return
     images = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    count = len({*_name_folders(folder, images)} - {""}) if folder.is_dir() else 0
+    count = len({*_name_folders(folder, images)} - {""})
     outputs = {value.name: axes_of(value) for value in load_graph(context.model()).graph.output}
     axes = outputs[output or next(iter(outputs))]
     scores = axes[axis] if len(axes) > max(axis, 1) else 1

@@ -197,7 +197,7 @@ def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, ran
 def _bounds(item: Input) -> tuple[float, float]:
     """Return the least and the largest value.
 
-    A missing bound is 0 or 1, or that of a pixel. For floats it is 1 away from the other bound.
+    A missing bound is 0 or 1, or that of a pixel; for floats it is 1 away from the other one if 0 or 1 is beyond that.
     """
     import numpy as np
 

@@ -142,6 +142,14 @@ def test_a_single_number_has_no_angle(shape: tuple[int, ...]) -> None:
     assert SUMMARIES["sqnr"](difference) == pytest.approx(20)
 
 
+def test_single_numbers_among_longer_outputs_are_left_out() -> None:
+    """A detector finds several objects in one image, and one in another."""
+    several = compare(np.array([[3.0, 4.0]]), np.array([[4.0, 3.0]]))
+    both = concatenate((several, compare(np.array([[-1.0]]), np.array([[1.0]]))))
+    for metric in ("cosine.mean", "cosine.min", "agreement", "kl", "kl.max"):
+        assert SUMMARIES[metric](both) == SUMMARIES[metric](several), metric
+
+
 def test_only_the_wanted_comparisons_of_classes_are_computed() -> None:
     difference = fidelity.compare(np.eye(3), np.eye(3), ("cosine", "agreement"))
     assert np.isnan(difference.kl).all()

@@ -72,9 +72,10 @@ def test_average_precision_is_that_of_scikit_learn() -> None:
     by_class = np.eye(5, dtype=np.int64)[labels]
     expected = average_precision_score(by_class, table, average="macro")
     assert overall(average_precision(table, labels)) == pytest.approx(expected)
-    table = table.round(1)  # so that some score the same
+    table = table.round(1)  # so that some score the same, and some rows have another sum than 1
     expected = average_precision_score(by_class, table, average="macro")
-    assert overall(average_precision(table, by_class)) == pytest.approx(expected)
+    for truth in (labels, by_class):
+        assert overall(average_precision(table, truth)) == pytest.approx(expected)
     table, labels = scores(2)
     expected = average_precision_score(labels, table[:, 1])
     assert overall(average_precision(table, labels)) == pytest.approx(expected)
@@ -93,6 +94,12 @@ def test_logits_are_ranked_by_their_softmax(classes: int) -> None:
     assert overall(average_precision(logits, labels)) == pytest.approx(average_precision_score(truth, ranked))
     several = np.eye(classes, dtype=np.int64)[labels]  # classes that do not exclude one another have no softmax
     assert overall(auc(logits, several)) == pytest.approx(roc_auc_score(several, logits))
+
+
+def test_confident_logits_are_no_ties() -> None:
+    """Their softmax is 1 in double precision."""
+    logits = np.array([[0.0, 40.0], [0.0, 45.0], [0.0, 50.0], [0.0, 60.0]])
+    assert overall(auc(logits, np.array([0, 0, 1, 1]))) == 1.0
 
 
 def test_examples_of_several_classes() -> None:

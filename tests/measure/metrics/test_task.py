@@ -150,7 +150,8 @@ def test_a_single_score_is_refused(shape: tuple[int, ...]) -> None:
                 f"{metric} needs a class, or a score for each class, and the output has one score\n"
                 f"  it is float32 {list(shape)}\n"
                 "  hint: `auc`, `brier` and `log_loss` take one score; or return classes from a function, "
-                "`(outputs[NAME] > 0.5).ravel().astype(int)`, and name it: `postprocess: file.py:function`"
+                "`(outputs[NAME] > 0.5).ravel().astype(int)`, or `> 0` of a logit, and name it: "
+                "`postprocess: file.py:function`"
             )
     with pytest.raises(UsageError) as caught:
         accuracy_at(5, output, np.array([1, 0, 1, 0]))

@@ -36,8 +36,7 @@ def photos(tmp_path: Path) -> Path:
 )
 def test_keys_of_columns_are_not_for_a_folder(photos: Path, key: str, value: object) -> None:
     assert refusal(photos, "photos", images={"input": "pixels"}, **{key: value}) == (
-        f"`{key}` is for columns, and photos is a folder\n"
-        "  its images are the only input, and their classes are its folders"
+        f"`{key}` is for columns, and photos is a folder\n  its images are the only input"
     )
 
 

@@ -21,6 +21,9 @@ X = np.array([[3, 1, 0], [0, 2, 1], [1, 0, 4], [5, 4, 0]], np.float32)
 def labelled():
     return orun.Dataset({"x": X}, labels=[0, 1, 2, 1], fields={"camera": ["left", "left", "right", "left"]})
 
+def column():
+    return orun.Dataset({"x": X}, labels=[[0], [1], [2], [1]])
+
 def many():
     return orun.Dataset({"x": np.repeat(X, 26, axis=0)}, labels=np.arange(104))
 
@@ -113,6 +116,15 @@ def test_every_slice_has_metrics_of_its_own(folder: Path) -> None:
     assert drop is not None
     low, high = tango_interval(1, 2, 3)
     assert (drop.difference.value, drop.difference.low, drop.difference.high) == pytest.approx((-1 / 3, low, high))
+
+
+def test_labels_in_a_column_have_slices(folder: Path) -> None:
+    params = {"metrics": ["accuracy"], "slices": ["label"]}
+    runs = [
+        measure(folder, {**params, "dataset": f"data.py:{name}"}, model=linear(EYE)) for name in ("labelled", "column")
+    ]
+    assert runs[0].metrics.keys() == runs[1].metrics.keys()
+    assert "accuracy[label=1]" in runs[1].metrics
 
 
 def test_task_metrics_are_compared_with_every_reference(folder: Path) -> None:
