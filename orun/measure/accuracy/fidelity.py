@@ -40,7 +40,7 @@ def fidelity_report(
     differences, parts = _join(examples.differences, candidates), slices(request, dataset)
     metrics: dict[str, Metric] = {}
     values: dict[str, Floats] = {}
-    compared: set[str] = set()
+    compared = _judged(request, types)
     families = [name for name in request.metrics if name in FIDELITY]
     for family in families:
         outputs = _comparable(request.stage, family, types, differences[MODEL])
@@ -62,6 +62,13 @@ def fidelity_report(
         if families and kind != TEXT and name not in compared
     }
     return Report(metrics, values, uncompared)
+
+
+def _judged(request: Request, types: Mapping[str, str]) -> set[str]:
+    """Return the outputs that metrics against labels judge; functions of the user may judge all."""
+    if request.functions or request.postprocess or request.boxes:
+        return {*types}
+    return {next(iter(types))} if request.task else set()
 
 
 def _choose(differences: Differences, examples: NDArray[np.intp]) -> Differences:

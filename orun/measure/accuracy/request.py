@@ -110,8 +110,8 @@ class Report:
         metrics: by name.
         examples: value of each example, `[n]`, by `metric/role` or `metric[output]/role`. For fidelity metrics the
             values of the candidates follow.
-        uncompared: outputs of numbers that no requested fidelity metric covers, each with a metric that does; empty
-            if none was requested.
+        uncompared: outputs of numbers that no requested metric covers, each with a fidelity metric that does; empty
+            if no fidelity metric was requested.
     """
 
     metrics: Mapping[str, Metric]

@@ -18,7 +18,7 @@ Metrics against the outputs of the reference, on examples and candidates. They a
 | `kl`, `kl.max` | Kullback-Leibler divergence of the distribution over the classes, in nats |
 
 Classes lie along the last axis, or `class_axis`. With several outputs the worst one counts. Outputs of integers and
-flags are compared by `agreement` alone; a note names outputs that no metric compares. Outputs named in `outputs` are
+flags are compared by `agreement` alone; a note names outputs that no metric judges. Outputs named in `outputs` are
 also shown one by one, as `cosine.min[logits]`.
 
 Metrics against the labels of the dataset. They judge the first output, or the first of `outputs`.
@@ -237,7 +237,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if request.task and not request.postprocess:
         note_missing_folders(context, params.dataset, "".join(params.outputs[:1]), request.class_axis)
     for output, metric in report.uncompared.items():
-        context.note(f"no metric compares the output {output!r} with the reference's: add `{metric}`")
+        context.note(f"no metric judges the output {output!r}: add `{metric}`, which compares it with the reference's")
     _write(context, report)
     return report.metrics
 
