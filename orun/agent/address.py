@@ -55,12 +55,11 @@ class Address(Record, frozen=True):
         """Return the address in a URL; UsageError if it is none."""
         with suppress(ValueError):
             parts = urlsplit(text)
-            path, port = unquote(parts.path), parts.port
+            path, host, port = unquote(parts.path), parts.hostname or "", parts.port
             if parts.scheme == "unix" and not parts.netloc and path.startswith("/"):
                 return cls(path=_usable(path))  # of this user alone: it needs no token
-            if parts.scheme == "tcp" and parts.hostname and port is not None and path in ("", "/"):
-                parts.hostname.encode("idna")  # ValueError if a part of the name is empty or too long
-                return cls(host=parts.hostname, port=port, token=token)
+            if parts.scheme == "tcp" and is_host(host) and port is not None and path in ("", "/"):
+                return cls(host=host, port=port, token=token)
         raise UsageError(f"no agent can be at {text!r}", why=f"expected {EXAMPLES}")
 
     def listen(self) -> socket.socket:
@@ -133,6 +132,14 @@ class Address(Record, frozen=True):
         if self.path:
             with suppress(OSError):
                 Path(self.path).unlink()
+
+
+def is_host(name: str) -> bool:
+    """Return whether a name can be that of a host: neither it nor a part of it is empty, and no part is too long."""
+    try:
+        return name.encode("idna") != b""
+    except UnicodeError:
+        return False
 
 
 def _usable(path: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orun.agent.project_folders import Place, Project
-from orun.agent.snapshots import PUT_INTO_PROJECT
+from orun.agent.snapshots import PUT_INTO_PROJECT, is_in
 from orun.core.run_record import Failure
 from orun.environment.call_cache import once
 from orun.errors import NotPortable, OrunError
@@ -73,7 +73,7 @@ def _missed(result: JobResult, place: Place) -> Iterator[tuple[str, str]]:
     absent = [path for path, signature in result.reads.items() if signature is None]
     absent += [path for path, state in result.probed.items() if was_absent(state)]
     for name in filter(None, (_relative(path, place.folder) for path in absent)):
-        yield from ((name, entry) for entry in place.left_out if _is_in(name, entry.rstrip("/")))
+        yield from ((name, entry) for entry in place.left_out if is_in(name, entry.rstrip("/")))
     listed = set(filter(None, (_relative(path, place.folder) for path in result.listings)))
     if listed:
         yield from ((entry, entry) for entry in place.left_out if str(Path(entry).parent) in listed)
@@ -87,7 +87,7 @@ def _outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]
     present += [path for path, state in result.probed.items() if not was_absent(state)]
     for path in (*present, *result.listings):
         real = os.path.realpath(path)
-        if not _relative(path, project.place.folder) and not any(_is_in(real, folder) for folder in declared):
+        if not _relative(path, project.place.folder) and not any(is_in(real, folder) for folder in declared):
             yield path
 
 
@@ -104,13 +104,9 @@ def _from_root(entry: str, place: Place) -> str:
 def _relative(path: str, folder: Path) -> str:
     """Return a path relative to a folder; empty if it is outside."""
     for top in _forms(folder):
-        if _is_in(path, top):
+        if is_in(path, top):
             return os.path.relpath(path, top)
     return ""
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return f"{path}/".startswith(f"{folder}/")
 
 
 def failure_of(error: OrunError, place: Place | None = None) -> Failure:

@@ -244,7 +244,7 @@ def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
             name = path.relative_to(project).as_posix()
             if name in files.paths or _travels_in_part(name, files):
                 continue
-            if odd := [entry for entry in files.odd if _is_in(entry, name) or _is_in(name, entry)]:
+            if odd := [entry for entry in files.odd if is_in(entry, name) or is_in(name, entry)]:
                 raise UsageError(
                     f"the pipeline needs {os.path.relpath(project / odd[0], pipeline.root)}, "
                     "which other machines cannot get",
@@ -268,8 +268,8 @@ def _travels_in_part(folder: str, files: ProjectFiles) -> bool:
     return not stays and any(name.startswith(inner) for name in files.paths)
 
 
-def _is_in(name: str, folder: str) -> bool:
-    """Return whether a name is that of a folder, or of something in it."""
+def is_in(name: str, folder: str) -> bool:
+    """Return whether a path is that of a folder, or of something in it; all is in the folder `.`."""
     return folder == "." or f"{name}/".startswith(f"{folder}/")
 
 

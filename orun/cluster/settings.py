@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from orun.agent.address import is_host
 from orun.environment.env_vars import HEAD_TOKEN
 from orun.errors import MissingPackages, StoreError, UsageError
 from orun.fs.os_errors import convert_os_errors, quoted
@@ -56,17 +57,9 @@ def address_of(url: str) -> str:
     host, _, port = url.removeprefix(SCHEME).rstrip("/").rpartition(":")
     if not host and port and not port.isdecimal():
         host, port = port, str(PORT)
-    if not (_is_host(host) and port.isdecimal() and int(port) <= LAST_PORT):
+    if not (is_host(host) and "/" not in host and port.isdecimal() and int(port) <= LAST_PORT):
         raise UsageError(f"'{url}' is no address of a head", hint=f"write HOST:PORT, as in head:{PORT}")
     return f"{host.strip('[]')}:{int(port)}"
-
-
-def _is_host(name: str) -> bool:
-    try:
-        name.encode("idna")
-    except UnicodeError:  # a part of the name is empty or too long
-        return False
-    return name != "" and "/" not in name
 
 
 def check_ray() -> None:

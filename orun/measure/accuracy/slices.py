@@ -68,18 +68,18 @@ def _group(request: Request, dataset: Dataset, field: str) -> tuple[list[Any], C
 
 def _column(request: Request, dataset: Dataset, field: str) -> Array:
     labels = dataset.labels
-    has_label = labels is not None and labels.shape[1:] in ((), (1,))
-    if field == LABEL and labels is not None and has_label:
-        return labels.reshape(len(labels))
-    if field not in dataset.fields:
-        known = [*([LABEL] if has_label else []), *dataset.fields]
+    if labels is None or labels.shape[1:] not in ((), (1,)):
+        fields = dataset.fields
+    else:
+        fields = {LABEL: labels.reshape(len(labels)), **dataset.fields}
+    if field not in fields:
         raise StageFailed(
             request.stage,
             f"slices: the dataset has no field {field}",
-            why=f"it has {', '.join(known) or 'none'}",
+            why=f"it has {', '.join(fields) or 'none'}",
             hint=f"add it: orun.Dataset(..., fields={{'{field}': [...]}}); of a table, `fields: [{field}]`",
         )
-    column = dataset.fields[field]
-    if column.dtype == object:  # its values may not be comparable
+    column = fields[field]
+    if field != LABEL and column.dtype == object:  # its values may not be comparable
         return np.array([str(value) for value in column])
     return column
