@@ -7,8 +7,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from orun.agent.project_files import PUT_INTO_PROJECT, is_in
 from orun.agent.project_folders import Place, Project
-from orun.agent.snapshots import PUT_INTO_PROJECT, is_in
 from orun.core.run_record import Failure
 from orun.environment.call_cache import once
 from orun.errors import NotPortable, OrunError

@@ -1,4 +1,4 @@
-"""What of a project travels to other machines, and under which names."""
+"""Snapshots of projects: what a pipeline needs must travel, and only what is new is sent."""
 
 from __future__ import annotations
 
@@ -6,92 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from orun.agent.snapshots import LEFT_OUT, project_files, share, take_snapshot
+from orun.agent.snapshots import LEFT_OUT, share, take_snapshot
 from orun.errors import UsageError
 from orun.pipeline import load
 from orun.remote.settings import Settings
 from orun.store import Store
 from tests.agent.support import make_project
-from tests.git import commit, git
+from tests.git import commit
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """The pipeline file of a project that git knows."""
     return make_project(tmp_path / "project")
-
-
-def test_what_git_tracks_and_does_not_ignore_travels(file: Path) -> None:
-    project = file.parent
-    (project / "new.txt").touch()
-    (project / "__pycache__").mkdir()
-    (project / "__pycache__" / "stages.pyc").touch()
-    git(project, "rm", "-q", "--cached", "stages.py")  # untracked now
-    files = project_files(project)
-    assert sorted(files.paths) == [".gitignore", "new.txt", "pipeline.yaml", "stages.py"]
-    assert files.left_out == ("data/",)
-
-
-def test_a_removed_file_does_not_travel(file: Path) -> None:
-    (file.parent / "stages.py").unlink()
-    assert sorted(project_files(file.parent).paths) == [".gitignore", "pipeline.yaml"]
-
-
-def test_shipped_paths_travel(file: Path) -> None:
-    (file.parent / "data" / "deep").mkdir()
-    (file.parent / "data" / "deep" / "y.txt").touch()
-    whole = project_files(file.parent, ["data"])
-    assert {"data/x.txt", "data/deep/y.txt"} < whole.paths.keys()
-    assert whole.left_out == ()
-    single = project_files(file.parent, ["data/x.txt"])
-    assert "data/x.txt" in single.paths
-    assert single.left_out == ("data/deep/",)
-    assert "data/deep/y.txt" not in single.paths
-
-
-def test_links_in_the_project_become_copies_and_others_stay(file: Path, tmp_path: Path) -> None:
-    project = file.parent
-    (project / "code").mkdir()
-    (project / "code" / "a.py").write_text("a")
-    (project / "file").symlink_to("code/a.py")
-    (project / "folder").symlink_to("code")
-    (project / "outside").symlink_to(tmp_path)
-    (project / "broken").symlink_to("nowhere")
-    commit(project, "links")
-    files = project_files(project)
-    assert {name: Path(path).read_text() for name, path in files.paths.items() if name.startswith(("f", "code"))} == {
-        "code/a.py": "a",
-        "file": "a",
-        "folder/a.py": "a",
-    }
-    assert files.left_out == ("broken", "data/", "outside")
-
-
-def test_a_repository_inside_travels_too(file: Path) -> None:
-    inner = file.parent / "inner"
-    inner.mkdir()
-    (inner / "b.py").touch()
-    git(inner, "init", "-q")
-    commit(inner, "b")
-    assert "inner/b.py" in project_files(file.parent).paths
-
-
-def test_a_project_without_git_is_refused(tmp_path: Path) -> None:
-    project = tmp_path / "plain"
-    project.mkdir()
-    with pytest.raises(UsageError) as caught:
-        project_files(project)
-    assert str(caught.value) == (
-        f"git does not know the project {project}, so that orun cannot tell which files other machines need\n"
-        "  fatal: not a git repository (or any of the parent directories): .git\n"
-        f"  hint: git init {project}; git -C {project} add -A"
-    )
-
-
-def test_a_shipped_path_must_be_there(file: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        project_files(file.parent, ["dta"])
-    assert str(caught.value) == (f"there is nothing at 'dta', which `ship:` names\n  hint: ls {file.parent}")
 
 
 def test_a_file_that_a_parameter_names_must_travel(file: Path, store: Store) -> None:
@@ -131,17 +58,6 @@ def test_a_link_out_of_the_project_does_not_travel(
         "  it is a link that leads out of the project, or to nothing that travels\n"
         "  hint: put the file or folder itself into the project, under a plain name"
     )
-
-
-def test_names_travel_but_for_control_characters(file: Path) -> None:
-    project = file.parent
-    names = ["9.30\u202fAM.png", "a\u00a0b", "\u6a21\u578b\u3000.onnx", "line\u2028end"]
-    for name in (*names, "bell\a"):
-        (project / name).touch()
-    files = project_files(project)
-    assert set(names) < files.paths.keys()
-    assert files.odd == {"bell\a": "its name has control characters, or is not Unicode"}
-    assert files.left_out == ("bell\a", "data/")
 
 
 def test_a_snapshot_is_a_tree_with_a_list_of_what_stayed(file: Path, store: Store) -> None:
