@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ def _load(path: Path, name: str) -> pa.Table:
     table = _load_csv(path, name) if path.suffix.lower() == ".csv" else _load_parquet(path, name)
     if not table.num_rows:
         raise UsageError(f"{name} has no rows")
-    if twice := sorted({column for column in table.column_names if table.column_names.count(column) > 1}):
+    if twice := sorted(name for name, count in Counter(table.column_names).items() if count > 1):
         raise UsageError(f"{name} has several columns of the same name", why=", ".join(twice))
     return table
 
