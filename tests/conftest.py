@@ -63,6 +63,20 @@ def no_waiting_lines() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Flush no temporary file to the disk in this process: only a power cut would show it, and a flush takes long."""
+    device, fsync = tmp_path_factory.getbasetemp().stat().st_dev, os.fsync
+
+    def flush(descriptor: int) -> None:
+        if os.fstat(descriptor).st_dev != device:
+            fsync(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", flush)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def fork_servers(machine_lock_folder: None) -> Iterator["ForkServers"]:
     """Fork servers that runs in this process share."""
     del machine_lock_folder  # in the environment before that is looked at
