@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 import orun
 from orun.cli.main import main
+from orun.environment import providers
 from orun.errors import StoreError
 from tests.facts import sentences
 from tests.project import Project, outcomes
@@ -45,14 +47,37 @@ def untouched(*folders: Path) -> Iterator[None]:
     assert after == before
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    project = Project.make(tmp_path / "project")
+@pytest.fixture(autouse=True)
+def no_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare `orun doctor` a process for each execution provider."""
+    monkeypatch.setattr(providers, "compiled_in", tuple)
+
+
+def make_project(folder: Path) -> Project:
+    """A project after three runs: a build, one with another parameter, and one with nothing to do."""
+    project = Project.make(folder / "project")
     project.run()
     project.write("extra.txt", "")
     project.run(set={"stages.upper.with.mark": "x"})
     project.run()
-    monkeypatch.chdir(project.folder)
+    return project
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project that every test here leaves as it is."""
+    return make_project(tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project whose store has a damaged object, record and index, and is left as it is."""
+    project = make_project(tmp_path_factory.mktemp("damaged"))
+    objects = (path for path in (project.store / "objects").rglob("*") if path.is_file())
+    (output,) = (path for path in objects if path.read_bytes() == b"A B!")
+    flip(output)
+    flip(next((project.store / "latest").rglob("count.json")))
+    next((project.store / "index").glob("*.sqlite")).write_bytes(b"no database at all, but of some length" * 200)
     return project
 
 
@@ -67,52 +92,57 @@ LOOKING = (
     ("stages", "quantize/dynamic"),
     ("doctor", "pipeline.yaml"),
 )
+PLANNING = LOOKING[:3]
 WITHOUT_STORE = {"validate", "graph", "stages"}
 
 
-def called(words: tuple[str, ...], store: Path) -> int:
-    return main([*words, *(() if words[0] in WITHOUT_STORE else ("--store", str(store)))])
+def call(project: Project, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, store: Path | None = None) -> int:
+    """The exit code of a command line in the folder of a project, with its store or another one."""
+    monkeypatch.chdir(project.folder)
+    return main([*words, *(() if words[0] in WITHOUT_STORE else ("--store", str(store or project.store)))])
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_a_verb_that_looks_changes_nothing(project: Project, words: tuple[str, ...]) -> None:
-    with untouched(project.store, project.folder):
-        assert called(words, project.store) == 0
+def test_a_verb_that_looks_changes_nothing(
+    shared: Project, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with untouched(shared.store, shared.folder):
+        assert call(shared, words, monkeypatch) == 0
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_nor_where_something_is_damaged(
-    project: Project, words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_verb_that_looks_changes_nothing_where_something_is_damaged(
+    damaged: Project, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with untouched(damaged.store, damaged.folder):
+        assert call(damaged, words, monkeypatch) == 0
+
+
+def test_a_plan_says_which_stored_result_is_damaged(
+    damaged: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")  # so that no line is folded, however long the durations beside it are
-    (damaged,) = (
-        path for path in (project.store / "objects").rglob("*") if path.is_file() and path.read_bytes() == b"A B!"
-    )
-    flip(damaged)
-    record = next((project.store / "latest").rglob("count.json"))
-    flip(record)
-    next((project.store / "index").glob("*.sqlite")).write_bytes(b"no database at all, but of some length" * 200)
-    with untouched(project.store, project.folder):
-        called(words, project.store)
-    if words == LOOKING[0]:
-        printed = capsys.readouterr().out
-        assert "its stored result is damaged: text was damaged in the store" in " ".join(printed.split())
+    call(damaged, ("plan", "pipeline.yaml"), monkeypatch)
+    assert "its stored result is damaged: text was damaged in the store" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.usefixtures("project")
-@pytest.mark.parametrize("words", LOOKING[:3], ids=" ".join)
-def test_nor_where_there_is_no_store(tmp_path: Path, words: tuple[str, ...]) -> None:
-    with untouched(tmp_path):
-        assert called(words, tmp_path / "none") == 0
+@pytest.mark.parametrize("words", PLANNING, ids=" ".join)
+def test_a_verb_that_looks_makes_no_store(
+    shared: Project, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with untouched(tmp_path, shared.folder.parent):
+        assert call(shared, words, monkeypatch, tmp_path / "none") == 0
 
 
-@pytest.mark.parametrize("words", LOOKING[:3], ids=" ".join)
-def test_nor_with_modes_that_another_has_changed(project: Project, words: tuple[str, ...]) -> None:
+def test_a_verb_that_looks_leaves_modes_that_were_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project.make(tmp_path / "project")
+    project.run()
     for path in (project.store / "objects").rglob("*"):
         if path.is_file():
             path.chmod(0o644)
-    with untouched(project.store):
-        assert called(words, project.store) == 0
+    for words in PLANNING:
+        with untouched(project.store):
+            assert call(project, words, monkeypatch) == 0
 
 
 def test_a_gate_that_blocks_is_in_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,16 +167,24 @@ def test_a_gate_that_blocks_is_in_the_plan(tmp_path: Path, capsys: pytest.Captur
     assert sentences(project.run()["bundle"].reasons) == sentences(step.reasons)
 
 
-IN_NAMESPACE = """
-mount --bind {store} {store} && mount -o remount,bind,ro {store} && exec {python} -m orun {words}
+READ_ONLY = """
+mount --bind {store} {store} && mount -o remount,bind,ro {store} && exec "$@"
+"""
+CALL_EACH = """
+import json, sys
+from orun.cli.main import main
+from orun.environment import providers
+providers.compiled_in = tuple
+codes = [main(words) for words in json.loads(sys.argv[1])]
+print(json.dumps(codes))
 """
 
 
-def locked(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command line where the store is on a file system that is read-only."""
-    script = IN_NAMESPACE.format(store=project.store, python=sys.executable, words=" ".join(words))
+def call_read_only(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
+    """Call Python where the store is on a file system that is read-only."""
+    script = READ_ONLY.format(store=project.store)
     return subprocess.run(
-        ["unshare", "-m", "sh", "-c", script],
+        ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, *words],
         cwd=project.folder,
         env={**os.environ, "ORUN_STORE": str(project.store)},
         capture_output=True,
@@ -165,30 +203,35 @@ mounts = pytest.mark.skipif(not may_mount(), reason="this user may mount nothing
 
 
 @mounts
-@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_a_verb_that_looks_at_a_read_only_store(project: Project, words: tuple[str, ...]) -> None:
-    done = locked(project, *words)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_verbs_that_look_at_a_read_only_store(shared: Project) -> None:
+    done = call_read_only(shared, "-c", CALL_EACH, json.dumps(LOOKING))
+    assert done.stderr == ""
+    assert json.loads(done.stdout.splitlines()[-1]) == [0] * len(LOOKING)
 
 
 @mounts
-@pytest.mark.parametrize("known", ["remembered", "planned"])
-def test_a_run_with_nothing_to_do_on_a_read_only_store(project: Project, tmp_path: Path, known: str) -> None:
-    if known == "planned":
-        for note in (project.store / "index").glob("run-*.json"):
-            note.unlink()
-    with untouched(project.store):
-        done = locked(project, "run", "pipeline.yaml", "--reports", str(tmp_path / "reports"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"the store {project.store} cannot be written: this run is not recorded" in " ".join(done.stdout.split())
-    assert (tmp_path / "reports" / "report.html").exists()
+def test_a_run_with_nothing_to_do_on_a_read_only_store(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    unrecorded = f"the store {project.store} cannot be written: this run is not recorded"
+    for known in ("remembered", "planned"):
+        if known == "planned":
+            for note in (project.store / "index").glob("run-*.json"):
+                note.unlink()
+        reports = tmp_path / known
+        with untouched(project.store):
+            done = call_read_only(project, "-m", "orun", "run", "pipeline.yaml", "--reports", str(reports))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert unrecorded in " ".join(done.stdout.split())
+        assert (reports / "report.html").exists()
 
 
 @mounts
-def test_a_run_with_something_to_do_on_a_read_only_store(project: Project) -> None:
+def test_a_run_with_something_to_do_on_a_read_only_store(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project")
+    project.run()
     project.edit("deep.py", "text.split()", "text.split(' ')")
     with untouched(project.store):
-        done = locked(project, "run", "pipeline.yaml")
+        done = call_read_only(project, "-m", "orun", "run", "pipeline.yaml")
     assert done.returncode == 3
     assert done.stderr == (
         f"error: the store {project.store} cannot be written, and 3 of 3 stages would run\n"
@@ -198,9 +241,11 @@ def test_a_run_with_something_to_do_on_a_read_only_store(project: Project) -> No
 
 
 @mounts
-def test_outputs_that_cannot_be_put_back(project: Project) -> None:
+def test_outputs_that_cannot_be_put_back(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project")
+    project.run()
     (project.store / "out" / "text" / "make" / "text").unlink()
-    done = locked(project, "run", "pipeline.yaml")
+    done = call_read_only(project, "-m", "orun", "run", "pipeline.yaml")
     assert done.returncode == 3
     assert done.stderr.startswith("error: cannot check out text/make: the file system is read-only\n")
 
