@@ -6,12 +6,14 @@ import http.client
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
+from orun.store import object_storage
 from tests.remote import azurite, gcs
 from tests.remote.relay import Relay
 
@@ -19,7 +21,15 @@ SERVER = Path(__file__).with_name("s3_server.py")
 
 
 @pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let requests that fail be tried again at once, as often as ever."""
+    delays = {"init_backoff": timedelta(milliseconds=1), "max_backoff": timedelta(milliseconds=5), "base": 2.0}
+    monkeypatch.setattr(object_storage, "RETRIES", {**object_storage.RETRIES, "backoff": delays})
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the variables of whoever runs the tests out of them."""
     for name in ("ORUN_REMOTE", "ORUN_REMOTE_MODE", SHARED_KEY, SIGNING_KEY):
         monkeypatch.delenv(name, raising=False)
 

@@ -97,7 +97,7 @@ def test_the_process_ends_while_a_call_hangs() -> None:
 def test_a_pool_is_closed_twice_while_its_threads_end() -> None:
     code = (
         "import sys; from orun.remote.thread_pool import DaemonThreadPool; sys.setswitchinterval(1e-6)\n"
-        "for _ in range(150):\n"
+        "for _ in range(50):\n"
         "    pool = DaemonThreadPool(8)\n"
         "    [call.result() for call in [pool.submit(int) for _ in range(8)]]\n"
         "    [pool.shutdown() for _ in range(64)]\n"

@@ -18,6 +18,7 @@ from orun.remote.names import record_name
 from tests.project import Project, built
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
+from tests.thin import mostly_slow
 
 
 @pytest.fixture
@@ -231,7 +232,7 @@ def start(project: Project, remote: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path.cwd())
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", mostly_slow([signal.SIGINT, signal.SIGKILL], signal.SIGINT))
 def test_who_ends_while_pushing_leaves_nothing_behind(
     tmp_path: Path, s3: str, relay: Relay, how: signal.Signals
 ) -> None:
@@ -253,6 +254,7 @@ def test_who_ends_while_pushing_leaves_nothing_behind(
     assert traffic(one) == "2 pushed"
 
 
+@pytest.mark.slow
 def test_two_machines_at_the_same_time_end_right(tmp_path: Path, s3: str) -> None:
     projects = [machine(tmp_path, name) for name in ("one", "two")]
     processes = [start(project, s3) for project in projects]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import socket
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 import orun
 from orun.cli.main import main
-from orun.core.events import StageFinished, StageWaiting
+from orun.core.events import Event, StageFinished, StageWaiting
 from orun.core.serialization import encode
 from orun.environment import device
 from orun.errors import StoreError
@@ -61,22 +62,24 @@ stages:
 
 
 WAITING = """
-from time import sleep
+import socket
 
 from orun import stage
 
 
 @stage(inputs={}, output="files")
-def wait(context, *, seconds: float):
-    sleep(seconds)
-    (context.output / "text").write_text(str(seconds))
+def wait(context, *, port: int):
+    if port:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as caller:
+            caller.recv(1)
+    (context.output / "text").write_text(str(port))
 """
 WIDE = """
 name: text
 stages:
-  slow: {uses: ./waiting.py:wait, with: {seconds: 2}}
-  quick: {uses: ./waiting.py:wait, with: {seconds: 0.1}}
-  stored: {uses: ./waiting.py:wait, with: {seconds: 0}}
+  waits: {uses: ./waiting.py:wait, with: {port: PORT}}
+  quick: {uses: ./waiting.py:wait, with: {port: 0}}
+  stored: {uses: ./waiting.py:wait, with: {port: 0}}
 """
 
 
@@ -85,13 +88,22 @@ def test_results_are_looked_for_while_other_stages_keep_the_cores_busy(
 ) -> None:
     """Even if more stages are ready than are looked for at a time."""
     monkeypatch.setattr(download, "MOST", 1)
-    first, second = (machine(tmp_path, name, WIDE) for name in ("first", "second"))
-    for project in (first, second):
-        project.write("waiting.py", WAITING)
-    first.run(remote=folder, only=["stored"])
-    second.run(remote=folder, jobs=1)
-    ended = [event.result.stage for event in second.events if isinstance(event, StageFinished)]
-    assert ended.index("stored") < ended.index("slow")
+    with socket.create_server(("127.0.0.1", 0)) as waiting:
+        pipeline = WIDE.replace("PORT", str(waiting.getsockname()[1]))
+        first, second = (machine(tmp_path, name, pipeline) for name in ("first", "second"))
+        for project in (first, second):
+            project.write("waiting.py", WAITING)
+        first.run(remote=folder, only=["stored"])
+        ended: list[str] = []
+
+        def note(event: Event) -> None:
+            if isinstance(event, StageFinished):
+                ended.append(event.result.stage)
+                if event.result.stage == "stored":
+                    waiting.accept()[0].close()
+
+        orun.run(second.folder / "pipeline.yaml", store=second.store, on_event=note, remote=folder, jobs=1)
+    assert ended.index("stored") < ended.index("waits")
 
 
 def test_the_second_machine_runs_nothing(tmp_path: Path, remote: str) -> None:
@@ -203,13 +215,13 @@ def test_a_result_for_a_device_is_not_taken_on_another(
     assert traffic(other) == "1 fetched, 1 pushed"
 
 
-def test_what_reads_only_writes_nothing(tmp_path: Path, remote: str) -> None:
+def test_what_reads_only_writes_nothing(tmp_path: Path, folder: str) -> None:
     one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
-    one.run(remote=remote)
-    before = contents(remote)
+    one.run(remote=folder)
+    before = contents(folder)
     other.edit("pipeline.yaml", "a b", "c d")
-    assert built(other.run(remote=orun.Remote(remote, mode="read"))) == ["make", "upper"]
-    assert contents(remote) == before
+    assert built(other.run(remote=orun.Remote(folder, mode="read"))) == ["make", "upper"]
+    assert contents(folder) == before
     assert notices(other) == []
 
 

@@ -14,7 +14,7 @@ from time import sleep
 import pytest
 
 from orun.fs.digests import digest_bytes
-from orun.remote.envelope import RefusedError
+from orun.remote.envelope import RefusedError, sign
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
 from orun.remote.transfers import PART, RECORD_LIMIT, Fetched, Piece, Transfers
 from orun.remote.trust import Keyring
@@ -92,7 +92,7 @@ def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: 
 def test_a_key_takes_so_many_records_and_no_more(folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     for number in range(SLOTS):
-        transfers.push(KEY, record("tree", str(number)), [])
+        write(folder, record_name(KEY, number), sign(record("tree", str(number)), Keyring()))
     with pytest.raises(RefusedError) as caught:
         transfers.push(KEY, record("tree", "one more"), [])
     assert str(caught.value) == f"key {KEY} has 64 records there, and takes no more"
