@@ -14,8 +14,9 @@ import pytest
 
 import orun
 from orun.core.events import Notice, name_of
+from orun.core.serialization import encode
 from orun.core.targets import Environment
-from orun.environment import providers, venv_builder, venvs
+from orun.environment import providers, venvs
 from orun.errors import PipelineError
 from orun.eventlog import read_log
 from orun.report.console import Console
@@ -182,7 +183,9 @@ def test_an_environment_that_cannot_be_made_stops_the_run_before_a_stage_starts(
         "stage 'there' cannot run: environment 'old' cannot be made: ERROR: Could not find a version that satisfies the"
         " requirement tiny==3.0 (from versions: 1.0, 2.0); ERROR: No matching distribution found for tiny==3.0"
     )
-    assert problem.hint.startswith("all that pip said: ")
+    folder = venvs.folder_of(Environment("old", ("tiny==3.0",)))
+    assert problem.hint == f"all that pip said: {folder}/pip.log"
+    assert venvs.damage(folder) == "it is not there"
     assert [name_of(type(event)) for event in project.events] == ["run_started", "notice", "run_finished"]
     (run,) = (project.store / "runs").iterdir()
     assert read_log(run / "events.jsonl").exit_code == PipelineError.exit_code
@@ -238,6 +241,7 @@ def targeted(project: Project, tmp_path: Path, missing: str) -> None:
     project.write("pipeline.yaml", TARGET.replace("MISSING", missing))
 
 
+@pytest.mark.slow
 def test_what_may_be_skipped_is_when_the_environment_was_just_made(project: Project, tmp_path: Path) -> None:
     targeted(project, tmp_path, "skip")
     assert outcomes(project.run()) == {"import": "built", "covered": "skipped"}
@@ -252,9 +256,11 @@ def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
 ) -> None:
     """Its record is what plans rest on, and says nothing of its providers."""
     targeted(project, tmp_path, missing)
-    venv_builder.make(Environment("empty", ("onnx==1.0", "onnxruntime==1.0", "numpy==1.0")))
-    (folder,) = venvs.all_made()
-    shutil.rmtree(venvs.prefix(folder))
+    empty = Environment("empty", ("onnx==1.0", "onnxruntime==1.0", "numpy==1.0"))
+    record = venvs.record_of(empty)
+    record.parent.mkdir(parents=True)
+    versions = dict.fromkeys(("onnx", "onnxruntime", "numpy"), "1.0")
+    record.write_text(json.dumps(encode(venvs.Made(empty.requirements, versions))))
     providers.probe.cache_clear()
     assert reasons(project)["covered"] == ("run", "never run before", "after import")
     if missing == "skip":
@@ -263,4 +269,4 @@ def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
         with pytest.raises(PipelineError) as caught:
             project.run()
         assert caught.value.problems[0].message.startswith("target 'vino' of stage 'covered' cannot run here: OpenVINO")
-    assert venvs.damage(folder) == ""
+    assert venvs.damage(venvs.folder_of(empty)) == ""
