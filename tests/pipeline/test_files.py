@@ -91,17 +91,17 @@ def test_a_file_that_is_extended_twice(tmp_path: Path) -> None:
 def test_many_files(tmp_path: Path) -> None:
     """A file has as many names as there are ways to it through links: their number is bounded, too."""
     for number in range(300):
-        write(tmp_path, "", f"f{number}.yaml").write_text("seed: 1\n")
+        (tmp_path / f"f{number}.yaml").write_text("seed: 1\n")
     told = complaint(tmp_path, f"extends: [{', '.join(f'f{number}.yaml' for number in range(300))}]\n")
     assert told.splitlines()[0] == f"p.yaml:1:2706: error: more than {MAX_FILES} files are extended"
 
 
 def test_all_files_together_hold_so_much(tmp_path: Path) -> None:
-    for number in range(4):
-        write(tmp_path, f"vars: {{v{number}: [{'1, ' * 33_000}]}}\n", f"v{number}.yaml")
-    told = complaint(tmp_path, "extends: [v0.yaml, v1.yaml, v2.yaml, v3.yaml]\n")
+    for number in range(2):
+        write(tmp_path, f"vars: {{v{number}: [{'1, ' * 50_000}]}}\n", f"v{number}.yaml")
+    told = complaint(tmp_path, "extends: [v0.yaml, v1.yaml]\n")
     assert told.splitlines()[0] == (
-        "v3.yaml:1:1: error: the files that are extended hold more than 100000 values in all"
+        "v1.yaml:1:1: error: the files that are extended hold more than 100000 values in all"
     )
 
 

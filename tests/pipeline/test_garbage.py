@@ -45,11 +45,11 @@ def test_ten_megabytes_of_garbage(data: bytes, tmp_path: Path, monkeypatch: pyte
         (b"a: 1\n" * 2**18, "p.yaml:2:1: error: 'a' is set twice"),
         (b"- \n" * 2**16, "p.yaml:1:1: error: the file holds a list"),
         (
-            b"vars:\n  a:\n" + b"  - 1234\n" * 250_000,
+            b"vars:\n  a:\n" + b"  - 1234\n" * 100_001,
             "p.yaml:100003:5: error: the file holds more than 100000 values\n",
         ),
-        (b"".join(b"k%d: 1\n" % n for n in range(2**16)), "p.yaml:1:1: error: 'k0' is not a key of a pipeline file"),
-        (b"stages: {" + b", ".join(b"s%d: 1" % n for n in range(2**12)) + b"}", "p.yaml:1:14: error: 's0' cannot be 1"),
+        (b"".join(b"k%d: 1\n" % n for n in range(2**10)), "p.yaml:1:1: error: 'k0' is not a key of a pipeline file"),
+        (b"stages: {" + b", ".join(b"s%d: 1" % n for n in range(2**8)) + b"}", "p.yaml:1:14: error: 's0' cannot be 1"),
         ("é".encode("latin-1"), "p.yaml:1:1: error: the file is not UTF-8: byte 0xe9"),
         ("stages: {}".encode("utf-16"), "p.yaml:1:1: error: the file is UTF-16"),
         (b"stages: {\x00}", "p.yaml:1:10: error: the file holds the control character '\\x00'"),
@@ -142,8 +142,8 @@ def test_a_folder_of_pipelines_is_no_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_thousands_of_stages_that_need_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of a hundred names was compared with all of ten thousand, for a minute."""
-    stages = (f"  stage{number}: {{uses: optimize/simplify, needs: stag{number}}}\n" for number in range(10_000))
+    """Each of a hundred names was compared with all of them: for a minute where they were ten thousand."""
+    stages = (f"  stage{number}: {{uses: optimize/simplify, needs: stag{number}}}\n" for number in range(300))
     file = tmp_path / "p.yaml"
     file.write_text(f"stages:\n{''.join(stages)}")
     said = told(file, monkeypatch)

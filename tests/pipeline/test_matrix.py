@@ -171,12 +171,12 @@ def loop(number: int) -> str:
 
 
 def test_a_loop_of_many_stages_names_a_few(tmp_path: Path) -> None:
-    told = complaint(tmp_path, loop(2000))
+    told = complaint(tmp_path, loop(200))
     assert told.splitlines()[0] == (
-        "p.yaml:2:40: error: these 2000 stages need one another in a loop:"
-        " s0 -> s1 -> s2 -> s3 -> ... -> s1997 -> s1998 -> s1999 -> s0"
+        "p.yaml:2:40: error: these 200 stages need one another in a loop:"
+        " s0 -> s1 -> s2 -> s3 -> ... -> s197 -> s198 -> s199 -> s0"
     )
-    assert told.splitlines()[-2:] == ["    s7 needs s8 at p.yaml:9:40", "    ... and 1992 more"]
+    assert told.splitlines()[-2:] == ["    s7 needs s8 at p.yaml:9:40", "    ... and 192 more"]
     assert "... " not in complaint(tmp_path, loop(8))
 
 

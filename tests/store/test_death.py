@@ -18,8 +18,8 @@ from tests.store.workload import STAGES, run
 @pytest.fixture(
     scope="module",
     params=[
-        ("kill", 1, 8),
-        ("power", 5, 8),
+        ("kill", 1, 20),
+        ("power", 5, 20),
         pytest.param(("kill", 1, 1), marks=pytest.mark.slow),
         pytest.param(("power", 1, 1), marks=pytest.mark.slow),
     ],

@@ -23,6 +23,7 @@ from orun.store.verify import verify
 from tests.store.crash import Disk, child
 from tests.store.support import add, add_bytes, content, fill, needs_proc, object_path
 from tests.store.workload import STAGES, run
+from tests.thin import mostly_slow
 
 TOP = Path(__file__).parents[2]
 NOTHING = Keep(runs=0)
@@ -160,7 +161,7 @@ def test_what_is_put_somewhere_is_leased_before(late: Store, digest: str, put: C
 def test_running_processes_are_not_disturbed(tmp_path: Path) -> None:
     root = tmp_path / "store"
     clean = run(tmp_path / "clean")["digests"]
-    command = [sys.executable, "-m", "tests.store.workload", str(root), "15"]
+    command = [sys.executable, "-m", "tests.store.workload", str(root), "8"]
     processes = [subprocess.Popen(command, cwd=TOP, stdout=subprocess.DEVNULL) for _ in range(3)]
     collected = 0
     with Store.open(root) as store:
@@ -174,19 +175,20 @@ def test_running_processes_are_not_disturbed(tmp_path: Path) -> None:
 
 
 @needs_proc
-def test_a_collection_that_dies_anywhere_leaves_a_whole_store() -> None:
+@pytest.mark.parametrize("step", mostly_slow([3, 1], 3))
+def test_a_collection_that_dies_anywhere_leaves_a_whole_store(step: int) -> None:
     """In a process of its own, which forks: see `crash.py`."""
-    code = "from tests.store.test_gc_processes import die_while_collecting; die_while_collecting()"
+    code = f"from tests.store.test_gc_processes import die_while_collecting; die_while_collecting({step})"
     report = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=TOP, text=True))
-    assert len(report) > 20
+    assert len(report) > 20 // step
     assert [death for death in report if death["problems"]] == []
     assert report[0]["built"] == []
     assert report[-1]["built"] == list(STAGES)
     assert (report[0]["run"], report[-1]["run"]) == (True, False)
 
 
-def die_while_collecting() -> None:
-    """Kill a collection before each of its changes; what is wrong with the store then, and what the next run builds.
+def die_while_collecting(step: int) -> None:
+    """Kill a collection before each of so many changes; what is wrong with the store then, and what is built next.
 
     Of the run that it removes all is left, or nothing.
     """
@@ -197,9 +199,9 @@ def die_while_collecting() -> None:
         (began,) = (Path(folder) / "store" / "runs").iterdir()
         before = content(began)
         os.utime(began, (0, 0))
-        code, death = -9, 0
+        code, death = -9, 1 - step
         while code != 0:
-            death += 1
+            death += step
             root = Path(folder) / f"copy{death}"
             shutil.copytree(Path(folder) / "store", root, symlinks=True, copy_function=os.link)
 

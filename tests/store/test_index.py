@@ -15,6 +15,7 @@ import pytest
 
 from orun.fs.signatures import Signature
 from orun.store.index import Index
+from tests.thin import mostly_slow
 
 FILE: Signature = (1, 2, 3, 4, 5)
 OTHER: Signature = (1, (1 << 64) - 1, 3, 4, 5)
@@ -134,7 +135,7 @@ def test_a_database_of_another_shape_is_deleted(folder: Path) -> None:
     index.close()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), *range(9)))
 def test_no_damage_to_the_database_gives_a_wrong_digest(folder: Path, seed: int) -> None:
     """Flipped bits, lost ends and lost pages anywhere: a digest is right or unknown, and the index works afterwards."""
     chance = random.Random(seed)
@@ -217,6 +218,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from orun.store.index import Index
+from tests.thin import mostly_slow
 
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 notices = []
