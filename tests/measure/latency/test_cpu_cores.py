@@ -28,6 +28,7 @@ from orun.measure.latency.cpu_cores import (
 from orun.measure.latency.pressure import PressureGauge
 from tests.store.support import NOBODY, needs_root
 
+pytestmark = pytest.mark.usefixtures("short_blocks")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="cores are chosen on Linux alone")
 
 
@@ -52,7 +53,7 @@ def test_of_equally_quiet_cores_it_is_the_last(monkeypatch: pytest.MonkeyPatch) 
 
 
 @linux
-def test_read_idle_ticks_ticks_of_every_core_are_read() -> None:
+def test_idle_ticks_of_every_core_are_read() -> None:
     assert set(cpu_cores.read_idle_ticks()) >= os.sched_getaffinity(0)
 
 

@@ -57,18 +57,22 @@ def test_no_call_begins_when_the_time_is_up() -> None:
 
 
 def test_one_thread_works_alone() -> None:
-    assert observe_work(work, 0.2).alone
+    assert observe_work(work, 0.1).alone
 
 
 def test_who_is_stopped_meanwhile_works_alone_nevertheless() -> None:
     """As when a host takes the processor away: time passes, and no thread waits for a core."""
-    code = "from tests.measure.latency.test_cpu_time import *; print(flush=True); print(observe_work(work, 1.0).alone)"
+    code = """
+from orun.measure.latency.cpu_time import observe_work
+print(flush=True)
+print(observe_work(lambda: sum(range(20_000)), 0.5).alone)
+"""
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as watcher:
         assert watcher.stdout
         watcher.stdout.readline()
-        time.sleep(0.2)
+        time.sleep(0.1)
         watcher.send_signal(signal.SIGSTOP)
-        time.sleep(0.4)
+        time.sleep(0.2)
         watcher.send_signal(signal.SIGCONT)
         assert watcher.stdout.read() == "True\n"
 

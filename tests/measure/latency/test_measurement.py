@@ -34,14 +34,14 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return save_model(tmp_path / "model.onnx")
 
 
+@pytest.mark.usefixtures("short_blocks")
 def test_launches_are_made_and_reported(model: Path) -> None:
     steps: list[tuple[int, int, str]] = []
     found = measure({"model": case_of(model), "baseline": case_of(model)}, QUICK, 7, lambda *step: steps.append(step))
     assert len(found.launches) == 3
     assert found.log_ratios("baseline") == [launch.log_ratios["baseline"] for launch in found.launches]
     assert steps == [(0, 3, "launches"), (1, 3, "launches"), (2, 3, "launches")]
-    assert all(len(launch.alone.wall) >= 1 for launch in found.launches)
-    assert found.seconds > 0
+    assert [len(launch.alone.wall) for launch in found.launches] == [10, 10, 10]
 
 
 def test_an_error_of_a_model_ends_the_measurement(model: Path) -> None:

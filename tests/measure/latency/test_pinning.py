@@ -19,6 +19,8 @@ from orun.measure.latency.launch import Pace, run_launch
 from orun.measure.workers import Worker
 from tests.measure.support import case_of, case_on_two_threads, save_model
 
+pytestmark = pytest.mark.usefixtures("short_blocks")
+
 PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.0)
 
 
