@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.drift.e_process import BETS, DriftTest
+from tests.thin import mostly_slow
 
 Array = NDArray[Any]
-LIVES = 200
+LIVES = 100
 
 
 def capital_of(reference: Array, values: Array, seed: int = 0, block: int = 0) -> Array:
@@ -28,7 +29,7 @@ def draws(kind: str, shape: tuple[int, ...], random: np.random.Generator) -> Arr
     return np.where(random.random(shape) < 0.3, np.inf, random.normal(size=shape))
 
 
-@pytest.mark.parametrize("kind", ["coin", "missing"])
+@pytest.mark.parametrize("kind", mostly_slow(["coin", "missing"], "missing"))
 def test_every_bet_is_fair(kind: str) -> None:
     """Over new references and logs, capital is kept in the mean: bets that look at the values themselves gain 3 %."""
     random = np.random.default_rng(0)
@@ -53,7 +54,7 @@ def test_the_division_of_a_log_into_blocks_does_not_matter() -> None:
 def test_few_lives_without_drift_have_an_alarm() -> None:
     random = np.random.default_rng(1)
     capital = capital_of(random.normal(size=(100, LIVES)), random.normal(size=(500, LIVES)))
-    assert (capital.max(axis=0) >= 100).sum() <= 2
+    assert (capital.max(axis=0) >= 100).sum() <= 1
 
 
 @pytest.mark.parametrize(

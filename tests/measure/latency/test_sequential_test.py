@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -11,6 +12,7 @@ import pytest
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
 from orun.measure.latency.sequential_test import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, reach, student
+from tests.thin import mostly_slow
 
 GATES = 2000
 
@@ -130,8 +132,9 @@ def test_evidence_grows_with_the_slow_down() -> None:
     assert odds == sorted(odds)
 
 
-@pytest.mark.parametrize("spread", [0.004, 0.008, 0.011])
-@pytest.mark.parametrize("slowdown", [0.02, 0.05])
+@pytest.mark.parametrize(
+    ("spread", "slowdown"), mostly_slow(itertools.product((0.004, 0.008, 0.011), (0.02, 0.05)), (0.011, 0.02))
+)
 def test_error_rates_are_kept(spread: float, slowdown: float) -> None:
     """At the spreads that are met in practice; the counts are within four standard errors of the promised rates."""
     limit = math.log1p(slowdown)
@@ -142,7 +145,7 @@ def test_error_rates_are_kept(spread: float, slowdown: float) -> None:
     assert equal["undecided"] + slower["undecided"] == 0
 
 
-@pytest.mark.parametrize(("spread", "slowdown"), [(0.02, 0.05), (0.04, 0.1)])
+@pytest.mark.parametrize(("spread", "slowdown"), mostly_slow([(0.02, 0.05), (0.04, 0.1)], (0.02, 0.05)))
 def test_a_noisier_machine_costs_launches_not_errors(spread: float, slowdown: float) -> None:
     limit = math.log1p(slowdown)
     assert sum(_gate(0.0, spread, limit, seed) == "slower" for seed in range(GATES)) <= _most(ALPHA)

@@ -16,6 +16,7 @@ from orun.measure.metrics.curves import auc, average_precision
 from orun.measure.metrics.newcombe import newcombe_interval
 from orun.measure.metrics.paired import Z, quantiles, tango_interval
 from orun.measure.metrics.pooled import Pooled, Weighted, f1
+from tests.thin import mostly_slow
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -41,8 +42,14 @@ def drawn(seed: int, examples: int, share: float) -> tuple[Labels, Floats, Float
     return labels, theirs + 0.5 * random.standard_normal((examples, 2)), theirs
 
 
-@pytest.mark.parametrize(("examples", "share"), [(20, 0.5), (100, 0.5), (100, 0.15)])
-@pytest.mark.parametrize("metric", [f1, auc])
+@pytest.mark.parametrize(
+    ("metric", "examples", "share"),
+    mostly_slow(
+        [(metric, *drawn) for metric in (f1, auc) for drawn in ((20, 0.5), (100, 0.5), (100, 0.15))],
+        (f1, 100, 0.15),
+        (auc, 20, 0.5),
+    ),
+)
 def test_covers_the_truth_about_as_often_as_it_says(
     metric: type[Pooled], examples: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

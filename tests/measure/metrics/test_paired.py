@@ -9,6 +9,7 @@ import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate
 from orun.measure.metrics.paired import Z, compare, exact, interval, tango_interval
+from tests.thin import mostly_slow
 
 
 def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -141,7 +142,7 @@ class TestBootstrap:
             held += found.low <= truth <= found.high
         assert held >= 38
 
-    @pytest.mark.parametrize(("examples", "missed"), [(6, 0.09), (8, 0.07), (12, 0.06)])
+    @pytest.mark.parametrize(("examples", "missed"), mostly_slow([(6, 0.09), (8, 0.07), (12, 0.06)], (6, 0.09)))
     def test_few_examples_are_as_doubtful_as_students_t_has_it(self, examples: int, missed: float) -> None:
         """Resampled as they are, 14, 11 and 8 of 100 intervals would miss."""
         drawn = np.random.default_rng(examples).standard_normal((600, examples))
