@@ -97,7 +97,11 @@ def test_a_threshold_in_the_unit_of_the_metric() -> None:
     assert verdict.outcome == "failed"
     assert verdict.unit == "s"
     assert verdict.measured == pytest.approx(0.00048)
-    assert why(verdict).startswith("the regression of p50 against the accepted baseline is 480 µs (95 % interval ")
+    assert why(verdict) == (
+        "the regression of p50 against the accepted baseline is 480 µs (95 % interval 315 µs to 648 µs; "
+        "paired on-CPU time, 4 launches): one of 0.5ms or more fits 836 times better than none (95 times fail); "
+        "Ada accepted that baseline on 2026-11-02"
+    )
     allowed = gate("p50", "max_regression", "1ms", 0.001)  # a tenth
     assert verdict_of(allowed, timed(0.048, count=9), accepted({})).outcome == "passed"
 
@@ -222,13 +226,28 @@ def test_a_sample_whose_baseline_is_gone() -> None:
     """Without the other model's answers to the same examples, the intervals of both figures add up."""
     known = accepted({"recall": metric(0.8, "ratio", "higher", "sample", (0.7, 0.9))})
     condition = gate("recall", "max_regression", "5%", 0.05)
-    worse = verdict_of(condition, {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}, known)
+    drop = {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}
+    worse, alone = (verdict_of(condition, drop, known, beside=beside) for beside in (True, False))
     lost = verdict_of(condition, {"recall": metric(0.4, "ratio", "higher", "sample", (0.3, 0.5))}, known)
-    assert (worse.outcome, lost.outcome) == ("undecided", "failed")
+    assert (worse.outcome, alone.outcome, lost.outcome) == ("undecided", "undecided", "failed")
+    assert why(alone) == why(worse).replace(
+        "the accepted model is not in the store", "measure/latency measures no second model"
+    )
     assert why(worse) == (
         "the regression of recall against the accepted baseline is 10 % (95 % interval -7.68 % to 29.5 %; figures "
         "stored on 2026-11-02, not example by example: the accepted model is not in the store): the interval holds 5%; "
         "intervals 3.5 times as narrow would decide it"
+    )
+
+
+def test_a_sample_that_was_stored_without_an_interval_tells_nothing() -> None:
+    known = accepted({"recall": metric(0.8, "ratio", "higher", "sample")})
+    found = {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}
+    verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), found, known, beside=False)
+    assert verdict.outcome == "undecided"
+    assert why(verdict) == (
+        "measure/latency measures no second model, and figures on a sample tell nothing without their intervals; "
+        "`orun baseline accept bert.yaml`"
     )
 
 
