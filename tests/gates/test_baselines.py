@@ -39,10 +39,10 @@ NEWER = "use the orun that wrote it, or remove the file and accept again: orun b
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Pipeline:
-    """`int8` makes a model, `latency` measures it."""
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    subprocess.run(["git", "config", "user.name", "Ada"], cwd=tmp_path, check=True)
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """`int8` makes a model, `latency` measures it; git knows Ada."""
+    for name, value in {"COUNT": "1", "KEY_0": "user.name", "VALUE_0": "Ada", "GLOBAL": os.devnull}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
     kinds = {
         "quantize/dynamic": KindUse("built-in", "orun.stages.quantize.dynamic", Spec()),
         "measure/latency": KindUse("built-in", "orun.stages.measure.latency", Spec(output="metrics")),
@@ -63,6 +63,16 @@ def run_of(found: Mapping[str, Action], outcome: Outcome = "built", name: str = 
     return RunResult(name, "bert", "bert.yaml", 0, 1.0, 0.0, HERE, stages, (), Path())
 
 
+def accept(pipeline: Pipeline, result: RunResult, found: dict[str, Action]) -> Path:
+    return baselines.accept(pipeline, baselines.candidate(pipeline, result, found))
+
+
+def stored(pipeline: Pipeline) -> Baseline:
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    return baseline
+
+
 def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
     setup = (
         KeyComponent(ComponentKind.PARAMETER, "time", value='"10s"'),
@@ -77,10 +87,6 @@ def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
     assert baselines.read(pipeline) == Baseline("bert", {"latency": accepted})
 
 
-def accept(pipeline: Pipeline, result: RunResult, found: dict[str, Action]) -> Path:
-    return baselines.accept(pipeline, baselines.candidate(pipeline, result, found))
-
-
 def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:
     assert baselines.path_for(pipeline) == pipeline.root / "bert.baseline.json"
     assert baselines.read(pipeline) is None
@@ -88,8 +94,7 @@ def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:
 
 def test_what_was_accepted_is_read_back(pipeline: Pipeline) -> None:
     path = accept(pipeline, run_of(actions()), actions())
-    baseline = baselines.read(pipeline)
-    assert baseline is not None
+    baseline = stored(pipeline)
     assert path == baselines.path_for(pipeline)
     assert baseline.pipeline == "bert"
     date = baseline.stages["latency"].date
@@ -109,7 +114,7 @@ def test_the_file_is_made_to_be_committed(pipeline: Pipeline) -> None:
     assert data["version"] == 2
     assert text == json.dumps(data, indent=2, sort_keys=True) + "\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert sorted(file.name for file in pipeline.root.iterdir()) == [".git", "bert.baseline.json"]
+    assert [file.name for file in pipeline.root.iterdir()] == ["bert.baseline.json"]
 
 
 def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> None:
@@ -139,8 +144,7 @@ def test_stages_outside_of_the_run_keep_what_they_had(pipeline: Pipeline) -> Non
     accept(pipeline, run_of(actions()), actions())
     alone = {"latency": actions(replace(P50, value=0.0122))["latency"]}
     accept(pipeline, run_of(alone, name="run-8"), alone)
-    baseline = baselines.read(pipeline)
-    assert baseline is not None
+    baseline = stored(pipeline)
     assert {name: one.run for name, one in baseline.stages.items()} == {"int8": "run-7", "latency": "run-8"}
     assert baseline.stages["latency"].metrics["p50"].value == 0.0122
 
@@ -150,17 +154,13 @@ def test_stages_that_are_gone_are_forgotten(pipeline: Pipeline) -> None:
     shorter = replace(pipeline, stages=pipeline.stages[1:])
     alone = {"latency": actions()["latency"]}
     accept(shorter, run_of(alone), alone)
-    baseline = baselines.read(shorter)
-    assert baseline is not None
-    assert list(baseline.stages) == ["latency"]
+    assert list(stored(shorter).stages) == ["latency"]
 
 
 def test_an_interval_without_an_end_is_kept(pipeline: Pipeline) -> None:
     found = actions(metric(0.02, "s", "lower", "timing", (0.01, math.inf)))
     accept(pipeline, run_of(found), found)
-    baseline = baselines.read(pipeline)
-    assert baseline is not None
-    assert baseline.stages["latency"].metrics["p50"] == metric(0.02, "s", "lower", "timing", (0.01, math.inf))
+    assert stored(pipeline).stages["latency"].metrics["p50"] == metric(0.02, "s", "lower", "timing", (0.01, math.inf))
 
 
 @pytest.mark.parametrize(("outcome", "did"), [("failed", "failed"), ("blocked", "did not run")])
@@ -187,17 +187,16 @@ def test_a_figure_that_is_none_is_refused(pipeline: Pipeline) -> None:
         accept(pipeline, run_of(found), found)
 
 
-def test_dropping(pipeline: Pipeline) -> None:
+def test_a_baseline_is_dropped_once(pipeline: Pipeline) -> None:
     accept(pipeline, run_of(actions()), actions())
     assert baselines.drop(pipeline)
     assert not baselines.drop(pipeline)
     assert baselines.read(pipeline) is None
 
 
-def test_differences(pipeline: Pipeline) -> None:
+def test_differences_are_of_every_figure_then_or_now(pipeline: Pipeline) -> None:
     accept(pipeline, run_of(actions()), actions())
-    baseline = baselines.read(pipeline)
-    assert baseline is not None
+    baseline = stored(pipeline)
     gone = replace(baseline, stages={**baseline.stages, "old": baseline.stages["int8"]})
     now = {"latency": action({"p50": replace(P50, value=0.0155), "p90": P50}, "dd44")}
     rows = baselines.diff(gone, pipeline, now)
@@ -212,12 +211,9 @@ def test_differences(pipeline: Pipeline) -> None:
 
 def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "grace")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    subprocess.run(["git", "config", "--unset", "user.name"], cwd=pipeline.root, check=True)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "0")
     accept(pipeline, run_of(actions()), actions())
-    baseline = baselines.read(pipeline)
-    assert baseline is not None
-    assert baseline.stages["latency"].who == "grace"
+    assert stored(pipeline).stages["latency"].who == "grace"
 
 
 @pytest.mark.parametrize(
@@ -235,9 +231,6 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
             NEWER,
         ),
         ("{}", "1:1", "the baseline has no version, and this orun reads version 2", "{}", NEWER),
-        (
-            '{"version": 2, "pipeline": "bert", "stages": {"latency": {"model": 3}}}', "1:1", None, None, HINT,
-        ),
         (
             f'{{{START} {{"a": {{"model": "", "metrics": {{"p50": {{"value": NaN}}}}, {END}', "1:1",
             "the baseline has another shape than orun writes: p50 of a is nan", None, HINT,
@@ -265,21 +258,24 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
             "the baseline is not JSON: 'a' stands twice in one object", None, HINT,
         ),
         ("[" * 100_000, "1:1", "the baseline is not JSON: it is nested too deep", "", HINT),
-        ("9" * 5000, "1:1", None, None, HINT),
+        (
+            "9" * 5000, "1:1",
+            ("the baseline is not JSON: Exceeds the limit (4300 digits) for integer string conversion: value has 5000 "
+            "digits; use sys.set_int_max_str_digits() to increase the limit"),
+            None, HINT,
+        ),
     ],
 )  # fmt: skip
 def test_a_broken_file_is_an_error_with_its_place(
-    pipeline: Pipeline, text: str, place: str, message: str | None, source: str | None, hint: str
+    pipeline: Pipeline, text: str, place: str, message: str, source: str | None, hint: str
 ) -> None:
     baselines.path_for(pipeline).write_text(text)
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
     (problem,) = caught.value.problems
     assert str(problem.position) == f"{baselines.path_for(pipeline)}:{place}"
-    assert message is None or problem.message == message
-    assert problem.message.startswith("the baseline ")
-    assert source is None or problem.source == source
-    assert problem.hint == hint
+    assert (problem.message, problem.hint) == (message, hint)
+    assert problem.source == (text if source is None else source)
 
 
 def test_a_folder_in_its_place(pipeline: Pipeline) -> None:
@@ -287,12 +283,12 @@ def test_a_folder_in_its_place(pipeline: Pipeline) -> None:
     path.mkdir()
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
-    assert caught.value.problems[0].message.startswith("the baseline cannot be read: ")
-    with pytest.raises(StoreError, match=r"^cannot remove the baseline: "):
+    assert caught.value.problems[0].message == f"the baseline cannot be read: [Errno 21] Is a directory: '{path}'"
+    with pytest.raises(StoreError, match=r"^cannot remove the baseline: is a directory\n"):
         baselines.drop(pipeline)
-    with pytest.raises(StoreError, match=r"^cannot write the baseline: "):
+    with pytest.raises(StoreError, match=r"^cannot write the baseline: it is a folder\n"):
         write_file(path, Baseline("bert"))
-    assert sorted(file.name for file in pipeline.root.iterdir()) == [".git", path.name]
+    assert [file.name for file in pipeline.root.iterdir()] == [path.name]
 
 
 def test_a_checkout_that_is_read_only(tmp_path: Path) -> None:
@@ -322,17 +318,16 @@ def test_a_user_whom_nobody_knows(pipeline: Pipeline, monkeypatch: pytest.Monkey
     """As in a container that runs under some number."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "0")
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
-    subprocess.run(["git", "config", "--unset", "user.name"], cwd=pipeline.root, check=True)
     accept(pipeline, run_of(actions()), actions())
-    baseline = baselines.read(pipeline)
-    assert baseline is not None
-    assert baseline.stages["latency"].who == "user 4000000"
+    assert stored(pipeline).stages["latency"].who == "user 4000000"
 
 
 def test_a_file_that_is_no_text(pipeline: Pipeline) -> None:
     baselines.path_for(pipeline).write_bytes(b"\xff\xfe")
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
-    assert caught.value.problems[0].message.startswith("the baseline cannot be read: ")
+    assert caught.value.problems[0].message == (
+        "the baseline cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
+    )

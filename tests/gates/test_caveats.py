@@ -22,29 +22,32 @@ def told(pipeline: Pipeline, stage: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("stages", "said"),
+    ("stages", "model", "said"),
     [
-        (STATIC, "its data is the `dataset` of int8"),
-        (STATIC.replace("pairs", "load"), ""),
-        (STATIC.replace("with: {dataset: code.py:pairs}", "with: {samples: 8}"), ""),  # made-up values
+        (STATIC, "int8", "its data is the `dataset` of int8"),
+        (STATIC, "meta", "its data is the `dataset` of int8"),
+        (STATIC.replace("pairs", "load"), "int8", ""),
+        (STATIC.replace("with: {dataset: code.py:pairs}", "with: {samples: 8}"), "int8", ""),  # made-up values
         (
             "  int8: {uses: quantize/weights, needs: export, with: {algorithm: gptq, dataset: code.py:pairs}}\n",
+            "int8",
             "its data is the `dataset` of int8",
         ),
-        (TUNE.replace("DATA", "dataset: code.py:pairs"), "its data is the `dataset` of int8"),
+        (TUNE.replace("DATA", "dataset: code.py:pairs"), "int8", "its data is the `dataset` of int8"),
         (
             TUNE.replace("DATA", "dataset: code.py:load, calibration: code.py:pairs"),
+            "int8",
             "its data is the `calibration` of int8",
         ),
         (
             STATIC.replace("int8", "first")
             + "  int8: {uses: quantize/weights, needs: first, with: {algorithm: gptq, dataset: code.py:pairs}}\n",
+            "int8",
             "its data is the `dataset` of int8 and `dataset` of first",
         ),
     ],
 )
-@pytest.mark.parametrize("model", ["int8", "meta"])
-def test_the_same_data_is_told(tmp_path: Path, stages: str, said: str, model: str) -> None:
+def test_the_same_data_is_told(tmp_path: Path, stages: str, model: str, said: str) -> None:
     accuracy = (
         f"  accuracy:\n    uses: measure/accuracy\n    needs: {{model: {model}, reference: export}}\n"
         "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
@@ -79,20 +82,21 @@ SAID = (
 
 
 @pytest.mark.parametrize(
-    ("target", "others", "said"),
+    ("model", "target", "others", "said"),
     [
-        ("trt", "", SAID),
-        ("trt", ACCURACY.replace("TARGET", "cpu"), SAID),
-        ("trt", ACCURACY.replace("TARGET", "cpu, reference_target: trt"), SAID),
-        ("trt", ACCURACY.replace("TARGET", "trt").partition("    gate")[0], SAID),
-        ("trt", ACCURACY.replace("TARGET", "trt").replace("model: export", "model: int8") + STATIC, SAID),
-        ("trt", ACCURACY.replace("TARGET", "trt"), ""),
-        ("cpu", "", ""),
+        ("export", "trt", "", SAID),
+        ("engine", "trt", "", SAID),
+        ("export", "trt", ACCURACY.replace("TARGET", "cpu"), SAID),
+        ("export", "trt", ACCURACY.replace("TARGET", "cpu, reference_target: trt"), SAID),
+        ("export", "trt", ACCURACY.replace("TARGET", "trt").partition("    gate")[0], SAID),
+        ("export", "trt", ACCURACY.replace("TARGET", "trt").replace("model: export", "model: int8") + STATIC, SAID),
+        ("export", "trt", ACCURACY.replace("TARGET", "trt"), ""),
+        ("engine", "trt", ACCURACY.replace("TARGET", "trt"), ""),
+        ("export", "cpu", "", ""),
     ],
 )
-@pytest.mark.parametrize("model", ["export", "engine"])
 def test_speed_where_nobody_looks_at_the_answers(
-    tmp_path: Path, target: str, others: str, said: str, model: str
+    tmp_path: Path, model: str, target: str, others: str, said: str
 ) -> None:
     engine = "  engine: {uses: compile/engine, needs: export, with: {target: trt}}\n"
     timed = f"needs: {model}, with: {{target: {target}}}, gate: {{p50: {{max: 1s}}}}"

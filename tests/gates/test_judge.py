@@ -1,17 +1,16 @@
+"""Thresholds of another scale or direction than their metric, which fail."""
+
 from __future__ import annotations
 
 import pytest
 
 from orun.core.metrics import Better, Metric, Unit
-from orun.core.source_location import Position
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
 from orun.planning.key_diff import key_changes
 from tests.facts import why
-from tests.gates.support import HERE, action, compared
-
-PLACE = Position("bert.yaml", 44, 7)
+from tests.gates.support import HERE, PLACE, action, compared
 
 
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
