@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 import orun
 from orun.stages.registry import BUILTIN
+from tests.thin import mostly_slow
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -30,6 +32,7 @@ SHELL = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )?(orun .*?)(?:  +#.*| \|\|.*)?$", 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
+@cache
 def generator() -> ModuleType:
     """docs/generate.py as a module."""
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
@@ -192,7 +195,15 @@ RUN = {  # of each pipeline that is shown the stages that tests can afford: a la
 }
 
 
-@pytest.mark.parametrize(("page", "file", "to"), RUN)
+@pytest.mark.parametrize(
+    ("page", "file", "to"),
+    mostly_slow(
+        RUN,
+        ("docs/reference/pipeline-file.md", "matrix.yaml", "release"),
+        ("docs/how-to/publish.md", "published.yaml", "release"),
+        ("docs/tutorials/custom-stage.md", "counted.yaml", "count"),
+    ),
+)
 def test_pipelines_of_a_page_run_as_shown(page: str, file: str, to: str, tmp_path: Path) -> None:
     lay_out(ROOT / page, tmp_path)
     write_model(tmp_path / "model.onnx")

@@ -39,7 +39,7 @@ class Registry:
         self.manifests: dict[tuple[str, str], bytes] = {}
         handler = type("Bound", (Handler,), {"registry": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     @property
     def address(self) -> str:

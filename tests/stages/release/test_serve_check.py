@@ -34,12 +34,12 @@ own (float[batch, 4] x) => (float[batch, 4] y) { y = org.example.Own(x) }
 
 @pytest.fixture(autouse=True, scope="module")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One folder of environments for the module: making one takes seconds."""
-    patch = pytest.MonkeyPatch()
+    """One folder of environments for the module: making one takes seconds, most of them to compile what is unused."""
     folder = tmp_path_factory.mktemp("environments")
-    patch.setenv("ORUN_ENVIRONMENTS", str(folder))
-    yield folder
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORUN_ENVIRONMENTS", str(folder))
+        patch.setenv("PIP_NO_COMPILE", "1")
+        yield folder
 
 
 def test_it_answers_as_the_pipeline_does(tmp_path: Path) -> None:
