@@ -18,6 +18,7 @@ import yaml
 
 from orun.scaffold.ci import System, workflow_text
 from tests.acceptance.support import ROOT
+from tests.thin import mostly_slow
 
 CODE = '''\
 from orun import Metric, stage
@@ -96,7 +97,7 @@ def filled(document: Any, inputs: Mapping[str, Any], pattern: str) -> dict[str, 
     return loaded
 
 
-JOBS = pytest.mark.parametrize("job_of", [docs_job, pytest.param(written_job, marks=pytest.mark.slow), own_job])
+JOBS = pytest.mark.parametrize("job_of", mostly_slow([docs_job, written_job, own_job], own_job))
 
 
 def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -171,8 +172,6 @@ def test_github(project: Path, scripts: Path, job_of: Callable[[System], dict[st
         "summary.md",
     ]
     require_saved_store(job, project)
-    if scripts == HERE:
-        require_annotated_mistake(project, scripts)
 
 
 def require_saved_store(job: Mapping[str, Any], project: Path) -> None:
@@ -184,19 +183,6 @@ def require_saved_store(job: Mapping[str, Any], project: Path) -> None:
     assert save == {"uses": "actions/cache/save@v4", "if": "always()", "with": {k: restore[k] for k in ("path", "key")}}
     assert [name.split()[:3] for name in steps][-3:-1] == [["orun", "store", "gc"], ["actions/cache/save"]]
     assert (project / restore["path"] / "VERSION").is_file()
-
-
-def require_annotated_mistake(project: Path, scripts: Path) -> None:
-    """A mistake in the pipeline file is annotated at its place."""
-    file = project / "pipelines/release.yaml"
-    file.write_text(file.read_text().replace("with:", "wiht:"))
-    environ = {"ORUN_STORE": ".orun", "GITHUB_ACTIONS": "true"}
-    for verb in ("orun", "orun validate", "orun plan"):
-        done = step(f"{verb} pipelines/release.yaml", project, scripts, environ)
-        assert done.returncode == 2
-        (annotation,) = [line for line in done.stderr.splitlines() if line.startswith("::")]
-        place = "file=pipelines/release.yaml,line=5,col=5"
-        assert annotation.startswith(f"::error {place},title=pipeline file::'wiht' is not a key of a stage")
 
 
 @JOBS

@@ -8,9 +8,11 @@ import sys
 import venv
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.acceptance.support import ROOT, command
 
@@ -29,16 +31,36 @@ stages:
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """Scripts of an environment that holds orun and what it requires, nothing else."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, symlinks=True)
-    pip(folder / "bin", "install", "--quiet", "--no-compile", str(wheel))
-    return folder / "bin"
+def linked(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """Scripts of an environment that holds orun and links to what it requires, nothing else."""
+    scripts = make_environment(tmp_path_factory, "--no-deps", str(wheel))
+    (site,) = scripts.parent.glob("lib/*/site-packages")
+    (orun,) = distributions(name="orun", path=[str(site)])
+    for found in required(orun):
+        for name in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (site / name).exists():
+                (site / name).symlink_to(str(found.locate_file(name)))
+    return scripts
+
+
+def required(package: Distribution) -> Iterator[Distribution]:
+    """What a package requires without extras, and what that requires, as it is in the environment of the tests."""
+    for requirement in map(Requirement, package.requires or ()):
+        if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
+            yield (found := distribution(requirement.name))
+            yield from required(found)
+
+
+def make_environment(factory: pytest.TempPathFactory, *words: str) -> Path:
+    """Scripts of a new environment in which pip has installed this."""
+    scripts = factory.mktemp("environment") / "bin"
+    venv.create(scripts.parent, symlinks=True)
+    pip(scripts, "install", "--quiet", "--no-compile", *words)
+    return scripts
 
 
 def pip(scripts: Path, *words: str) -> str:
-    """Run our own pip for that environment, which has none; what is imported there is compiled then."""
+    """Run our own pip for an environment, which has none; what is imported there is compiled then."""
     python = scripts / "python"
     return command(sys.executable, "-m", "pip", "--python", python, *words, cwd=scripts)
 
@@ -63,12 +85,12 @@ def test_the_wheel_holds_the_package_and_its_licence_alone(wheel: Path) -> None:
     assert names == {*tracked(), *(f"orun-0.2.0.dist-info/{name}" for name in metadata)}
 
 
-def test_planning_works_where_nothing_else_is_installed(empty: Path, project: Path) -> None:
-    orun = empty / "orun"
-    assert "orun pipelines/bert.yaml" in command(orun, "--help", cwd=project)
-    assert "quantize/dynamic" in command(orun, "stages", cwd=project)
-    assert command(orun, "validate", "relu.yaml", cwd=project).startswith("relu.yaml")
-    assert "never run before" in command(orun, "plan", "relu.yaml", cwd=project)
+def test_planning_works_where_nothing_else_is_installed(linked: Path, project: Path) -> None:
+    assert "quantize/dynamic" in command(linked / "orun", "stages", cwd=project)
+    assert command(linked / "orun", "plan", "relu.yaml", cwd=project).splitlines()[1:3] == [
+        "model   run    never run before",
+        "simple  run    never run before; after model",
+    ]
 
 
 def refused(orun: Path, project: Path) -> str:
@@ -81,9 +103,9 @@ def refused(orun: Path, project: Path) -> str:
     return done.stderr
 
 
-def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, project: Path, wheel: Path) -> None:
-    hint = f'pip --python {empty / "python"} install "orun[cpu] @ {wheel.as_uri()}"'
-    assert refused(empty / "orun", project) == (
+def test_a_run_says_which_extra_it_lacks_before_anything_starts(linked: Path, project: Path, wheel: Path) -> None:
+    hint = f'pip --python {linked / "python"} install "orun[cpu] @ {wheel.as_uri()}"'
+    assert refused(linked / "orun", project) == (
         "relu.yaml:4:3: error: stage 'model' (convert/onnx) needs onnx, which is not installed\n"
         f"  hint: {hint}\n\n"
         "relu.yaml:5:3: error: stage 'simple' (optimize/simplify) needs onnxsim, onnx, onnxruntime or onnxruntime-gpu, "
@@ -94,9 +116,12 @@ def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, pro
 
 
 @pytest.mark.slow
-def test_the_hinted_command_installs_what_an_onnx_model_needs_and_no_torch(empty: Path, project: Path) -> None:
-    hint = refused(empty / "orun", project).rpartition("hint: ")[2]
+def test_the_hinted_command_installs_what_an_onnx_model_needs_and_no_torch(
+    tmp_path_factory: pytest.TempPathFactory, wheel: Path, project: Path
+) -> None:
+    scripts = make_environment(tmp_path_factory, str(wheel))
+    hint = refused(scripts / "orun", project).rpartition("hint: ")[2]
     subprocess.run(["/bin/sh", "-c", hint], env={**os.environ, "PATH": NO_UV}, check=True)
-    command(empty / "orun", "relu.yaml", cwd=project)
+    command(scripts / "orun", "relu.yaml", cwd=project)
     assert (project / "artifacts" / "out" / "relu" / "simple" / "model.onnx").is_file()
-    assert "torch" not in pip(empty, "list").replace("orun", "")
+    assert "torch" not in pip(scripts, "list").replace("orun", "")
