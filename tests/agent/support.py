@@ -6,17 +6,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from time import monotonic, sleep
 from typing import Self
 
 from orun.agent.address import Address
 from orun.agent.client import SocketFleet
 from orun.agent.directory import GivenAddresses
+from orun.agent.service import Service
 from orun.agent.snapshots import share, take_snapshot
-from orun.core.machines import Built, Failed, LogText, Lost, Order, Refused, Snapshot
+from orun.core.machines import Built, Failed, LogText, Lost, Machine, Order, Refused, Snapshot
 from orun.core.serialization import decode, from_json
 from orun.environment.call_cache import forget
 from orun.executors import Progress
@@ -34,6 +37,7 @@ LAST = (Built, Failed, Refused, Lost)
 
 STAGES = """
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -81,8 +85,9 @@ def sleep(context):
 
 @stage(inputs={}, output="files")
 def nap(context):
-    print("napping", flush=True)
-    time.sleep(2)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    print("napping", os.getpid(), flush=True)
+    signal.sigwait({signal.SIGUSR1})
     (context.output / "text").write_text("rested")
 
 
@@ -186,6 +191,22 @@ class AgentProcess:
         return code
 
 
+@contextmanager
+def serving(
+    address: Address, machine: Machine, folder: Path, log: Callable[[str], None] = lambda _: None
+) -> Iterator[Service]:
+    """Agent in a thread of this process, with a store of its own below a folder."""
+    with Store.open(folder / "store") as store:
+        service = Service(address, machine, store, folder=folder, log=log)
+        thread = Thread(target=service.run)
+        thread.start()
+        try:
+            yield service
+        finally:
+            service.end()
+            thread.join()
+
+
 @dataclass
 class Driver:
     """A run's side: decides, orders, and takes results from the remote.
@@ -228,6 +249,12 @@ class Driver:
         share(tree, self.store, Settings(self.remote, "read-write"))
         self.snapshot: Snapshot = tree.snapshot
         return self.planner
+
+    def use(self, name: str, text: str) -> None:
+        """Go on with another pipeline of the project."""
+        self.file = self.file.with_name(name)
+        self.file.write_text(text, encoding="utf-8")
+        self.plan()
 
     def order(self, name: str, **changes: object) -> Order:
         """Return the order of a stage whose inputs are there."""

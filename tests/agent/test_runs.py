@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import orun
+from orun.agent.address import Address
+from orun.agent.local_machine import this_machine
 from orun.core.events import Event, Notice, Planning, StageStarted
 from orun.errors import NoMachine
-from tests.agent.support import AgentProcess, make_project
+from tests.agent.support import AgentProcess, make_project, serving
 from tests.project import outcomes
 
 SHORT = """
@@ -22,18 +24,31 @@ stages:
 BUILT = ["make", "upper", "measure"]
 
 
-@pytest.fixture
-def agents(tmp_path: Path) -> Iterator[tuple[AgentProcess, AgentProcess]]:
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AgentProcess, AgentProcess]]:
+    """Two machines, `one` and `two`."""
+    folder = tmp_path_factory.mktemp("machines")
     with (
-        AgentProcess.start("one", tmp_path / "one") as first,
-        AgentProcess.start("two", tmp_path / "two", "--label", "accelerator=T4") as second,
+        AgentProcess.start("one", folder / "one") as first,
+        AgentProcess.start("two", folder / "two", "--label", "accelerator=T4") as second,
     ):
         yield first, second
 
 
+@pytest.fixture
+def third(tmp_path: Path) -> Iterator[AgentProcess]:
+    """One more machine, which a test may stop."""
+    with AgentProcess.start("three", tmp_path / "three") as agent:
+        yield agent
+
+
+def urls_of(*agents: AgentProcess) -> str:
+    """Where agents listen, as a run is told."""
+    return ",".join(agent.url for agent in agents)
+
+
 def test_a_run_on_two_machines_ends_like_a_local_one(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:
-    file = make_project(tmp_path / "project")
-    urls = ",".join(agent.url for agent in agents)
+    file, urls = make_project(tmp_path / "project"), urls_of(*agents)
     remote, override = f"file://{tmp_path}/remote", {"stages.upper.runs_on": "{accelerator: T4}"}
 
     def run(store: str) -> orun.RunResult:
@@ -55,11 +70,10 @@ def test_a_run_on_two_machines_ends_like_a_local_one(tmp_path: Path, agents: tup
 
 
 def test_a_run_with_nothing_to_do_asks_the_machines_for_their_facts(
-    tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]
+    tmp_path: Path, agents: tuple[AgentProcess, AgentProcess], third: AgentProcess
 ) -> None:
-    file = make_project(tmp_path / "project")
+    file, urls = make_project(tmp_path / "project"), urls_of(third, agents[1])
     file.write_text(SHORT, encoding="utf-8")
-    urls = ",".join(agent.url for agent in agents)
     events: list[Event] = []
 
     def run() -> orun.RunResult:
@@ -75,51 +89,51 @@ def test_a_run_with_nothing_to_do_asks_the_machines_for_their_facts(
     assert [event.text for event in events if isinstance(event, Notice)] == [notice]
     activities = [event.activity for event in events if isinstance(event, Planning)]
     assert activities == [f"asking the machines at {urls} for their facts"]
-    agents[0].stop()
-    with AgentProcess.start("one", tmp_path / "anew", url=agents[0].url, variables={"MARK": "new"}):
+    third.stop()
+    with AgentProcess.start("three", tmp_path / "anew", url=third.url, variables={"MARK": "new"}):
         planned = run()
         assert (planned.repeats, outcomes(planned)) == ("", outcomes(again)), "a machine has changed"
         assert run().repeats == planned.run
 
 
-def test_an_agent_that_dies_is_replaced(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:
+def test_an_agent_that_dies_is_replaced(
+    tmp_path: Path, agents: tuple[AgentProcess, AgentProcess], third: AgentProcess
+) -> None:
     file = make_project(tmp_path / "project")
-    by_name = {agent.name: agent for agent in agents}
     events: list[Event] = []
 
     def kill(event: Event) -> None:
         events.append(event)
-        if isinstance(event, StageStarted) and len(by_name) == 2:
-            by_name.pop(event.machine).process.kill()
+        if isinstance(event, StageStarted) and event.machine == "three":
+            third.process.kill()
 
     result = orun.run(
         file,
         only=["make"],
         store=tmp_path / "store",
         remote=f"file://{tmp_path}/remote",
-        executor=",".join(agent.url for agent in agents),
+        executor=urls_of(third, agents[1]),
         on_event=kill,
     )
-    assert (result.exit_code, result["make"].machine) == (0, next(iter(by_name)))
+    assert (result.exit_code, result["make"].machine) == (0, "two")
     (notice,) = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
-    assert notice.startswith("machine one was lost after ")
+    assert notice.startswith("machine three was lost after ")
     assert notice.endswith("; make starts again on two (1 of 2)")
 
 
 def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
     tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]
 ) -> None:
-    file = make_project(tmp_path / "project")
+    file = make_project(tmp_path / "project", seed=7)  # which no other test sends
     events: list[Event] = []
 
     def run(agent: AgentProcess) -> orun.RunResult:
-        remote = f"file://{tmp_path}/remote"
         return orun.run(
             file,
             only=["make"],
             force=["make"],
             store=tmp_path / "store",
-            remote=remote,
+            remote=f"file://{tmp_path}/remote",
             executor=agent.url,
             on_event=events.append,
         )
@@ -134,9 +148,9 @@ def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
 
 
 def test_an_agent_with_the_store_of_the_run_takes_no_part(tmp_path: Path) -> None:
-    file, store = make_project(tmp_path / "project"), tmp_path / "c" / "store"
-    with AgentProcess.start("c", tmp_path / "c") as agent, pytest.raises(NoMachine) as caught:
-        orun.run(file, store=store, remote=f"file://{tmp_path}/remote", executor=agent.url)
+    file, url = make_project(tmp_path / "project"), f"unix://{tmp_path / 'socket'}"
+    with serving(Address.parse(url), this_machine("c"), tmp_path), pytest.raises(NoMachine) as caught:
+        orun.run(file, store=tmp_path / "store", remote=f"file://{tmp_path}/remote", executor=url)
     assert str(caught.value) == (
         "no machine that was found can be used\n"
         "  the agent of machine c uses the store of this run: each would wait for the other's stages "
