@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orun.environment.call_cache import forget
 from orun.planning import cache_key, kind_code
 from orun.stages.contract import module_name
 from orun.stages.registry import BUILTIN
@@ -117,6 +118,21 @@ def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypa
     monkeypatch.syspath_prepend(str(tmp_path))
     names = [name for name, _ in kind_code.code_files("orun_closure_package.inner.kind")]
     assert names == [f"orun_closure_package.{name}" for name in ("inner", "inner.kind", "real", "shared", "worker")]
+
+
+def test_a_module_that_was_edited_since_the_last_call_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "orun_edited_package"
+    package.mkdir()
+    for name in ("first", "second"):
+        (package / f"{name}.py").write_text("a = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for imported in ("first", "second"):
+        (package / "kind.py").write_text(f"from orun_edited_package import {imported}\n")
+        forget()
+        names = [name for name, _ in kind_code.code_files("orun_edited_package.kind")]
+        assert names == [f"orun_edited_package.{name}" for name in sorted((imported, "kind"))]
 
 
 def test_the_key_of_a_kind_that_uses_object_storage_holds_nothing_else_of_the_store() -> None:

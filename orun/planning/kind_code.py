@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 from blake3 import blake3
 
 from orun.environment import distributions
 from orun.environment.call_cache import once
+from orun.fs.signatures import Signature, signature_of
 from orun.pipeline.model import KindUse
 from orun.stages.contract import module_name
 
@@ -91,7 +93,8 @@ def reached(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str,
         seen.add(name)
         waiting.append(name.rpartition(".")[0])
         if path := _source(tops, name):
-            has_code, names = _contents(path, name if path.name == "__init__.py" else name.rpartition(".")[0])
+            package_name = name if path.name == "__init__.py" else name.rpartition(".")[0]
+            has_code, names = _contents(path, package_name, signature_of(path.stat()))
             modules.append((name, str(path), has_code))
             pages = [path.with_name(text) for text in names if text.endswith(PAGES)]
             modules += [(f"{name}/{page.name}", str(page), True) for page in pages if page.is_file()]
@@ -99,9 +102,9 @@ def reached(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str,
     return tuple(sorted(modules))
 
 
-@once
-def _contents(path: Path, package: str) -> tuple[bool, tuple[str, ...]]:
-    """Return whether a module has statements, and the names in it; most kinds have most of their modules in common."""
+@cache
+def _contents(path: Path, package: str, _signature: Signature) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a module has statements, and the names in it. A module of the same signature is parsed once."""
     tree = ast.parse(path.read_bytes())
     return any(not _is_text(node) for node in tree.body), tuple(_named(tree, package))
 
