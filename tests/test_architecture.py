@@ -27,6 +27,10 @@ ROOMS = (
 )  # fmt: skip
 
 
+IMPORT = re.compile(r"^[ \t]*(from orun[\w.]* import (?:\([^)]*\)|.+)|import orun.*)", re.MULTILINE)
+TEXT = re.compile(r'"""(?:\\.|[^\\])*?"""', re.DOTALL)
+
+
 @cache
 def modules() -> dict[str, Path]:
     """Every module of the package by its dotted name."""
@@ -37,15 +41,18 @@ def modules() -> dict[str, Path]:
 @cache
 def imports(path: Path) -> tuple[str, ...]:
     """The modules of orun that a file imports anywhere, for its types too."""
-    return tuple(_imports(path))
+    return tuple(_imports(path.read_text(encoding="utf-8")))
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imports(source: str) -> Iterator[str]:
+    statements = IMPORT.findall(source)
+    if statements != IMPORT.findall(TEXT.sub("", source)):  # some are in a text: the syntax tells which
+        statements = [source]
+    for node in ast.walk(ast.parse("\n".join(statements))):  # to parse all files would take seconds
         names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
-            whole = [f"{node.module}.{name.name}" for name in node.names]
-            names = [name if name in modules() else node.module or "" for name in whole]
+            full = [f"{node.module}.{name.name}" for name in node.names]
+            names = [name if name in modules() else node.module or "" for name in full]
         yield from (name for name in names if name.startswith("orun."))
 
 
@@ -110,7 +117,17 @@ def test_files_of_a_kind_know_no_other_kind_s_room() -> None:
                 assert family == own, f"{path} imports {imported}"
 
 
-@pytest.mark.parametrize("code", ["import orun.api", "from orun import api", "from orun.api import run"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import orun.api",
+        "from orun import api",
+        "from orun.api import run",
+        "from orun.api import (\n        run,\n    )  # why",
+        'code = """\nfrom orun.store import Store\n"""\n    import orun.api',
+        """code = '\"\"\"'\n    import orun.api\n    more = '\"\"\"'""",
+    ],
+)
 def test_an_import_is_seen(tmp_path: Path, code: str) -> None:
     (tmp_path / "file.py").write_text(f"def f():\n    {code}\n")
     assert imports(tmp_path / "file.py") == ("orun.api",)
