@@ -72,7 +72,7 @@ def validate_file_list(data: bytes, size: int | None) -> tuple[Entry, ...]:
     """
     try:
         entries = decode(data)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RefusedError(str(error)) from None
     total = sum(entry.size for entry in entries)
     if any(entry.size < 0 for entry in entries) or (size is not None and total != size):

@@ -113,7 +113,7 @@ def decode(data: bytes) -> tuple[Entry, ...]:
     try:
         content = json.loads(data)
         entries = tuple(_entry(item) for item in content["files"])
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, RecursionError) as error:
         raise ValueError("it is not a list of files") from error
     if encode(entries) != data:
         raise ValueError("the list of files is not in its canonical form")

@@ -171,7 +171,9 @@ def test_readers_with_public_keys_read_what_the_signer_wrote(
     before = contents(folder)
     assert built(other.run()) == []
     assert built(stranger.run()) == ["make", "upper"]
-    assert len(notices(stranger)) == 2
+    assert [text.rpartition(": ")[2] for text in notices(stranger)] == [
+        "its signature is not by a key that is trusted here"
+    ] * 2
     assert contents(folder) == before  # who cannot sign, writes nothing
 
 
@@ -300,22 +302,19 @@ def manifest(*paths: str, size: int = 1) -> str:
     ("text", "why"),
     [
         (manifest("../x"), "the list of files names '../x', which is not a path inside a folder"),
-        (manifest("/etc/passwd"), "the list of files names '/etc/passwd', which is not a path inside a folder"),
-        (manifest("a/../../x"), "the list of files names 'a/../../x', which is not a path inside a folder"),
-        (manifest("a", "a/b"), "the list of files names one as a folder too"),
         (manifest("a\x1b[2J"), r"it names 'a\x1b[2J', which no file should be called"),
         (manifest("\ud800"), r"it names '\ud800', which no file should be called"),
         (manifest("x" * 256), f"it names '{'x' * 80}', which no file should be called"),
         (manifest("a", size=-1), "its files have not the size that it tells"),
         (manifest("a", size=2), "its files have not the size that it tells"),
-        ("[" * 100_000, ""),
+        ("[" * 100_000, "it is not a list of files"),
         ("{}", "it is not a list of files"),
     ],
 )
 def test_a_list_of_files_that_is_refused(text: str, why: str) -> None:
     with pytest.raises(RefusedError) as caught:
         validate_file_list(text.encode(), 1)
-    assert str(caught.value) == why or not why
+    assert str(caught.value) == why
 
 
 def test_a_list_of_files_that_is_right() -> None:

@@ -237,6 +237,7 @@ def test_a_hostile_list_of_files_is_refused(entries: list[tuple[str, int, str]],
     [
         (b"not json", "Expecting value: line 1 column 1 (char 0)"),
         (b"[]", "it is not a list of files"),
+        (b"[" * 100_000, "it is not a list of files"),
         (b'{"files":[],"hash":"sha1","tree":1}', "the list of files is not in its canonical form"),
         (b'{"files":[],"hash":"blake3","tree":2}', "the list of files is not in its canonical form"),
         (b'{"files": [],"hash":"blake3","tree":1}', "the list of files is not in its canonical form"),
