@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import orun
+from orun.core.run_record import StageResult
 from orun.errors import RemoteError
-from orun.remote.names import record_name
+from orun.remote.names import object_name, record_name
 from tests.project import Project, built
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
@@ -80,43 +81,53 @@ def device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-@pytest.mark.parametrize("special", [pipe, device])
-@pytest.mark.parametrize("part", ["actions", "objects"])
+@pytest.mark.parametrize(("part", "special"), [("actions", pipe), ("objects", device)])
 def test_what_is_no_file_in_a_folder_is_refused(
     tmp_path: Path, folder: str, part: str, special: Callable[[Path], None]
 ) -> None:
     """To open a pipe would wait for ever, and a device has no end."""
-    machine(tmp_path, "one").run(remote=folder)
-    names = named(folder, f"{part}/")
-    for name in names:
+    result = machine(tmp_path, "one").run(remote=folder)
+    for name in named(folder, f"{part}/"):
         path = Path(folder.removeprefix("file://"), name)
         path.unlink()
         special(path)
     other = machine(tmp_path, "other")
     assert built(other.run(remote=folder)) == ["make", "upper"]
-    assert notices(other)
-    assert all(text.endswith(": it is a pipe or device, not a file") for text in notices(other))
+    assert notices(other) == [
+        f"{stage.stage}: refused from the remote: {first_name(part, stage)}: it is a pipe or device, not a file"
+        for stage in result.stages
+    ]
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 
 
-@pytest.mark.parametrize("name", ["", "actions", "objects"])
-def test_a_pipe_in_the_place_of_a_folder_is_a_remote_that_is_down(tmp_path: Path, name: str) -> None:
+def first_name(part: str, stage: StageResult) -> str:
+    """What is fetched first of a result: its record, or the list of its files."""
+    return record_name(stage.key, 0) if part == "actions" else object_name(stage.tree)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("", "[Errno 17] File exists: "), ("actions", "Generic LocalFileSystem error: ")]
+)
+def test_a_pipe_in_the_place_of_a_folder_is_a_remote_that_is_down(tmp_path: Path, name: str, why: str) -> None:
     place = tmp_path / "remote"
     if name:
         place.mkdir()
     os.mkfifo(place / name)
     one = machine(tmp_path, "one")
     assert built(one.run(remote=f"file://{place}")) == ["make", "upper"]
-    assert notices(one)
+    (notice,) = notices(one)
+    assert notice.startswith(f"the remote file://{place} cannot be reached; the run goes on without it: {why}")
 
 
 def test_a_record_without_its_objects_is_no_result(tmp_path: Path, folder: str) -> None:
-    machine(tmp_path, "one").run(remote=folder)
+    result = machine(tmp_path, "one").run(remote=folder)
     for name in named(folder, "objects/"):
         remove(folder, name)
     other = machine(tmp_path, "other")
     assert built(other.run(remote=folder)) == ["make", "upper"]
-    assert all(text.endswith(" is missing") for text in notices(other))
+    assert notices(other) == [
+        f"{stage.stage}: refused from the remote: {object_name(stage.tree)} is missing" for stage in result.stages
+    ]
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 
 
@@ -186,7 +197,8 @@ def test_a_remote_that_dies_midway_is_resumed(tmp_path: Path, s3: str, relay: Re
     relay.lives = 6
     result = one.run(remote=s3)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])
-    assert len(notices(one)) == 1
+    (notice,) = notices(one)
+    assert notice.startswith(f"the remote {s3} cannot be reached; the run goes on without it: ")
     relay.lives = None
     before = set(contents(s3))
     assert built(one.run(remote=s3)) == []
