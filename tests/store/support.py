@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orun.core.metrics import Metric
 from orun.fs.os_errors import convert_os_errors
-from orun.store import Action, ImplicitDependencies, Store
-from tests.facts import components
+from orun.store import Store
+from tests.store.results import action as action  # noqa: PLC0414 - tests take it from here
+from tests.store.results import content as content  # noqa: PLC0414
+from tests.store.results import fill as fill  # noqa: PLC0414
 
 NOBODY = 65534
 
@@ -29,21 +30,6 @@ def _acts_as_others() -> bool:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes read are counted in /proc")
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 needs_root = pytest.mark.skipif(not _acts_as_others(), reason="only root may mount a small disk or act as another user")
-
-
-def fill(folder: Path, files: Mapping[str, bytes]) -> Path:
-    """Make a folder with these files."""
-    for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    """The files of a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def add(store: Store, files: Mapping[str, bytes]) -> str:
@@ -70,28 +56,6 @@ def has_reflinks(store: Store) -> bool:
 def object_path(store: Store, digest: str) -> Path:
     """Where an object is by the layout that `artifacts/README.md` documents."""
     return store.root / "objects" / digest[:2] / digest[2:]
-
-
-def action(key: str = "a" * 64, **changes: object) -> Action:
-    """A record."""
-    fields: dict[str, object] = {
-        "key": key,
-        "components": components({"kind": "quantize/dynamic", "parameter per_channel": "true"}),
-        "implicit_deps": ImplicitDependencies(),
-        "tree": "1" * 64,
-        "size": 12,
-        "metrics": {"nodes": Metric(3.0)},
-        "log": "2" * 64,
-        "pipeline": "bert",
-        "stage": "int8",
-        "host": {"cpu": "x"},
-        "started_at": 100.0,
-        "seconds": 1.5,
-        "cpu_seconds": 1.25,
-        "peak_memory": 1000,
-        **changes,
-    }
-    return Action(**fields)  # type: ignore[arg-type]
 
 
 def in_child(work: Callable[[], object], user: int | None = None) -> str:

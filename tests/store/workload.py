@@ -13,7 +13,7 @@ from orun.fs.durable import replace_file
 from orun.fs.os_errors import convert_os_errors
 from orun.store import Action, Store
 from orun.store.checksummed_json import encode_checksummed
-from tests.store.support import action, content, fill
+from tests.store.results import action, content, fill
 
 STAGES = {
     "export": {"model.onnx": b"a model", "model.onnx.data": b"weights " * 100, "more/labels.txt": b"labels"},
