@@ -107,10 +107,6 @@ def test_variables_by_which_runtimes_choose_their_kernels(monkeypatch: pytest.Mo
     assert device.fingerprint("portable", None) == PORTABLE
 
 
-def test_the_fingerprint_is_the_same_each_time() -> None:
-    assert device.fingerprint("measurement", None) == device.fingerprint("measurement", None)
-
-
 def test_a_target_brings_the_versions_of_its_libraries() -> None:
     target = Target("vino", (Provider("OpenVINOExecutionProvider"),))
     assert device.fingerprint("device", target)["openvino"] == "none"

@@ -89,15 +89,6 @@ def test_a_wheel_of_the_same_version_with_another_content(tmp_path: Path) -> Non
     versions, reasons = [], []
     for text in ("first", "second", "second"):
         versions.append(_install(tmp_path / text, packages, text))
-        words = [
-            sys.executable,
-            "-m",
-            "orun",
-            str(project / "pipeline.yaml"),
-            "--store",
-            str(tmp_path / "store"),
-            "--json",
-        ]
         done = subprocess.run(words, env=variables, capture_output=True, text=True, check=True)
         reasons += json.loads(done.stdout)["stages"][0]["reasons"]
         assert (tmp_path / "store" / "out" / "text" / "told" / "text").read_text() == text
@@ -110,19 +101,8 @@ def _install(folder: Path, packages: Path, text: str) -> str:
     file = folder / "one-1.0-py3-none-any.whl"
     if not file.exists():
         wheel(folder, "one", "1.0", text=text)
-    words = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-index",
-        "--upgrade",
-        "--target",
-        str(packages),
-        str(file),
-    ]
-    subprocess.run(words, check=True, capture_output=True)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--upgrade"]
+    subprocess.run([*pip, "--target", str(packages), str(file)], check=True, capture_output=True)
     return f"1.0+sha256.{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}"
 
 

@@ -97,12 +97,12 @@ from orun.environment import processes
 {call}
 faults = []
 for _ in range(5):
-    block = bytearray(b"x") * 100_000_000
+    block = bytearray(b"x") * 40_000_000
     del block
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 print(faults[-1] - faults[0])
 """
-    pages = 4 * 100_000_000 // os.sysconf("SC_PAGE_SIZE")
+    pages = 4 * 40_000_000 // os.sysconf("SC_PAGE_SIZE")
     given_back, kept = (
         int(subprocess.run([sys.executable, "-c", code.format(call=call)], stdout=subprocess.PIPE, check=True).stdout)
         for call in ("", "processes.keep_freed_memory()")

@@ -50,7 +50,7 @@ def told(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.usefixtures("parser")
-def test_values(tmp_path: Path) -> None:
+def test_a_file_has_the_values_of_yaml_1_2(tmp_path: Path) -> None:
     assert plain(node(tmp_path, SAMPLE)) == {
         "name": "bert: é",
         "version": 1.1,
@@ -61,7 +61,7 @@ def test_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("parser")
-def test_positions(tmp_path: Path) -> None:
+def test_every_value_knows_its_place(tmp_path: Path) -> None:
     root = mapping(tmp_path, SAMPLE)
 
     def place(*path: str | int) -> tuple[int, int, int, str]:
@@ -123,7 +123,7 @@ def test_fifty_levels_are_fine(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize("text", [nested(10_000), "{a: " * 10_000, "\n".join(" " * n + "a:" for n in range(200))])
-def test_deep_nesting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_deep_nesting_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     assert "error: lists and mappings are nested more than 50 deep" in told(tmp_path, text, monkeypatch)
 
 

@@ -11,26 +11,20 @@ from orun.errors import PipelineError, UsageError
 from orun.pipeline import load
 from orun.pipeline.problems import render
 
-TEN_MEGABYTES = 10 * 2**20
 NOISE = shake_128(b"noise")
 
 
-def told(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def complaint_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(file.parent)
     with pytest.raises(PipelineError) as caught:
         load(Path(file.name))
     return render(caught.value.problems)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [NOISE.digest(TEN_MEGABYTES), b"x" * TEN_MEGABYTES, b"[" * TEN_MEGABYTES, b"a: 1\n" * (2 * 2**20)],
-    ids=["bytes", "text", "brackets", "lines"],
-)
-def test_ten_megabytes_of_garbage(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_megabytes_of_garbage_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "p.yaml"
-    file.write_bytes(data)
-    assert told(file, monkeypatch) == (
+    file.write_bytes(NOISE.digest(10 * 2**20))
+    assert complaint_of(file, monkeypatch) == (
         "p.yaml:1:1: error: the file is too large\n  expected: a pipeline file of at most 4 MiB"
     )
 
@@ -41,8 +35,6 @@ def test_ten_megabytes_of_garbage(data: bytes, tmp_path: Path, monkeypatch: pyte
         (NOISE.digest(2**20), "p.yaml:1:3: error: the file is not UTF-8: byte 0xeb"),
         (b"x" * 2**20, "p.yaml:1:1: error: the file holds 'xxxx"),
         (b"[" * 2**20, "p.yaml:1:51: error: lists and mappings are nested more than 50 deep"),
-        (b"{a: " * 10_000, "p.yaml:1:201: error: lists and mappings are nested more than 50 deep"),
-        (b"a: 1\n" * 2**18, "p.yaml:2:1: error: 'a' is set twice"),
         (b"- \n" * 2**16, "p.yaml:1:1: error: the file holds a list"),
         (
             b"vars:\n  a:\n" + b"  - 1234\n" * 100_001,
@@ -50,21 +42,20 @@ def test_ten_megabytes_of_garbage(data: bytes, tmp_path: Path, monkeypatch: pyte
         ),
         (b"".join(b"k%d: 1\n" % n for n in range(2**10)), "p.yaml:1:1: error: 'k0' is not a key of a pipeline file"),
         (b"stages: {" + b", ".join(b"s%d: 1" % n for n in range(2**8)) + b"}", "p.yaml:1:14: error: 's0' cannot be 1"),
-        ("é".encode("latin-1"), "p.yaml:1:1: error: the file is not UTF-8: byte 0xe9"),
-        ("stages: {}".encode("utf-16"), "p.yaml:1:1: error: the file is UTF-16"),
-        (b"stages: {\x00}", "p.yaml:1:10: error: the file holds the control character '\\x00'"),
     ],
 )
-def test_smaller_garbage(data: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smaller_garbage_is_told_at_its_first_mistake(
+    data: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes(data)
-    assert message in told(file, monkeypatch)
+    assert message in complaint_of(file, monkeypatch)
 
 
 def test_a_long_value_is_shortened_in_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes(b"stages: {a: {uses: optimize/simplify, with: {atol: " + b"x" * 2**20 + b"}}}")
-    assert max(len(line) for line in told(file, monkeypatch).splitlines()) < 400
+    assert max(len(line) for line in complaint_of(file, monkeypatch).splitlines()) < 400
 
 
 WRITE = "  hint: to write one for a model: orun init MODEL"
@@ -146,6 +137,6 @@ def test_thousands_of_stages_that_need_what_is_not_there(tmp_path: Path, monkeyp
     stages = (f"  stage{number}: {{uses: optimize/simplify, needs: stag{number}}}\n" for number in range(300))
     file = tmp_path / "p.yaml"
     file.write_text(f"stages:\n{''.join(stages)}")
-    said = told(file, monkeypatch)
+    said = complaint_of(file, monkeypatch)
     assert said.count("error:") == 100
     assert "did you mean: stage99\n" in f"{said}\n"

@@ -45,7 +45,7 @@ def test_the_primary_input_is_named_first(pipeline: Pipeline) -> None:
     assert list(pipeline.stage("accuracy").needs) == ["model", "reference"]
 
 
-def test_select(pipeline: Pipeline) -> None:
+def test_stages_are_selected_alone_and_with_those_before_and_after_them(pipeline: Pipeline) -> None:
     everything = [stage.id for stage in pipeline.stages]
     assert ids(pipeline) == everything
     assert ids(pipeline, only=["accuracy", "export"]) == ["export", "accuracy"]
@@ -64,7 +64,7 @@ def test_a_bare_name_selects_a_whole_matrix(tmp_path: Path) -> None:
     assert ids(pipeline, only=["int8[per_channel=false]"]) == ["int8[per_channel=false]"]
 
 
-def test_an_unknown_stage(pipeline: Pipeline) -> None:
+def test_of_an_unknown_stage_the_nearest_is_suggested(pipeline: Pipeline) -> None:
     with pytest.raises(UsageError) as caught:
         select(pipeline, to=["int9"])
     assert str(caught.value) == (
@@ -93,7 +93,7 @@ def test_an_unknown_stage(pipeline: Pipeline) -> None:
         ("export[net=docs]", "did you mean export?"),
     ],
 )
-def test_an_unknown_stage_of_a_matrix(tmp_path: Path, name: str, why: str) -> None:
+def test_of_an_unknown_stage_of_a_matrix_the_nearest_are_suggested(tmp_path: Path, name: str, why: str) -> None:
     matrix = "matrix: {net: [docs, topics], bits: [4, 8]}, with: {exclude: ['${matrix.net}', '${matrix.bits}']}"
     pipeline = loaded(tmp_path, f"stages:\n{EXPORT}  int8: {{uses: quantize/dynamic, needs: export, {matrix}}}\n")
     with pytest.raises(UsageError) as caught:
@@ -101,7 +101,7 @@ def test_an_unknown_stage_of_a_matrix(tmp_path: Path, name: str, why: str) -> No
     assert caught.value.why == why
 
 
-def test_order_and_loops() -> None:
+def test_loops_are_found_and_the_rest_is_ordered() -> None:
     assert ordered(["c", "b", "a"], [("a", "b")]) == (["c", "a", "b"], [])
     order, loops = ordered(["a", "b", "c", "d", "e"], [("b", "a"), ("c", "b"), ("a", "c"), ("c", "d"), ("e", "e")])
     # Each needs the next: a needs b, b needs c, c needs a.
@@ -114,14 +114,14 @@ def test_the_shortest_loop_is_told() -> None:
     assert ordered(["a", "b", "c", "d"], edges)[1] == [["a", "b"]]
 
 
-def test_ten_thousand_stages_in_a_chain() -> None:
+def test_ten_thousand_stages_in_a_chain_are_ordered() -> None:
     names = [f"s{number}" for number in range(10_000)]
     order, loops = ordered(list(reversed(names)), list(pairwise(names)))
     assert order == names
     assert loops == []
 
 
-def test_text(pipeline: Pipeline) -> None:
+def test_a_graph_is_drawn_as_text(pipeline: Pipeline) -> None:
     assert RENDERERS["text"](pipeline) == (
         "export    convert/onnx\n"
         "int8      quantize/dynamic  <- model: export\n"
@@ -132,7 +132,7 @@ def test_text(pipeline: Pipeline) -> None:
     )
 
 
-def test_mermaid(pipeline: Pipeline) -> None:
+def test_a_graph_is_drawn_for_mermaid(pipeline: Pipeline) -> None:
     assert RENDERERS["mermaid"](pipeline) == (
         "flowchart LR\n"
         '  s0["export<br/>convert/onnx"]\n'
@@ -150,7 +150,7 @@ def test_mermaid(pipeline: Pipeline) -> None:
     )
 
 
-def test_dot(pipeline: Pipeline) -> None:
+def test_a_graph_is_drawn_for_graphviz(pipeline: Pipeline) -> None:
     assert RENDERERS["dot"](pipeline) == (
         "digraph {\n"
         "  rankdir=LR;\n"

@@ -110,11 +110,11 @@ def test_nothing_found_raises_nothing() -> None:
         ("CU", ""),
     ],
 )
-def test_closest(word: str, meant: str) -> None:
+def test_the_closest_word_is_what_was_meant(word: str, meant: str) -> None:
     assert closest(word, ["per_channel", "reduce_range", "CUDAExecutionProvider", "CPUExecutionProvider"]) == meant
 
 
-def test_one_of() -> None:
+def test_choices_are_listed_as_people_do() -> None:
     assert one_of([]) == ""
     assert one_of(["a"]) == "a"
     assert one_of(["a", "b"]) == "a or b"

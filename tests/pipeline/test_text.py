@@ -18,7 +18,7 @@ def problem(file: Path) -> Problem:
     return found
 
 
-def test_text_and_digest(tmp_path: Path) -> None:
+def test_a_text_has_lines_a_digest_and_places(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes("a: é\nb: 2\n".encode())
     text = read(file)
@@ -33,7 +33,7 @@ def test_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
     assert read(file).lines == ("a: 1", "b: 2", "")
 
 
-def test_not_utf_8(tmp_path: Path) -> None:
+def test_a_byte_that_is_no_utf_8_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes("name: bert\ntitle: é".encode() + b"\xff: x\n")
     assert problem(file) == Problem(
@@ -53,15 +53,7 @@ def test_a_model_is_no_pipeline(tmp_path: Path, name: str, kind: str) -> None:
     )
 
 
-def test_utf_16(tmp_path: Path) -> None:
-    file = tmp_path / "p.yaml"
-    file.write_bytes("name: bert".encode("utf-16"))
-    assert problem(file) == Problem(
-        Position(str(file), 1, 1), "the file is UTF-16", expected="UTF-8", hint="save it as UTF-8"
-    )
-
-
-def test_a_control_character(tmp_path: Path) -> None:
+def test_a_control_character_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes(b"name: bert\nx: \x00\n")
     assert problem(file) == Problem(
@@ -69,7 +61,7 @@ def test_a_control_character(tmp_path: Path) -> None:
     )
 
 
-def test_too_large(tmp_path: Path) -> None:
+def test_a_file_just_above_the_limit_is_too_large(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes(b"#" * (TEXT_LIMIT + 1))
     assert problem(file) == Problem(

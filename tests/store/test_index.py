@@ -222,7 +222,7 @@ from tests.thin import mostly_slow
 
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 notices = []
-for round in range(25):
+for round in range(10):
     index = Index(folder, notices)
     for other in range(4):
         known = index.get((other, round, 3, 4, 5))
@@ -238,7 +238,7 @@ def test_many_processes_share_an_index(folder: Path) -> None:
     writers = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(4)]
     assert [(writer.communicate()[1], writer.returncode) for writer in writers] == [(b"", 0)] * 4
     index, notices = opened(folder)
-    expected = {(number, turn, 3, 4, 5) for number in range(4) for turn in range(25)}
+    expected = {(number, turn, 3, 4, 5) for number in range(4) for turn in range(10)}
     assert {signature for signature in expected if index.get(signature) == DIGEST} == expected
     assert notices == []
     index.close()

@@ -37,7 +37,7 @@ from orun.text.units import (
         ("-1s", -1.0),
     ],
 )
-def test_durations(text: str | float, seconds: float) -> None:
+def test_a_duration_is_read_in_seconds(text: str | float, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -54,12 +54,12 @@ def test_durations(text: str | float, seconds: float) -> None:
         (12, 12),
     ],
 )
-def test_sizes(text: str | float, size: int) -> None:
+def test_a_size_is_read_in_bytes(text: str | float, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(("text", "ratio"), [("5%", 0.05), ("97.3%", 0.973), ("0.05", 0.05), (0.05, 0.05), (1, 1.0)])
-def test_ratios(text: str | float, ratio: float) -> None:
+def test_a_proportion_is_read(text: str | float, ratio: float) -> None:
     assert parse_ratio(text) == ratio
 
 
@@ -153,7 +153,7 @@ def test_split_leaves_the_unit_open() -> None:
         (float("inf"), "B", "inf"),
     ],
 )
-def test_show(value: float, unit: Unit, text: str) -> None:
+def test_a_figure_is_shown_in_three_digits_and_a_fitting_unit(value: float, unit: Unit, text: str) -> None:
     assert show(value, unit) == text
 
 
@@ -170,7 +170,7 @@ def test_show(value: float, unit: Unit, text: str) -> None:
         (0.96999, "", "0.96999"),
     ],
 )
-def test_show_in_full(value: float, unit: Unit, text: str) -> None:
+def test_a_figure_in_full_has_all_its_digits(value: float, unit: Unit, text: str) -> None:
     assert show_in_full(value, unit) == text
 
 
