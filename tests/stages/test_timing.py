@@ -10,7 +10,7 @@ import pytest
 
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
-from orun.stages.timing import Sizes, make_feeds
+from orun.stages.timing import Sizes, count_examples, make_feeds
 from tests.stages.models import ADD, LOOKUP, parse
 from tests.stages.support import artifact
 
@@ -129,6 +129,26 @@ def test_examples_in_another_batch_than_the_model_takes(tmp_path: Path, batch: i
     assert str(caught.value) == (
         f"`batch` is {size}, and input 'x' of the model takes a batch of {batch}\n  hint: {hint}"
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [
+        (Sizes(), 1),
+        (Sizes(3), 3),
+        (Sizes(1, {"batch": 3}), 3),  # by its name
+    ],
+)
+def test_throughput_counts_the_examples_that_are_fed(models: dict[str, Path], sizes: Sizes, count: int) -> None:
+    fed = make_feeds(models, sizes, 3, None)["model"]
+    assert count_examples(models["model"], fed, sizes.batch) == count
+
+
+def test_throughput_counts_a_fixed_batch_as_it_is_named(tmp_path: Path) -> None:
+    models = fixed(tmp_path, 4)
+    for batch in (1, 4):
+        fed = make_feeds(models, Sizes(batch), 3, None)["reference"]
+        assert count_examples(models["reference"], fed, batch) == batch
 
 
 def test_a_dataset_without_an_input(models: dict[str, Path]) -> None:
