@@ -12,6 +12,7 @@ ADD = """
 <ir_version: 9, opset_import: ["" : 20]>
 add (float[n, 3] x) => (float[n, 3] y) <float[3] one = {1, 1, 1}> { y = Add(x, one) }
 """
+CONSTANT = '<ir_version: 9, opset_import: ["" : 20]> g () => (float[2] y) <float[2] c = {1, 2}> { y = Identity(c) }'
 # Constants to fold, an identity and a double transpose around one matrix product.
 TWO_PRODUCTS = """
 <ir_version: 9, opset_import: ["" : 20]>

@@ -21,9 +21,11 @@ from orun.stages.contract import MODEL, Context
 from orun.stages.measure.latency import SPEC, Params, benchmark_cases, budget_for, metrics
 from orun.stages.params import Duration, Ratio
 from tests.measure.support import ONE_THREAD, save_model
-from tests.stages.support import StageRun, run_stage
+from tests.stages.models import CONSTANT, parse
+from tests.stages.support import StageRun, artifact, run_stage
 
 QUICK = {"time": 0.0, "warmup": 0.0, "samples": 6, "max_launches": 3}
+TWO_THREADS = Target("two", session={"intra_op_num_threads": 2})
 DATA = """
 import numpy as np
 import orun
@@ -55,26 +57,37 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
-    """A real measurement of a model alone on three examples of a dataset."""
+    """A real measurement of a model alone on three examples of a dataset, which are bound to the device."""
     folder = tmp_path_factory.mktemp("alone")
     (folder / "data.py").write_text(DATA)
-    params = {**QUICK, "inputs": "data.py:rows", "batch": 3}
+    params = {**QUICK, "inputs": "data.py:rows", "batch": 3, "io_binding": True}
     return run_stage("measure/latency", folder, params, inputs={"model": saved(folder, "model")})
+
+
+def context(folder: Path, *ports: str) -> Context:
+    """The context of a stage with one model at these ports, whose references have a target of their own."""
+    inputs = dict.fromkeys(ports, saved(folder, "model"))
+    return Context(
+        "latency", inputs, folder, folder, ONE_THREAD, 0, None, None, lambda: logging.getLogger("test"),
+        lambda *_: None, extra_targets={"reference_target": TWO_THREADS},
+    )  # fmt: skip
 
 
 def test_references_may_have_a_target_of_their_own(tmp_path: Path) -> None:
     """The accepted model runs where the model does."""
-    model, other = saved(tmp_path, "model"), Target("two", session={"intra_op_num_threads": 2})
-    inputs = dict.fromkeys(("model", "reference", "reference.same", "baseline"), model)
-    logger = logging.getLogger("test")
-    context = Context(
-        "latency", inputs, tmp_path, tmp_path, ONE_THREAD, 0, None, None, lambda: logger, lambda *_: None,
-        extra_targets={"reference_target": other},
-    )  # fmt: skip
-    places = {name: one.target for name, one in benchmark_cases(context, Params()).items()}
-    assert places == {"model": ONE_THREAD, "reference": other, "reference.same": other, "baseline": ONE_THREAD}
-    alike = benchmark_cases(replace(context, extra_targets={}), Params())
-    assert all(one.target == ONE_THREAD for one in alike.values())
+    stage = context(tmp_path, "model", "reference", "reference.same", "baseline")
+    targets = {name: case.target for name, case in benchmark_cases(stage, Params()).items()}
+    assert targets == {
+        "model": ONE_THREAD, "reference": TWO_THREADS, "reference.same": TWO_THREADS, "baseline": ONE_THREAD,
+    }  # fmt: skip
+    alike = benchmark_cases(replace(stage, extra_targets={}), Params())
+    assert all(case.target == ONE_THREAD for case in alike.values())
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_values_are_bound_where_that_is_asked_for(tmp_path: Path, *, bound: bool) -> None:
+    cases = benchmark_cases(context(tmp_path, "model", "reference"), Params(io_binding=bound))
+    assert [case.bound for case in cases.values()] == [bound, bound]
 
 
 @pytest.mark.parametrize(("metric", "share"), [("p90", 0.9), ("p95", 0.95), ("p99", 0.99)])
@@ -155,6 +168,13 @@ def test_examples_of_a_dataset_are_fed_and_counted(alone: StageRun) -> None:
     assert document["inputs"] == {"model": {"x": {"shape": [3, 32], "type": "float32"}}}
     assert document["target"] == {"name": "cpu"}
     assert alone.value("throughput") == 3 / alone.value("mean")
+
+
+@pytest.mark.slow
+def test_a_model_without_a_node_left_can_be_timed(tmp_path: Path) -> None:
+    """ONNX Runtime folds what is constant away, so that there is nothing to feed and no thread has work."""
+    inputs = dict.fromkeys(("model", "reference"), artifact(tmp_path, parse(CONSTANT)))
+    assert run_stage("measure/latency", tmp_path, QUICK, inputs=inputs, target=TWO_THREADS).value("speedup") > 0
 
 
 def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:

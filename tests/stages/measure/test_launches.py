@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from orun.core.metrics import Estimate, Metric
 from orun.core.targets import Target
+from orun.measure.latency.cold_start import Request, launch_cold
+from orun.stages.cold_start import Launches, prepare
+from orun.stages.contract import MODEL, Context
 from tests.stages.support import artifact, run_stage
 
 MEBIBYTE = 1 << 20
@@ -52,18 +58,33 @@ def test_memory_is_what_the_weights_take(tmp_path: Path) -> None:
 
 
 def test_without_an_arena_none_is_taken(tmp_path: Path) -> None:
+    model = artifact(tmp_path, weighing(1)) / MODEL
     plain = Target("plain", session={"enable_cpu_mem_arena": False})
-    run = run_stage("measure/memory", tmp_path, inputs={"model": artifact(tmp_path, weighing(1))}, target=plain)
-    assert run.value("arena") == 0
+    feed = {"x": np.ones((1, 256), np.float32)}
+    assert launch_cold(Request(model, plain, runs=1, watched=True), feed).arena == 0
 
 
 def test_startup_is_loading_and_the_first_inference(tmp_path: Path) -> None:
-    run = run_stage("measure/startup", tmp_path, {"launches": 6}, inputs={"model": artifact(tmp_path, weighing(1))})
+    params = {"launches": 6, "io_binding": True}
+    run = run_stage("measure/startup", tmp_path, params, inputs={"model": artifact(tmp_path, weighing(1))})
     assert list(run.metrics) == ["load", "first", "ready"]
-    launches = json.loads((run.output / "launches.json").read_text("utf-8"))
-    loads = sorted(one["load"] for one in launches["model"])
-    assert len(loads) == 6
-    metric = run.metrics["load"]
-    assert metric.interval is not None
-    assert (metric.value, metric.interval.low, metric.interval.high) == (loads[2], loads[0], loads[5])
-    assert run.value("ready") in [one["load"] + one["first"] for one in launches["model"]]
+    launches = json.loads((run.output / "launches.json").read_text("utf-8"))["model"]
+    for name, times in (
+        ("load", [launch["load"] for launch in launches]),
+        ("first", [launch["first"] for launch in launches]),
+        ("ready", [launch["load"] + launch["first"] for launch in launches]),
+    ):
+        first, _, median, _, _, last = sorted(times)
+        assert run.metrics[name] == Metric(median, "s", "lower", "timing", Estimate(median, first, last))
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_values_are_bound_where_that_is_asked_for(tmp_path: Path, *, bound: bool) -> None:
+    model, target = artifact(tmp_path, weighing(1)), Target("cpu")
+    log = logging.getLogger("test")
+    context = Context(
+        "startup", {"model": model}, tmp_path, tmp_path, target, 0, None, None, lambda: log, lambda *_: None
+    )
+    requests, fed = prepare(context, Launches(io_binding=bound), runs=3)
+    assert requests == {"model": Request(model / MODEL, target, runs=3, bound=bound)}
+    assert fed["model"]["x"].shape == (1, 256)

@@ -63,14 +63,6 @@ def test_energy_that_cannot_be_read_is_no_zero(tmp_path: Path, monkeypatch: pyte
     assert json.loads((made.output / "load.json").read_text())["not_readable"] == {"cpu_energy": reason}
 
 
-def test_every_kind_that_times_can_bind(tmp_path: Path) -> None:
-    ports = {"model": artifact(tmp_path, parse(ADD))}
-    launches = {"launches": 6, "io_binding": True}
-    assert run_stage("measure/startup", tmp_path, launches, inputs=ports).value("ready") > 0
-    quick = {"time": 0.1, "min_launches": 3, "max_launches": 3, "samples": 6, "warmup": 0.0, "io_binding": True}
-    assert run_stage("measure/latency", tmp_path, quick, inputs=ports).value("p50") > 0
-
-
 def test_an_open_loop_sends_what_is_due(tmp_path: Path) -> None:
     params = {**QUICK, "rate": 100.0, "time": 0.1, "arrivals": "regular"}
     made = run_stage("measure/load", tmp_path, params, inputs={"model": artifact(tmp_path, parse(ADD))})
