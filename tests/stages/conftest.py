@@ -71,3 +71,16 @@ class Exports:
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     """Exported families of transformers."""
     return Exports(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def network_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Networks of `modules/networks.py` in every kind of file of Keras and TensorFlow."""
+
+    def save(folder: Path) -> Path:
+        from tests.stages.modules.network_files import save
+
+        save(folder)
+        return folder
+
+    return make_once(tmp_path_factory, "network-files", save)

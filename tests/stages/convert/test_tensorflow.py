@@ -8,22 +8,18 @@ import re
 import subprocess
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-import tensorflow as tf
 from onnxruntime import InferenceSession
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import orun
 from orun.errors import OrunError, PipelineError
 from orun.stages._graph import input_domain
 from orun.stages._tf import export
-from tests.stages.modules import networks
 from tests.stages.support import StageRun, run_stage
 
 MODULES = Path(__file__).parents[1] / "modules"
@@ -86,42 +82,6 @@ def test_models_of_every_make(
     onnx.checker.check_model(onnx.load(made.model), full_check=True)
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One network in every kind of file."""
-    folder = tmp_path_factory.mktemp("files")
-    with warnings.catch_warnings(action="ignore"):  # TensorFlow warns of itself
-        write(folder)
-    return folder
-
-
-def write(folder: Path) -> None:
-    tf.keras.utils.set_random_seed(0)
-    model = networks.sequential()
-    model.save(folder / "model.keras")
-    model.save(folder / "model.h5")
-    model.export(folder / "saved", verbose=False)
-    networks.recurrent().export(folder / "loop", verbose=False)
-    lite = tf.lite.TFLiteConverter.from_saved_model(str(folder / "saved")).convert()
-    (folder / "model.tflite").write_bytes(lite)
-    concrete = tf.function(lambda x: model(x, training=False)).get_concrete_function(
-        tf.TensorSpec([None, 8, 8, 1], tf.float32, name="image")
-    )
-    frozen = convert_variables_to_constants_v2(concrete).graph.as_graph_def()
-    (folder / "model.pb").write_bytes(frozen.SerializeToString())
-    image = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
-    np.save(folder / "image.npy", image)
-    np.save(folder / "answer.npy", model(image, training=False).numpy())
-
-    class Scale(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow is not checked
-        """Layer that no module has."""
-
-    tf.keras.Sequential([tf.keras.Input((2,)), Scale()]).save(folder / "own.keras")
-    ids = tf.keras.Input((3,))
-    masked = tf.keras.layers.Embedding(4, 2, mask_zero=True)(ids)
-    tf.keras.Model(ids, tf.keras.layers.GlobalAveragePooling1D()(masked)).save(folder / "masked.h5")
-
-
 SOUND: dict[str, Any] = {"inputs": {"input": {"shape": ["batch", "length", 1]}}, "dims": {"length": [400, 800]}}
 
 
@@ -175,7 +135,7 @@ def test_texts_that_tensorflow_turns_into_numbers(tmp_path: Path, model: str, op
     )
 
 
-def test_files_that_lack_the_code_of_a_layer(files: Path, tmp_path: Path) -> None:
+def test_files_that_lack_the_code_of_a_layer(network_files: Path, tmp_path: Path) -> None:
     hint = (
         "if it has layers of your own, return the model from a function of the file that defines them: "
         "`model: file.py:function`; the log has the whole message"
@@ -185,39 +145,39 @@ def test_files_that_lack_the_code_of_a_layer(files: Path, tmp_path: Path) -> Non
         ("masked.h5", "ValueError: Unknown layer: 'NotEqual'", f"save the model as .keras; {hint}"),
     ):
         with pytest.raises(OrunError) as caught:
-            run_stage("convert/tensorflow", tmp_path, {"model": name}, root=files)
+            run_stage("convert/tensorflow", tmp_path, {"model": name}, root=network_files)
         assert (caught.value.what, caught.value.hint) == (f"TensorFlow cannot read {name}", advised)
         assert why in caught.value.why
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved", "model.tflite", "model.pb"])
-def test_files_of_every_kind(files: Path, tmp_path: Path, name: str) -> None:
-    made = run_stage("convert/tensorflow", tmp_path, {"model": name, "outputs": ["classes"]}, root=files)
+def test_files_of_every_kind(network_files: Path, tmp_path: Path, name: str) -> None:
+    made = run_stage("convert/tensorflow", tmp_path, {"model": name, "outputs": ["classes"]}, root=network_files)
     assert made.value("max_abs_error") < 1e-5
     session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
     (argument,) = session.get_inputs()
     assert argument.shape == ["batch", 8, 8, 1]
-    (found,) = session.run(["classes"], {argument.name: np.load(files / "image.npy")})
-    assert np.abs(found - np.load(files / "answer.npy")).max() < 1e-5
-    assert str(files).encode() not in made.model.read_bytes()
+    (found,) = session.run(["classes"], {argument.name: np.load(network_files / "image.npy")})
+    assert np.abs(found - np.load(network_files / "answer.npy")).max() < 1e-5
+    assert str(network_files).encode() not in made.model.read_bytes()
 
 
-def left(files: Path, folder: Path, *names: str) -> dict[str, Path]:
+def left(network_files: Path, folder: Path, *names: str) -> dict[str, Path]:
     """What a stage that trains leaves, for the port."""
     made = Path(tempfile.mkdtemp(dir=folder))
     for name in names:
         (made / name).parent.mkdir(exist_ok=True)
-        (made / name).write_bytes((files / name).read_bytes())
+        (made / name).write_bytes((network_files / name).read_bytes())
     return {"trained": made}
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.tflite"])
-def test_a_model_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
+def test_a_model_from_a_stage(network_files: Path, tmp_path: Path, name: str) -> None:
     params = {"outputs": ["classes"]}
-    made = run_stage("convert/tensorflow", tmp_path, params, inputs=left(files, tmp_path, name))
+    made = run_stage("convert/tensorflow", tmp_path, params, inputs=left(network_files, tmp_path, name))
     session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
-    (found,) = session.run(["classes"], {session.get_inputs()[0].name: np.load(files / "image.npy")})
-    assert np.abs(found - np.load(files / "answer.npy")).max() < 1e-5
+    (found,) = session.run(["classes"], {session.get_inputs()[0].name: np.load(network_files / "image.npy")})
+    assert np.abs(found - np.load(network_files / "answer.npy")).max() < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -229,10 +189,10 @@ def test_a_model_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
     ],
 )
 def test_what_a_stage_left_that_is_no_one_model(
-    files: Path, tmp_path: Path, names: tuple[str, ...], found: str
+    network_files: Path, tmp_path: Path, names: tuple[str, ...], found: str
 ) -> None:
     with pytest.raises(OrunError) as caught:
-        run_stage("convert/tensorflow", tmp_path, inputs=left(files, tmp_path, *names))
+        run_stage("convert/tensorflow", tmp_path, inputs=left(network_files, tmp_path, *names))
     assert str(caught.value) == f"the input `trained` must hold one model: .keras, .h5, .tflite\n  found {found}"
 
 
@@ -263,10 +223,10 @@ def test_a_model_comes_from_a_stage_or_a_parameter(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_such_file(files: Path, tmp_path: Path) -> None:
+def test_what_is_no_such_file(network_files: Path, tmp_path: Path) -> None:
     def message(**params: Any) -> str:
         with pytest.raises(OrunError) as caught:
-            run_stage("convert/tensorflow", tmp_path, params, root=files)
+            run_stage("convert/tensorflow", tmp_path, params, root=network_files)
         return str(caught.value)
 
     assert message(model="image.npy") == (
@@ -289,11 +249,11 @@ def test_what_is_no_such_file(files: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_bytes_in_every_process(files: Path, tmp_path: Path) -> None:
+def test_the_same_bytes_in_every_process(network_files: Path, tmp_path: Path) -> None:
     """tf2onnx counts and sorts as sets iterate; a loop and the files are where it shows most."""
     processes = []
     for seed in ("1", "31337"):
-        command = [sys.executable, str(Path(__file__).with_name("digests.py")), str(files), str(tmp_path)]
+        command = [sys.executable, str(Path(__file__).with_name("digests.py")), str(network_files), str(tmp_path)]
         environment = os.environ | {"PYTHONHASHSEED": seed}
         processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
     first, second = (json.loads(process.communicate(timeout=580)[0].splitlines()[-1]) for process in processes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import sklearn
 import tensorflow as tf
 import torch
 
-from orun.core.serialization import replace
+from orun.core import serialization
 from orun.core.source_model import SourceModel
 from orun.core.targets import Target
 from orun.errors import OrunError
@@ -27,8 +26,9 @@ from orun.stages.params import params_of
 from orun.stages.reference_models import open_source
 from orun.stages.registry import module_of
 from tests.measure.support import ONE_THREAD
-from tests.stages.modules import estimators, networks
+from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
+from tests.thin import mostly_slow
 
 MODULES = Path(__file__).parents[1] / "modules"
 QUICK = {"time": 0.0, "warmup": 0.0, "samples": 6, "max_launches": 3}
@@ -42,31 +42,57 @@ SCORER = {
 }
 PYTORCH, TENSORFLOW = f"PyTorch {torch.__version__}", f"TensorFlow {tf.__version__}"
 SKLEARN = f"scikit-learn {sklearn.__version__}"
+LINE = """
+import numpy as np
+import orun
+from sklearn.linear_model import LinearRegression
+
+def fitted():
+    return LinearRegression().fit([[0], [1]], [1, 3])
+
+def rows():
+    return orun.Dataset({"x": np.arange(6, dtype=np.float32)[:, None]})
+"""
+COUNTING = """
+from pathlib import Path
+import torch
+
+class Counting(torch.nn.Module):
+    def forward(self, x):
+        Path(__file__).with_name("threads").write_text(str(torch.get_num_threads()))
+        return 0 * x + 1
+
+def make():
+    return Counting()
+"""
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A converted model, and its source model."""
+    """A converted model, its source model, and the folder that paths of that are relative to."""
 
     output: Path
     source: SourceModel
+    root: Path
 
 
 def convert(folder: Path, kind: str, runtime: str, params: Mapping[str, Any], root: Path = MODULES) -> Converted:
-    made = run_stage(kind, folder, params, root=root)
+    output = run_stage(kind, folder, params, root=root).output
     defaults = {item.name: plain_default(item.default) for item in params_of(module_of(kind).Params)}
-    return Converted(made.output, SourceModel("export", module_name(kind), runtime, defaults | dict(params)))
+    return Converted(output, SourceModel("export", module_name(kind), runtime, defaults | dict(params)), root)
 
 
-def measure(kind: str, folder: Path, model: Converted, params: Mapping[str, Any], root: Path = MODULES) -> StageRun:
+def measure(
+    kind: str, folder: Path, model: Converted, params: Mapping[str, Any], target: Target = ONE_THREAD
+) -> StageRun:
     return run_stage(
         kind,
         folder,
         params,
         inputs={"model": model.output, "reference": model.output},
         sources={"reference": model.source},
-        root=root,
-        target=ONE_THREAD,
+        root=model.root,
+        target=target,
     )
 
 
@@ -76,21 +102,11 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Converted:
 
 
 @pytest.fixture(scope="module")
-def keras_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("files")
-    with warnings.catch_warnings(action="ignore"):  # TensorFlow warns of itself
-        model = networks.sequential()
-        model.save(folder / "model.keras")
-        model.export(folder / "saved", verbose=False)
-        lite = tf.lite.TFLiteConverter.from_saved_model(str(folder / "saved")).convert()
-    (folder / "model.tflite").write_bytes(lite)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def forest(tmp_path_factory: pytest.TempPathFactory) -> Converted:
-    params = {"model": "estimators.py:forest", "data": "estimators.py:digits"}
-    return convert(tmp_path_factory.mktemp("sklearn"), "convert/sklearn", "sklearn", params)
+def line(tmp_path_factory: pytest.TempPathFactory) -> Converted:
+    """A fitted line, from a file that imports little."""
+    folder = tmp_path_factory.mktemp("sklearn")
+    (folder / "line.py").write_text(LINE)
+    return convert(folder, "convert/sklearn", "sklearn", {"model": "line.py:fitted", "data": "line.py:rows"}, folder)
 
 
 def require_compared(run: StageRun, framework: str) -> None:
@@ -107,13 +123,18 @@ def require_compared(run: StageRun, framework: str) -> None:
     assert all("framework" not in item["sessions"]["model"] for item in launches)
 
 
+def test_an_estimator_is_timed(line: Converted, tmp_path: Path) -> None:
+    require_compared(measure("measure/latency", tmp_path, line, QUICK), SKLEARN)
+
+
+@pytest.mark.slow  # it imports PyTorch for each launch
 def test_a_module_is_timed_eagerly(scorer: Converted, tmp_path: Path) -> None:
     require_compared(measure("measure/latency", tmp_path, scorer, QUICK), f"{PYTORCH}, eager")
 
 
 @pytest.mark.slow  # it compiles C++
 def test_a_module_is_timed_as_torch_compiles_it(scorer: Converted, tmp_path: Path) -> None:
-    compiled = Converted(scorer.output, replace(scorer.source, runtime="torch.compile"))
+    compiled = replace(scorer, source=serialization.replace(scorer.source, runtime="torch.compile"))
     require_compared(measure("measure/latency", tmp_path, compiled, QUICK), f"{PYTORCH}, torch.compile")
     run = measure("measure/accuracy", tmp_path, compiled, {"metrics": ["max_abs"], "samples": 4})
     assert run.value("max_abs") < 1e-5
@@ -130,14 +151,14 @@ FILES = pytest.mark.parametrize(
 
 @pytest.mark.slow  # it imports TensorFlow for each launch
 @FILES
-def test_models_of_tensorflow_are_timed(keras_files: Path, tmp_path: Path, file: str, framework: str) -> None:
-    model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, keras_files)
-    require_compared(measure("measure/latency", tmp_path, model, QUICK, keras_files), framework)
+def test_models_of_tensorflow_are_timed(network_files: Path, tmp_path: Path, file: str, framework: str) -> None:
+    model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, network_files)
+    require_compared(measure("measure/latency", tmp_path, model, QUICK), framework)
 
 
-def require_equal_answers(model: Converted, values: Any, root: Path, framework: str, atol: float) -> None:
+def require_equal_answers(model: Converted, values: Any, framework: str, atol: float) -> None:
     """The source model, opened as in the process that runs it, answers as the ONNX model does, in its form."""
-    source = FrameworkSession(model.output / MODEL, open_source(model.source, root, 0, None))
+    source = FrameworkSession(model.output / MODEL, open_source(model.source, model.root, 0, None))
     assert source.title == framework
     session = open_session(model.output / MODEL, ONE_THREAD)
     feed = {item.name: values for item in session.get_inputs()}
@@ -152,21 +173,10 @@ def require_equal_answers(model: Converted, values: Any, root: Path, framework: 
 
 
 @FILES
-def test_answers_of_tensorflow(keras_files: Path, tmp_path: Path, file: str, framework: str) -> None:
-    model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, keras_files)
+def test_answers_of_tensorflow(network_files: Path, tmp_path: Path, file: str, framework: str) -> None:
+    model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, network_files)
     images = np.random.default_rng(0).random((8, 8, 8, 1), np.float32)
-    require_equal_answers(model, images, keras_files, framework, 1e-5)
-
-
-def test_an_estimator_is_timed(forest: Converted, tmp_path: Path) -> None:
-    require_compared(measure("measure/latency", tmp_path, forest, QUICK), SKLEARN)
-
-
-def test_outputs_are_compared_with_those_of_pytorch(scorer: Converted, tmp_path: Path) -> None:
-    run = measure("measure/accuracy", tmp_path, scorer, {"metrics": ["max_abs", "cosine"]})
-    assert 0 <= run.value("max_abs") < 1e-6
-    assert run.value("cosine.min") == pytest.approx(1, abs=1e-6)
-    assert run.notes == (f"the reference is the model that export converts, in {PYTORCH}, eager",)
+    require_equal_answers(model, images, framework, 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -178,57 +188,41 @@ def test_answers_of_scikit_learn(tmp_path: Path, estimator: str, data: str) -> N
     params = {"model": f"estimators.py:{estimator}", "data": f"estimators.py:{data}"}
     model = convert(tmp_path, "convert/sklearn", "sklearn", params)
     (values,) = getattr(estimators, data)().inputs.values()
-    require_equal_answers(model, np.asarray(values, np.float32), MODULES, SKLEARN, 1e-3)
+    require_equal_answers(model, np.asarray(values, np.float32), SKLEARN, 1e-3)
 
 
-def test_another_module_is_told_from_the_model(scorer: Converted, tmp_path: Path) -> None:
-    """The reference is what PyTorch computes, not the ONNX model at the same input."""
-    run = run_stage(
-        "measure/accuracy",
-        tmp_path,
-        {"metrics": ["max_abs"]},
-        inputs={"model": scorer.output, "reference": scorer.output},
-        sources={"reference": scorer.source},
-        root=MODULES,
-        seed=1,  # which draws other weights
-    )
-    assert run.value("max_abs") > 0.1
+def test_outputs_are_compared_with_those_of_pytorch(scorer: Converted, tmp_path: Path) -> None:
+    """The module draws its weights by the seed of the stage, as it did when it was exported."""
+    run = measure("measure/accuracy", tmp_path, scorer, {"metrics": ["max_abs", "cosine"]})
+    assert 0 <= run.value("max_abs") < 1e-6
+    assert run.value("cosine.min") == pytest.approx(1, abs=1e-6)
+    assert run.notes == (f"the reference is the model that export converts, in {PYTORCH}, eager",)
 
 
-def test_it_runs_on_the_threads_of_its_target(tmp_path: Path) -> None:
-    """Without a target PyTorch takes one here, as `OMP_NUM_THREADS` says."""
+def test_the_reference_is_what_pytorch_computes_on_the_threads_of_its_target(tmp_path: Path) -> None:
+    """Without a target PyTorch takes one thread here, as `OMP_NUM_THREADS` says."""
     (tmp_path / "counting.py").write_text(COUNTING)
     params = {"model": "counting.py:make", "inputs": {"x": {"shape": ["batch", 2]}}, "outputs": ["y"]}
     model = convert(tmp_path, "convert/torch", "torch", {**params, "exporter": "torchscript"}, tmp_path)
-    run_stage(
-        "measure/accuracy",
-        tmp_path,
-        {"metrics": ["max_abs"], "samples": 1},
-        inputs={"model": model.output, "reference": model.output},
-        sources={"reference": model.source},
-        root=tmp_path,
-        target=Target("some", session={"intra_op_num_threads": 2}),
-    )
+    (tmp_path / "counting.py").write_text(COUNTING.replace("0 * x + 1", "0 * x + 3"))
+    two = Target("two", session={"intra_op_num_threads": 2})
+    run = measure("measure/accuracy", tmp_path, model, {"metrics": ["max_abs"], "samples": 1}, two)
+    assert run.value("max_abs") == 2.0
     assert (tmp_path / "threads").read_text() == "2"
 
 
-COUNTING = """
-from pathlib import Path
-import torch
-
-class Counting(torch.nn.Module):
-    def forward(self, x):
-        Path(__file__).with_name("threads").write_text(str(torch.get_num_threads()))
-        return x + 1
-
-def make():
-    return Counting()
-"""
-
-
-def test_a_source_that_cannot_be_opened_is_an_error(scorer: Converted, tmp_path: Path) -> None:
-    source = replace(scorer.source, params={**scorer.source.params, "model": "small.py:nowhere"})
-    for kind, others in (("measure/latency", QUICK), ("measure/accuracy", {"metrics": ["cosine"]})):
-        with pytest.raises(OrunError) as caught:
-            measure(kind, tmp_path, Converted(scorer.output, source), others)
-        assert caught.value.what == "no function 'nowhere' in small.py"
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    mostly_slow(
+        [("measure/latency", QUICK), ("measure/accuracy", {"metrics": ["cosine"]})],
+        ("measure/accuracy", {"metrics": ["cosine"]}),
+    ),
+)
+def test_a_source_that_cannot_be_opened_is_an_error(
+    line: Converted, tmp_path: Path, kind: str, params: Mapping[str, Any]
+) -> None:
+    changed = {**line.source.params, "model": "line.py:nowhere"}
+    model = replace(line, source=serialization.replace(line.source, params=changed))
+    with pytest.raises(OrunError) as caught:
+        measure(kind, tmp_path, model, params)
+    assert str(caught.value) == "no function 'nowhere' in line.py\n  it defines: LinearRegression, fitted, rows"
