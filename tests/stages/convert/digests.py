@@ -20,7 +20,7 @@ def main(files: Path, work: Path) -> None:
     sequence = {"shape": ["batch", "length"]}
     inputs = {"ids": sequence, "mask": {**sequence, "fill": "mask"}}
     asked = (
-        (MODULES, {"model": "networks.py:functional", "inputs": inputs}),
+        (MODULES, {"model": "networks.py:attentive", "inputs": inputs}),
         (MODULES, {"model": "networks.py:recurrent"}),
         (files, {"model": "loop"}),
         (files, {"model": "model.tflite"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -29,15 +30,19 @@ def unbuilt() -> keras.Model:
     return keras.Sequential([layers.Dense(2)])
 
 
-def functional() -> keras.Model:
-    """Attention over tokens with a mask, two inputs and two outputs by name."""
+def masked(read: Callable[[Any], Any] = lambda hidden: hidden) -> keras.Model:
+    """Tokens with a mask, and what reads them: two inputs and two outputs by name."""
     ids = keras.Input((None,), name="ids", dtype="int32")
     mask = keras.Input((None,), name="mask", dtype="float32")
-    hidden = layers.Embedding(20, 8)(ids) * keras.ops.expand_dims(mask, -1)
-    hidden = layers.LayerNormalization()(layers.MultiHeadAttention(2, 4)(hidden, hidden) + hidden)
+    hidden = read(layers.Embedding(20, 8)(ids) * keras.ops.expand_dims(mask, -1))
     return keras.Model(
         {"ids": ids, "mask": mask}, {"sequence": hidden, "pooled": layers.GlobalAveragePooling1D()(hidden)}
     )
+
+
+def attentive() -> keras.Model:
+    """Attention over them."""
+    return masked(lambda hidden: layers.LayerNormalization()(layers.MultiHeadAttention(2, 4)(hidden, hidden) + hidden))
 
 
 def prepared() -> keras.Model:
@@ -113,15 +118,6 @@ def module() -> Any:
 def function() -> Any:
     """A function without a signature."""
     return tf.function(lambda x, y: x * y + 1.0)
-
-
-def frozen_batch() -> Any:
-    """Computes with the size of its example, which a trace keeps."""
-
-    def scaled(x: Any) -> Any:
-        return x * float(x.shape[0] or 1)
-
-    return scaled
 
 
 def logarithm() -> Any:
