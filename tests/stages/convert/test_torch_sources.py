@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -176,17 +177,32 @@ class Pair(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
         return self.user(batch["user"]) - self.item(batch["item"])
 
 
-def test_an_exported_program_that_takes_a_mapping(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an exported `Pair`."""
+    folder = tmp_path_factory.mktemp("pair")
     rows = {0: torch.export.Dim("rows")}
     example = ({"user": torch.zeros(2, 4), "item": torch.zeros(2, 2)},)
     program = torch.export.export(Pair().eval(), example, dynamic_shapes=({"user": rows, "item": rows},))
-    torch.export.save(program, tmp_path / "pair.pt2")
-    params = {
-        "model": "pair.pt2",
-        "inputs": {"batch_item": {"shape": ["rows", 2]}, "batch_user": {"shape": ["rows", 4]}},
-        "outputs": ["score"],
-    }
-    made = run_stage("convert/torch", tmp_path, params, root=tmp_path)
+    torch.export.save(program, folder / "pair.pt2")
+    return folder
+
+
+def test_an_exported_program_that_takes_a_mapping_is_given_its_tensors_by_name(pair: Path) -> None:
+    program = torch.export.load(pair / "pair.pt2")
+    random = np.random.default_rng(0)
+    feed = {f"batch_{name}": random.random((3, size), np.float32) for name, size in (("item", 2), ("user", 4))}
+    bound = bind_program(program, [Input(name, "float32", ("rows", array.shape[1])) for name, array in feed.items()])
+    expected = program.module()({name: torch.tensor(feed[f"batch_{name}"]) for name in ("user", "item")})
+    (answer,) = bound(feed)
+    np.testing.assert_array_equal(answer, expected.detach().numpy())
+
+
+@pytest.mark.slow
+def test_an_exported_program_that_takes_a_mapping_is_exported(pair: Path, tmp_path: Path) -> None:
+    inputs = {"batch_item": {"shape": ["rows", 2]}, "batch_user": {"shape": ["rows", 4]}}
+    params = {"model": "pair.pt2", "inputs": inputs, "outputs": ["score"]}
+    made = run_stage("convert/torch", tmp_path, params, root=pair)
     assert made.value("max_abs_error") < 1e-6
     assert [value.name for value in onnx.load(made.model).graph.input] == ["batch_user", "batch_item"]
 
