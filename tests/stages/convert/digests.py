@@ -9,9 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from tests.stages.conftest import MODULES
 from tests.stages.support import digest, run_stage
-
-MODULES = Path(__file__).parents[1] / "modules"
 
 
 def main(files: Path, work: Path) -> None:

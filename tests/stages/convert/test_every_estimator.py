@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from orun.errors import OrunError
+from tests.stages.conftest import MODULES
 from tests.stages.modules import every_estimator, odd_estimators
 from tests.stages.support import run_stage
 from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.filterwarnings("ignore:Class PassiveAggressive:FutureWarning")
-MODULES = Path(__file__).parents[1] / "modules"
 UNFED = {"DictVectorizer", "MultiLabelBinarizer"}
 NO_ANSWER = [
     "AgglomerativeClustering", "ClassicalMDS", "DBSCAN", "EmpiricalCovariance", "GraphicalLasso", "GraphicalLassoCV",

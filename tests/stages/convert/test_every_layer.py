@@ -10,11 +10,11 @@ import pytest
 from keras import layers as kl
 
 from orun.errors import OrunError
+from tests.stages.conftest import MODULES
 from tests.stages.modules import every_layer
 from tests.stages.support import run_stage
 from tests.thin import mostly_slow
 
-MODULES = Path(__file__).parents[1] / "modules"
 LEFT_OUT = {
     "InputSpec", "Layer", "Wrapper",  # what layers are made of
     "FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper",  # models of others

@@ -25,10 +25,9 @@ from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
 from orun.stages._sklearn.export import weight_bytes
 from orun.stages._sklearn.plain import find_column
+from tests.stages.conftest import MODULES
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
-
-MODULES = Path(__file__).parents[1] / "modules"
 
 
 def convert(folder: Path, model: str, data: str, **params: Any) -> StageRun:

@@ -20,9 +20,9 @@ import orun
 from orun.errors import OrunError, PipelineError
 from orun.stages._graph import input_domain
 from orun.stages._tf import export
+from tests.stages.conftest import MODULES
 from tests.stages.support import StageRun, run_stage
 
-MODULES = Path(__file__).parents[1] / "modules"
 TOKENS = {"shape": ["batch", "length"]}
 TEXT = {"inputs": {"ids": TOKENS, "mask": {**TOKENS, "fill": "mask"}}}
 TEXT_SHAPES = {

@@ -24,10 +24,10 @@ from orun.errors import OrunError
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import advise_other, bind_program
 from orun.store import Store
+from tests.stages.conftest import MODULES
 from tests.stages.modules import small
 from tests.stages.support import StageRun, run_stage
 
-MODULES = Path(__file__).parents[1] / "modules"
 SCORER: dict[str, Any] = {
     "inputs": {
         "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},

@@ -11,10 +11,10 @@ import pytest
 from onnxruntime import InferenceSession
 
 from orun.errors import OrunError
+from tests.stages.conftest import MODULES
 from tests.stages.modules import trees
 from tests.stages.support import StageRun, run_stage
 
-MODULES = Path(__file__).parents[1] / "modules"
 LIBRARIES = [
     pytest.param(name, marks=pytest.mark.skipif(find_spec(name) is None, reason=f"{name} is not installed"))
     for name in trees.NAMES

@@ -26,11 +26,11 @@ from orun.stages.params import params_of
 from orun.stages.reference_models import open_source
 from orun.stages.registry import module_of
 from tests.measure.support import ONE_THREAD
+from tests.stages.conftest import MODULES
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 from tests.thin import mostly_slow
 
-MODULES = Path(__file__).parents[1] / "modules"
 QUICK = {"time": 0.0, "warmup": 0.0, "samples": 6, "max_launches": 3}
 SCORER = {
     "model": "small.py:scorer",
