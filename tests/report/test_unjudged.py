@@ -40,16 +40,30 @@ stages:
 """
 
 
+UNGATED = PIPELINE.replace(", gate: {size: {max: 1MB}}", "")
+
+
+@pytest.fixture(scope="module")
+def skipped(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """The first run of the pipeline, in the folder of the project; later ones find the model imported."""
+    folder = tmp_path_factory.mktemp("unjudged")
+    onnx.save(parse(ADD), folder / "model.onnx")
+    return run(folder)
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def project(skipped: RunResult, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, which is the working folder."""
+    folder = Path(skipped.file).parent
+    monkeypatch.chdir(folder)
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
-    (tmp_path / "gated.yaml").write_text(PIPELINE)
-    onnx.save(parse(ADD), tmp_path / "model.onnx")
-    return tmp_path
+    return folder
 
 
-def run(project: Path, values: Mapping[str, object] | None = None, *, strict: bool = False) -> RunResult:
+def run(
+    project: Path, values: Mapping[str, object] | None = None, text: str = PIPELINE, *, strict: bool = False
+) -> RunResult:
+    (project / "gated.yaml").write_text(text)
     return orun.run(project / "gated.yaml", set=values, store=project / "store", strict=strict)
 
 
@@ -61,8 +75,9 @@ def gates(document: str) -> list[tuple[str, str]]:
     return [(case.get("name", ""), "" if one is None else one.get("message", "")) for case, one in skipped]
 
 
-def test_of_a_skipped_stage(project: Path) -> None:
-    result = run(project)
+@pytest.mark.usefixtures("project")
+def test_of_a_skipped_stage(skipped: RunResult) -> None:
+    result = skipped
     assert (result.exit_code, [stage.outcome for stage in result.stages]) == (0, ["built", "skipped"])
     why = f"covered was skipped: {sentences(result['covered'].reasons)[0]}"
     assert why.startswith("covered was skipped: target windows: DmlExecutionProvider does not load on this machine (")
@@ -107,11 +122,10 @@ def test_of_a_skipped_stage(project: Path) -> None:
 
 
 def test_a_run_in_which_no_gate_was_judged_did_not_pass(project: Path) -> None:
-    (project / "gated.yaml").write_text(PIPELINE.replace(", gate: {size: {max: 1MB}}", ""))
-    result = run(project)
+    result = run(project, text=UNGATED)
     assert (result.exit_code, result.outcome) == (0, "not judged")
     assert re.fullmatch(
-        r"not judged: 2 stages \(1 built, 1 skipped\), 2 gates not judged \(covered coverage min 90%, covered any of "
+        r"not judged: 2 stages \(1 cached, 1 skipped\), 2 gates not judged \(covered coverage min 90%, covered any of "
         r"2\), [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider does not load on this machine .*; results in "
         r".*",
         result_lines(result, Terminal())[-1],
@@ -119,23 +133,20 @@ def test_a_run_in_which_no_gate_was_judged_did_not_pass(project: Path) -> None:
 
 
 def test_a_run_without_gates_says_why_stages_were_skipped(project: Path) -> None:
-    text = PIPELINE.replace(", gate: {size: {max: 1MB}}", "").partition("    gate:")[0]
-    (project / "gated.yaml").write_text(text)
-    result = run(project)
+    result = run(project, text=UNGATED.partition("    gate:")[0])
     assert (result.exit_code, result.outcome) == (0, "done")
     assert re.fullmatch(
-        r"done: 2 stages \(1 built, 1 skipped\), no gates, [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider "
+        r"done: 2 stages \(1 cached, 1 skipped\), no gates, [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider "
         r"does not load on this machine .*; results in .*",
         result_lines(result, Terminal())[-1],
     )
 
 
-def test_it_is_in_the_record_and_of_the_difference(project: Path) -> None:
-    before = run(project, {"targets.windows.providers": ["CPUExecutionProvider"]})
-    after = run(project)
-    assert [verdict.outcome for verdict in before.verdicts if not verdict.depth] == ["passed"] * 3
-    assert read_result(after.folder / "record.json")["covered"].unjudged == after["covered"].unjudged
-    assert compare(before, after).gates == (
+def test_it_is_in_the_record_and_of_the_difference(skipped: RunResult, project: Path) -> None:
+    judged = run(project, {"targets.windows.providers": ["CPUExecutionProvider"]})
+    assert [verdict.outcome for verdict in judged.verdicts if not verdict.depth] == ["passed"] * 3
+    assert read_result(skipped.folder / "record.json")["covered"].unjudged == skipped["covered"].unjudged
+    assert compare(judged, skipped).gates == (
         Change("covered coverage min", "90%: passed", "90%: not judged"),
         Change("covered any of 2 any", "passed", "not judged"),
         Change("covered fallback max", "1: passed", None),
@@ -144,8 +155,9 @@ def test_it_is_in_the_record_and_of_the_difference(project: Path) -> None:
 
 
 def test_of_a_stage_that_failed_and_one_behind_it(project: Path) -> None:
-    (project / "model.onnx").write_bytes(b"no model")
-    result = run(project, {"targets.windows.providers": ["CPUExecutionProvider"]})
+    (project / "broken.onnx").write_bytes(b"no model")
+    values = {"targets.windows.providers": ["CPUExecutionProvider"], "stages.import.with.path": "broken.onnx"}
+    result = run(project, values)
     failure = result["import"].failure
     assert failure is not None
     assert [message for _, message in gates(junit(result))] == [
@@ -157,7 +169,6 @@ def test_of_a_stage_that_failed_and_one_behind_it(project: Path) -> None:
 
 
 def test_a_strict_run_fails_for_them(project: Path) -> None:
-    run(project)
     for _ in range(2):  # the second from what is remembered of the first
         result = run(project, strict=True)
         assert (result.exit_code, [stage.outcome for stage in result.stages]) == (4, ["cached", "skipped"])
@@ -185,23 +196,22 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
 
 
 def test_a_strict_run_fails_for_what_has_no_baseline_and_keeps_the_release_back(project: Path) -> None:
-    (project / "gated.yaml").write_text(
+    text = (
         "stages:\n"
         "  import: {uses: convert/onnx, with: {path: model.onnx}}\n"
         "  size: {uses: measure/size, needs: import, gate: {any: [{size: {max_regression: 5%}}]}}\n"
         "  release: {uses: release/bundle, needs: import}\n"
     )
-    result = run(project, strict=True)
+    result = run(project, text=text, strict=True)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (4, [True, False])
     assert sentences(result["release"].reasons) == ("a gate of size has no baseline",)
-    result = run(project)
+    result = run(project, text=text)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (0, [False, False])
     assert result["release"].outcome == "built"
 
 
 def test_a_strict_run_keeps_a_release_back_whose_gate_is_left_out(project: Path) -> None:
-    with (project / "gated.yaml").open("a") as file:
-        file.write("  release: {uses: release/bundle, needs: import}\n")
-    result = run(project, strict=True)
+    text = PIPELINE + "  release: {uses: release/bundle, needs: import, with: {version: '2'}}\n"  # not the one above
+    result = run(project, text=text, strict=True)
     assert (result.exit_code, sentences(result["release"].reasons)) == (4, ("covered was skipped",))
-    assert run(project)["release"].outcome == "built"
+    assert run(project, text=text)["release"].outcome == "built"
