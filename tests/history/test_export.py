@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
+from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.history.export import to_csv, to_mlflow
 from tests.history.support import point
 
 
-def test_csv() -> None:
+def test_csv_has_a_column_for_each_field() -> None:
     assert to_csv([point(0.008, 10)]) == (
         "pipeline,stage,uses,metric,value,low,high,unit,better,noise,host,machine,key,run,measured_at,runtime\n"
         f"bert,latency,measure/latency,p50,0.008,,,s,lower,timing,builder,0123456789ab,{'c' * 64},run-10,10,\n"
@@ -20,11 +20,19 @@ def test_csv() -> None:
 
 
 # MLflow asks SQLAlchemy for what its next release will not have.
-@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
-def test_mlflow_gets_every_run_once(tmp_path: Path) -> None:
+noload = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database of MLflow's, whose tables take it seconds to make."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@noload
+def test_mlflow_gets_every_run_once(uri: str) -> None:
     from mlflow import MlflowClient
 
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
     points = [point(0.008, 10), point(0.009, 20), point(math.nan, 30)]
     assert to_mlflow(points[:1], uri) == 1
     assert to_mlflow(points, uri) == 2
@@ -40,20 +48,20 @@ def test_mlflow_gets_every_run_once(tmp_path: Path) -> None:
     assert (runs["run-10"].info.start_time, runs["run-10"].info.status) == (10_000, "FINISHED")
 
 
-@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
-def test_a_run_that_was_logged_in_part_is_logged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@noload
+def test_a_run_that_was_logged_in_part_is_logged_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
     def refuse(*_: object, **__: object) -> None:
         raise MlflowException("busy")
 
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    later = [replace(point(0.008, 40), pipeline="another")]
     with monkeypatch.context() as patched:
         patched.setattr(MlflowClient, "log_batch", refuse)
         with pytest.raises(UsageError, match=r" did not take the measurements\n  busy$"):
-            to_mlflow([point(0.008, 10)], uri)
-    assert [to_mlflow([point(0.008, 10)], uri) for _ in range(2)] == [1, 0]
+            to_mlflow(later, uri)
+    assert [to_mlflow(later, uri) for _ in range(2)] == [1, 0]
 
 
 def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

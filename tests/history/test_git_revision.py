@@ -37,7 +37,7 @@ def test_a_branch_packed_references_a_tag_and_a_worktree(repository: Path, tmp_p
     assert commit_of(tmp_path / "beside") == git(tmp_path / "beside", "rev-parse", "HEAD") != head
 
 
-def test_none(repository: Path, tmp_path: Path) -> None:
+def test_without_a_commit_there_is_none(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     git(tmp_path / "empty", "init", "-q")
     assert commit_of(tmp_path / "empty") == ""
@@ -45,19 +45,6 @@ def test_none(repository: Path, tmp_path: Path) -> None:
     assert commit_of(repository) == ""
     (repository / ".git" / "HEAD").unlink()
     assert commit_of(repository / "deep") == ""
-
-
-def test_a_run_records_it_and_one_that_repeats_it_does_not(tmp_path: Path) -> None:
-    project = Project.make(tmp_path / "project")
-    assert project.run().commit == ""
-    git(project.folder, "init", "-q")
-    commit(project.folder, "first")
-    project.edit("pipeline.yaml", "a b", "a b c")
-    assert project.run().commit == git(project.folder, "rev-parse", "HEAD")
-    project.run()
-    again = project.run()
-    assert again.repeats
-    assert again.commit == ""
 
 
 def test_files_that_are_not_as_in_the_commit(repository: Path) -> None:
@@ -101,16 +88,22 @@ def test_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert edited(repository, commit_of(repository), {"deep/file": b"1"}) is None
 
 
-def test_a_run_records_what_was_not_committed(tmp_path: Path) -> None:
+def test_a_run_records_its_commit_and_what_was_not_committed_and_one_that_repeats_it_does_not(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project")
-    assert project.run().edited is None
+    without = project.run()
+    assert (without.commit, without.edited) == ("", None)
     git(project.folder, "init", "-q")
-    commit(project.folder, "first")
+    first = commit(project.folder, "first")
     project.edit("pipeline.yaml", "a b", "a b c")
     project.edit("helper.py", "deep.split(text)", "deep.split(text)[:]")
     (project.folder / "unrelated.py").write_text("")
     dirty = project.run()
-    assert dirty.edited == ("helper.py", "pipeline.yaml")
+    assert (dirty.commit, dirty.edited) == (first, ("helper.py", "pipeline.yaml"))
     assert read_log(dirty.folder / "events.jsonl") == dirty
-    commit(project.folder, "second")
-    assert project.run(force=["make"]).edited == ()
+    second = commit(project.folder, "second")
+    clean = project.run(force=["make"])
+    assert (clean.commit, clean.edited) == (second, ())
+    project.run()
+    again = project.run()
+    assert again.repeats
+    assert (again.commit, again.edited) == ("", None)

@@ -28,7 +28,7 @@ LEVELS = [0.00800, 0.00802, 0.00799, 0.00801, 0.00803, 0.00800, 0.00850, 0.00852
         ([-1.7e308, 0.0, 1.7e308], "▁▅█"),
     ],
 )
-def test_sparkline(values: list[float], line: str) -> None:
+def test_a_sparkline_has_a_mark_for_each_value(values: list[float], line: str) -> None:
     assert sparkline(values, 2 if values[:1] == [9.0] else 40) == line
 
 
@@ -44,7 +44,7 @@ def test_the_newest_values_are_shown() -> None:
     assert len(sparkline([1.0] * 60)) == 40
 
 
-def test_overview() -> None:
+def test_the_overview_has_a_line_for_each_series() -> None:
     other = Series((point(0.0091, NOW - 60, machine="fedcba987654"),))
     assert "\n".join(overview([nightly(LEVELS), other], NOW, Terminal())) == (
         """\
@@ -63,7 +63,7 @@ def test_of_many_changes_the_newest_are_listed() -> None:
     assert told[3] == ""
 
 
-def test_detail() -> None:
+def test_the_detail_of_a_series_has_its_changes_and_its_newest_values() -> None:
     series = nightly(LEVELS)
     last = replace(series.last, low=0.0084, high=0.0086)
     shown = detail(Series((*series.points[:-1], last)), NOW, Terminal(), 2)

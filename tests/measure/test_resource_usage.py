@@ -81,7 +81,7 @@ def test_work_of_another_process(tmp_path: Path) -> None:
         ResourceGauge(Target("cpu"), tmp_path) as gauge,
     ):
         gauge.start(process.pid)
-        time.sleep(0.3)
+        time.sleep(0.1)
         usage = gauge.stop()
         process.kill()
     assert usage.cpu
@@ -108,11 +108,11 @@ def test_a_gpu_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-7")
     with ResourceGauge(CUDA, tmp_path) as gauge:
         gauge.start()
-        time.sleep(0.3)
+        time.sleep(0.1)
         usage = gauge.stop()
     assert usage.gpu == pytest.approx(0.4)
     assert usage.gpu_energy is not None
-    assert 0.3 * 250 <= usage.gpu_energy <= 3 * 250
+    assert usage.gpu_energy >= 0.1 * 250
     assert "--id=GPU-7" in (tmp_path / "bin" / "asked").read_text()
 
 
