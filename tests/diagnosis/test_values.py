@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import parser
 
 from orun.core.targets import Target
 from orun.diagnosis.values import Probe, Tally
@@ -60,10 +60,9 @@ def test_of_another_shape_or_type_nothing_is_told(value: np.ndarray) -> None:
 
 def test_an_output_or_input_that_is_asked_for_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
-    nodes = [helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Abs", ["h"], ["y"])]
-    graph = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { h = Neg (x) y = Abs (h) }'
+    )
     probe = Probe(model, ["y", "h", "x", "h"], Target("cpu"))
     actual = probe.run({"x": RIGHT, "more": RIGHT})
     assert {name: values.tolist() for name, values in actual.items()} == {

@@ -11,13 +11,17 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper, parser
 
 from orun.stages.release._server.sample_log import SampleLog
 from tests.shared import make_once
 from tests.stages.support import artifact, run_stage
 
 FEATURES, CLASSES = 8, 3
+MODEL = f"""
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[batch, {FEATURES}] x) => (float[batch, {CLASSES}] y) {{ y = MatMul (x, w) }}
+"""
 LINEAGE = '{"pipeline": "toy", "stages": []}'
 
 Array = NDArray[Any]
@@ -32,13 +36,8 @@ def make_release(folder: Path) -> Path:
     """Return a bundle of a linear classifier, made by `release/bundle` from 300 examples."""
     random = np.random.default_rng(0)
     weights = random.normal(size=(FEATURES, CLASSES)).astype(np.float32)
-    tensors = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size])
-        for name, size in (("x", FEATURES), ("y", CLASSES))
-    ]
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
-    graph = helper.make_graph(nodes, "g", tensors[:1], tensors[1:], [numpy_helper.from_array(weights, "w")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    model = parser.parse_model(MODEL)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
     (folder / "lineage.json").write_text(LINEAGE)
     np.savez(folder / "examples.npz", x=draw(random, 300))
     return run_stage(

@@ -1,4 +1,4 @@
-"""Every judge on measurements whose truth is known: how often it errs, how often it sees, what changes nothing.
+"""Every judge on measurements whose truth is known: how often it errs, and how often it sees.
 
 At the very limit a verdict other than undecided is an error, and each of the two may come as often as an interval of
 95 % misses on one side; counts are within four standard errors of that.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.metrics import Metric
 from orun.core.run_record import Verdict
 from orun.measure.benchmark_case import BASELINE
 from orun.measure.latency import measurement
@@ -22,7 +22,7 @@ from orun.measure.latency.measurement import Budget
 from orun.measure.latency.quantiles import estimate_quantile
 from orun.measure.latency.sequential_test import ALPHA, BETA, FEWEST, Evidence
 from orun.measure.metrics import paired
-from tests.gates.support import accepted, gate, metric, verdict_of
+from tests.gates.support import accepted, compared, gate, metric, verdict_of
 from tests.thin import mostly_slow
 
 TRIALS = 400
@@ -47,10 +47,10 @@ def launches(seed: int, spread: float = 0.03) -> Launches:
     return [[speed * (0.010 + generator.expovariate(1000)) for _ in range(30)] for speed in speeds]
 
 
-def absolute(times: Launches, share: float, limit: float, scale: float = 1.0) -> Verdict:
-    estimate = estimate_quantile([[scale * time for time in launch] for launch in times], share)
+def absolute(times: Launches, share: float, limit: float) -> Verdict:
+    estimate = estimate_quantile(times, share)
     measured = Metric(estimate.value, "s", "lower", "timing", estimate)
-    return verdict_of(gate("p50", "max", f"{limit * scale * 1e3}ms", limit * scale), {"p50": measured})
+    return verdict_of(gate("p50", "max", f"{limit * 1e3}ms", limit), {"p50": measured})
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9])
@@ -106,14 +106,12 @@ def judged_drop(measured: Metric, drop: float) -> Verdict:
     return verdict_of(gate("accuracy", "max_drop", f"{drop}", drop), {"accuracy": measured})
 
 
-def regression(ratios: Sequence[float], value: float = 0.01, limit: float = 0.05) -> Verdict:
+def regression(ratios: Sequence[float]) -> Verdict:
     evidence = Evidence.from_log_ratios(ratios)
     ratio = evidence.ratio
-    other = value / ratio.value
-    difference = Estimate(other * (ratio.value - 1), other * (ratio.low - 1), other * (ratio.high - 1))
-    baseline = Comparison(other, ratio, difference, "by test", evidence.count, spread=evidence.spread)
-    measured = {"p50": metric(value, "s", "lower", "timing", baseline=baseline)}
-    return verdict_of(gate("p50", "max_regression", f"{limit:.0%}", limit), measured, accepted(measured))
+    baseline = compared(0.01, (ratio.value, ratio.low, ratio.high), "by test", evidence.count, evidence.spread)
+    measured = {"p50": metric(0.01 * ratio.value, "s", "lower", "timing", baseline=baseline)}
+    return verdict_of(gate("p50", "max_regression", "5%", 0.05), measured, accepted(measured))
 
 
 def drawn(seed: int, slowdown: float) -> list[float]:
@@ -155,19 +153,6 @@ def sequential(seed: int, slowdown: float, spread: float) -> str:
         enough = len(ratios) >= budget.enough and not measurement.is_promising(found, budget)
         if enough or measurement.is_clear(found, budget):
             return found[BASELINE].answer(math.log1p(0.05))
-
-
-def test_units_and_order_change_no_verdict() -> None:
-    generator = random.Random(0)
-    for seed in range(30):
-        times, limit = launches(seed), generator.uniform(0.0100, 0.0115)
-        shuffled = [generator.sample(launch, len(launch)) for launch in generator.sample(times, len(times))]
-        outcome = absolute(times, 0.5, limit).outcome
-        assert absolute(shuffled, 0.5, limit).outcome == outcome
-        assert absolute(times, 0.5, limit, scale=1000).outcome == outcome
-        ratios = drawn(seed, generator.uniform(0, 0.06))
-        assert regression(generator.sample(ratios, 6)).outcome == regression(ratios).outcome
-        assert regression(ratios, value=10.0).outcome == regression(ratios).outcome
 
 
 def test_the_order_of_examples_changes_no_verdict_on_right_and_wrong() -> None:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import orun
 from orun.cli.main import main
@@ -89,10 +87,9 @@ def make_project(folder: Path, code: str, pipeline: str) -> None:
 
 def save_model(share: float) -> None:
     """Save a model that answers so many examples right, in the working folder."""
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
-    weights = [numpy_helper.from_array(np.array([share], np.float32), "share")]
-    graph = helper.make_graph([helper.make_node("Mul", ["x", "share"], ["y"])], "g", ends[:1], ends[1:], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "model.onnx")
+    weight = f"<float[1] share = {{{share}}}>"
+    text = f'<ir_version: 9, opset_import: ["" : 17]> g (float[1] x) => (float[1] y) {weight} {{ y = Mul (x, share) }}'
+    onnx.save(onnx.parser.parse_model(text), "model.onnx")
 
 
 def judged(share: float, words: str = "1.0", rows: str = "some", beams: int = 4) -> tuple[str, str]:

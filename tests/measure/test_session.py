@@ -14,7 +14,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
 
 from orun.core.targets import Provider, Target
 from orun.errors import UsageError
@@ -24,11 +23,9 @@ from orun.measure.session_options import session_options
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"], name="twice")], "g", tensors[:1], tensors[1:])
-    path = tmp_path / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
-    return path
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[batch, 3] x) => (float[batch, 3] y) { y = Add (x, x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
 
 
 def test_runs_the_model(model: Path) -> None:

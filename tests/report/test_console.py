@@ -156,14 +156,9 @@ failed: 5 stages (1 blocked, 2 built, 2 cached), 2 of 4 gates passed, 1 failed, 
 
 
 def test_quiet_shows_what_fails_and_the_last_line() -> None:
-    assert "\n".join(result_lines(GATE_FAILED, Terminal(), "quiet")) == (
-        """\
-pipelines/bert.yaml:37:7: gate failed: latency p50 max_regression 5%: \
-8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed
-  hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml
-
-failed: 5 stages (1 blocked, 2 built, 2 cached), 2 of 4 gates passed, 1 failed, 1 undecided, 12.3 s; exit 1"""
-    )
+    lines = result_lines(GATE_FAILED, Terminal())
+    assert result_lines(GATE_FAILED, Terminal(), "quiet") == lines[-4:]
+    assert lines[-4].startswith("pipelines/bert.yaml:37:7: gate failed: latency p50 max_regression 5%: ")
 
 
 def test_a_run_of_which_a_stage_died(tmp_path: Path) -> None:

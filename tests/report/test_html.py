@@ -16,7 +16,6 @@ from tests.facts import components, said
 
 from .pages import Element, read, titles
 from .support import (
-    BLOCKED,
     EXPORT,
     GATE_FAILED,
     INT8,
@@ -251,8 +250,3 @@ def test_a_run_of_nothing() -> None:
     document = read(page(replace(PASSED, stages=(), verdicts=(), host={})))
     assert titles(document) == []
     assert document.one("p", "verdict").text == "done: 0 stages, no gates, 12.3 s"
-
-
-def test_blocked_stages_are_told_with_their_reason() -> None:
-    document = read(page(replace(GATE_FAILED, stages=(EXPORT, BLOCKED), verdicts=())))
-    assert rows(document.at("stages"))[1][1] == "?blocked: a gate of latency failed"

@@ -16,7 +16,7 @@ from tests.facts import components, said
 
 from . import stored
 from .pages import read
-from .support import GATE_FAILED, NOW, PASSED, linked
+from .support import NOW, PASSED, linked
 
 ODD = (
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "</title></style>", "--><!--",
@@ -55,10 +55,6 @@ def test_names_in_artifacts_stay_text(tmp_path: Path, monkeypatch: pytest.Monkey
     assert document.at("models").every("th")[4].text == visible(name)
     assert document.at("layers").every("tbody")[0].every("th")[0].text == f"{visible(name)}_0"
     assert not {"\x1b", "\x00", "\u202e", "\u2066", "\ufeff"} & set(text)
-
-
-def test_the_same_run_makes_the_same_page() -> None:
-    assert page(linked(GATE_FAILED)) == page(linked(GATE_FAILED))
 
 
 def test_nothing_is_loaded_and_nothing_runs() -> None:

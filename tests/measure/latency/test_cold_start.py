@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from orun.core.serialization import replace
 from orun.core.targets import Target
@@ -18,11 +17,9 @@ from orun.measure.session import open_session
 
 @pytest.fixture
 def request_(tmp_path: Path) -> Request:
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", tensors[:1], tensors[1:])
-    path = tmp_path / "model.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
-    return Request(path, Target("cpu"), runs=2)
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[batch, 3] x) => (float[batch, 3] y) { y = Neg (x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    return Request(tmp_path / "model.onnx", Target("cpu"), runs=2)
 
 
 def test_a_launch_reads_itself(request_: Request) -> None:

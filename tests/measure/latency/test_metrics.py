@@ -258,17 +258,6 @@ def test_methods_are_named() -> None:
         assert comparison.method == f"{words}, 3 launches"
 
 
-def test_the_unit_of_time_changes_no_ratio(beside_reference: Measurement) -> None:
-    longer = {"model": [1e3 * time for time in MODEL], "reference": [1e3 * time for time in REFERENCE]}
-    scaled = metrics_of(measurement(*(launched(longer, {"reference": ratio}) for ratio in RATIOS)), 1)
-    for name, metric in metrics_of(beside_reference, 1).items():
-        assert metric.reference is not None
-        other = scaled[name].reference
-        assert other is not None
-        assert other.ratio.value == pytest.approx(metric.reference.ratio.value)
-        assert other.ratio.high == pytest.approx(metric.reference.ratio.high)
-
-
 def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> None:
     write(tmp_path, beside_reference, {name: case_of(Path(name)) for name in ("model", "reference")})
     document = json.loads((tmp_path / "latency.json").read_text())
