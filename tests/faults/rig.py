@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,6 +118,14 @@ class Rig:
             rig.objects[variant] = frozenset(rig.objects_of(ended))
         copy(rig.store, folder / "pristine")
         return rig
+
+    def twin(self, folder: Path) -> Rig:
+        """Make a rig of its own in a folder, with the same project, and a store as after the clean runs."""
+        folder.mkdir()
+        (folder / "machine").mkdir()
+        for name, target in (("project", "project"), ("pristine", "pristine"), ("pristine", "store")):
+            copy(self.folder / name, folder / target)
+        return replace(self, folder=folder, ceilings={}, variables={})
 
     def environment(self) -> dict[str, str]:
         """The environment of its processes, whose lock of the machine is in its folder."""

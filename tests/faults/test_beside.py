@@ -10,5 +10,5 @@ from tests.thin import mostly_slow
 
 
 @pytest.mark.parametrize(("count", "variants"), mostly_slow([(2, 1), (8, 2)], (2, 1)))
-def test_processes_with_pipelines_that_are_the_same_or_overlap(apart: Rig, count: int, variants: int) -> None:
-    assert beside.trial(apart, count, variants) == Judgement("survived")
+def test_processes_with_pipelines_that_are_the_same_or_overlap(text: Rig, count: int, variants: int) -> None:
+    assert beside.trial(text, count, variants) == Judgement("survived")

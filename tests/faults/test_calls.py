@@ -9,6 +9,7 @@ import errno
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,8 +19,8 @@ import pytest
 from tests.faults import commands, failures
 from tests.faults.calls import HOW, Failing, Fault
 from tests.faults.failures import trial
-from tests.faults.projects import FIRST, TEXT
-from tests.faults.rig import Ended, Judgement, Rig, environment, inside
+from tests.faults.projects import FIRST
+from tests.faults.rig import Ended, Judgement, Rig, environment
 from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.skipif(
@@ -30,24 +31,16 @@ FAULTS = 40  # at least
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """Plain functions, run in this process but for those whose calls fail; their temporary files are seen."""
-    rig = Rig.make(tmp_path_factory.mktemp("calls") / "text", TEXT, inside)
-    commands.watch_temporary(rig)
-    return rig
-
-
-@pytest.fixture(scope="module")
-def failing(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Failing:
+def failing(watched: Rig, tmp_path_factory: pytest.TempPathFactory) -> Failing:
     """The library."""
-    return Failing.make(tmp_path_factory.mktemp("library"), rig.folder)
+    return Failing.make(tmp_path_factory.mktemp("library"), watched.folder)
 
 
-@pytest.mark.parametrize("name", mostly_slow(commands.COMMANDS, "cold", "gc", "accept", "pull"))
-def test_any_call_of_a_command(rig: Rig, failing: Failing, name: str) -> None:
-    counts = commands.count(rig, failing, name)
+@pytest.mark.parametrize("name", mostly_slow(commands.COMMANDS, "accept"))
+def test_any_call_of_a_command(watched: Rig, failing: Failing, name: str) -> None:
+    counts = commands.count(watched, failing, name)
     _, what, judgement = failures.some_trial(
-        partial(failures.trial, rig, failing, name), failing, counts, Random(f"{SEED}-{name}")
+        partial(failures.trial, watched, failing, name), failing, counts, Random(f"{SEED}-{name}")
     )
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
 
@@ -100,47 +93,47 @@ def test_the_library_does_what_it_is_told(tmp_path: Path, code: str) -> None:
     assert failing.failed().partition(" ")[0] == call
 
 
-def test_what_a_command_could_not_remove_is_not_held_against_the_next(rig: Rig) -> None:
+def test_what_a_command_could_not_remove_is_not_held_against_the_next(watched: Rig) -> None:
     for name in ("tmp", "aside", "remote"):
-        (rig.folder / name / "folder").mkdir(parents=True, exist_ok=True)
-        (rig.folder / name / "file").touch()
-    (rig.project / "pipeline.baseline.json.1-1").touch()
-    assert len(failures.left_behind(rig)) == 3  # what is aside is nobody's
-    commands.clear(rig)
-    assert failures.left_behind(rig) == []
+        (watched.folder / name / "folder").mkdir(parents=True, exist_ok=True)
+        (watched.folder / name / "file").touch()
+    (watched.project / "pipeline.baseline.json.1-1").touch()
+    assert len(failures.left_behind(watched)) == 3  # what is aside is nobody's
+    commands.clear(watched)
+    assert failures.left_behind(watched) == []
 
 
-def test_the_judge_of_commands_is_not_blind(rig: Rig) -> None:
-    commands.warm(rig)
-    asked, run = commands.COMMANDS["history"], commands.COMMANDS["cold"]
-    assert failures.judged(rig, asked, Ended(0, '{"series": []}', ""), {"series": [1]}, errno.EIO) == Judgement(
+def test_the_judge_of_commands_is_not_blind(watched: Rig) -> None:
+    commands.warm(watched)
+
+    def judged(name: str, ended: Ended, answer: Mapping[str, object] | None = None) -> Judgement:
+        return failures.judged(watched, commands.COMMANDS[name], ended, answer or {}, errno.EIO)
+
+    assert judged("history", Ended(0, '{"series": []}', ""), {"series": [1]}) == Judgement(
         "wrong", '{"series": []} in the place of {"series": [1]}'
     )
-    assert failures.judged(rig, asked, Ended(1, "", ""), {}, errno.EIO) == Judgement("wrong", "exit 1: ")
-    ended = rig.run(FIRST)
-    assert failures.judged(rig, run, ended, {}, errno.EIO).outcome == "survived"
+    assert judged("history", Ended(1, "", "")) == Judgement("wrong", "exit 1: ")
+    ended = watched.run(FIRST)
+    assert judged("cold", ended) == Judgement("survived")
     record = Path(ended.document["folder"], "record.json")
     record.unlink()
-    assert failures.judged(rig, run, ended, {}, errno.EIO).why.startswith(f"exit 0, and cannot read {record}: ")
-    strange = rig.object("ab" * 32)
+    assert judged("cold", ended).why.startswith(f"exit 0, and cannot read {record}: ")
+    strange = watched.object("ab" * 32)
     strange.parent.mkdir(exist_ok=True)
     strange.write_text("something")
-    assert failures.broken_objects(rig) == ["ab" * 32]
-    (rig.out / "join" / "text").unlink()
-    (rig.out / "join" / "text").write_text("half")
-    refused = Ended(3, "", "")
-    assert (
-        failures.judged(rig, run, refused, {}, errno.EIO).why == "exit 3, and out/text/join/text holds something else"
-    )
+    assert failures.broken_objects(watched) == ["ab" * 32]
+    (watched.out / "join" / "text").unlink()
+    (watched.out / "join" / "text").write_text("half")
+    assert judged("cold", Ended(3, "", "")) == Judgement("wrong", "exit 3, and out/text/join/text holds something else")
 
 
-def test_calls_fail_as_they_are_told_to(rig: Rig, failing: Failing) -> None:
+def test_calls_fail_as_they_are_told_to(watched: Rig, failing: Failing) -> None:
     """The judge is not blind, and nor is what it judges."""
-    what, judgement = trial(rig, failing, "cold", Fault("sync", "all", 1, errno.EDQUOT, "from then on"))
-    assert what.startswith(f"cold: sync 1 of all, EDQUOT from then on: fsync {rig.store}")
+    what, judgement = trial(watched, failing, "cold", Fault("sync", "all", 1, errno.EDQUOT, "from then on"))
+    assert what.startswith(f"cold: sync 1 of all, EDQUOT from then on: fsync {watched.store}")
     assert (judgement.outcome, judgement.why.partition(":")[0]) == ("refused", "cannot open the store")
-    what, judgement = trial(rig, failing, "cold", Fault("write", "all", 1, 0, "once"))
-    assert what.startswith(f"cold: write 1 of all, half of the bytes once: write {rig.store}")
+    what, judgement = trial(watched, failing, "cold", Fault("write", "all", 1, 0, "once"))
+    assert what.startswith(f"cold: write 1 of all, half of the bytes once: write {watched.store}")
     assert judgement.outcome == "rebuilt"
 
 

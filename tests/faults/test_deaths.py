@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,29 +17,25 @@ TRIES = 40  # a stage lives for a moment only, and is hard to hit where the mach
 
 
 @pytest.mark.parametrize("victim", mostly_slow(["runner", "a stage", "both", "the group"], "a stage", "the group"))
-def test_sudden_death(apart: Rig, victim: str) -> None:
+def test_sudden_death(text: Rig, victim: str) -> None:
     for number in range(TRIES):
-        death, judgement = deaths.trial(apart, Random(f"2026-11-{number}"), victim)
+        death, judgement = deaths.trial(text, Random(f"2026-11-{number}"), victim)
         assert judgement.outcome != "wrong", f"{death}: {judgement.why}"
         if death.victim == victim and death.code != 0:
             return
     pytest.fail(f"{victim} was never killed")
 
 
-def test_a_power_cut(apart: Rig) -> None:
-    """While stages are stored; some have been by then."""
-    remove(apart.store)
-    death, judgement = deaths.power_cut(apart, 300)
+def test_a_power_cut_while_stages_are_stored(text: Rig) -> None:
+    remove(text.store)
+    death, judgement = deaths.power_cut(text, 300)
     assert (death.code, judgement.outcome) == (-9, "rebuilt"), f"{death}: {judgement.why}"
-    assert 0 < death.events < len(apart.subject.stages)
+    assert 0 < death.events < len(text.subject.stages)
 
 
-def test_a_run_that_ends_before_the_power_does(apart: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is done twice then: both runs are by one `orun`, and find modules in the same folders."""
-    for name in ("orun/__init__.py", "more.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("raise ImportError('another one')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    remove(apart.store)
-    death, judgement = deaths.power_cut(apart, 10**6)
+@pytest.mark.slow
+def test_a_run_that_ends_before_the_power_does(text: Rig) -> None:
+    """Nothing is done twice then."""
+    remove(text.store)
+    death, judgement = deaths.power_cut(text, 10**6)
     assert (death.code, death.events, judgement.outcome, judgement.why) == (0, 6, "survived", "")

@@ -15,14 +15,15 @@ import pytest
 
 from tests.faults import limits
 from tests.faults.folders import remove
-from tests.faults.projects import FIRST, TEXT, write_model
-from tests.faults.rig import Judgement, Rig, inside
+from tests.faults.projects import FIRST, write_model
+from tests.faults.rig import Judgement, Rig
 from tests.project import PIPELINE, Project, built
 from tests.store.support import NOBODY, forks, in_child, needs_root
+from tests.thin import mostly_slow
 
 
-def test_few_descriptors(apart: Rig) -> None:
-    remove(apart.store)
+def test_few_descriptors(text: Rig, apart: Rig) -> None:
+    remove(text.store)
     with limits.ceiling(apart, resource.RLIMIT_NOFILE, 14):
         ended = apart.run(FIRST)
     assert (ended.code, ended.err) == (3, "")
@@ -30,30 +31,28 @@ def test_few_descriptors(apart: Rig) -> None:
         "type": "StoreError",
         "exit_code": 3,
         "what": "cannot start source: too many open files",
-        "why": f"{apart.store}: Too many open files",
+        "why": f"{text.store}: Too many open files",
         "hint": "Raise the limit of this process: ulimit -n 4096",
     }
-    assert apart.judge(FIRST, apart.run(FIRST), ()).outcome == "rebuilt"
+    assert text.judge(FIRST, text.run(FIRST), ()) == Judgement("rebuilt", "count, join, left, right, source, upper")
 
 
-def test_files_that_may_not_grow(apart: Rig) -> None:
-    apart.reset()
+def test_files_that_may_not_grow(text: Rig, apart: Rig) -> None:
+    text.reset()
     with limits.ceiling(apart, resource.RLIMIT_FSIZE, 700):
         ended = apart.run(FIRST, "--force", "source")
-    judgement = apart.judge(FIRST, ended, ())
-    run = max((apart.store / "runs").iterdir())  # names sort by time
-    assert judgement == Judgement(
+    run = max((text.store / "runs").iterdir())  # names sort by time
+    assert text.judge(FIRST, ended, ()) == Judgement(
         "refused",
         f"cannot write the log of the run: a file is larger than this process may write: {run}: File too large",
     )
-    assert apart.judge(FIRST, apart.run(FIRST), ()).outcome in ("survived", "repaired")
+    assert text.judge(FIRST, text.run(FIRST), ()).outcome in ("survived", "repaired")
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A disk of 4 MiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
+    path = tmp_path_factory.mktemp("disk")
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)]
     mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
@@ -63,12 +62,17 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
+@pytest.fixture(scope="module")
+def small(disk: Path, text: Rig) -> Rig:
+    """Plain functions on that disk, run in this process."""
+    return text.twin(disk / "text")
+
+
 @needs_root
-def test_a_full_disk(disk: Path) -> None:
-    rig = Rig.make(disk / "text", TEXT, inside)
-    for number in range(3):
-        what, judgement = limits.trial(rig, Random(f"2026-11-{number}"), "full")
-        assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+@pytest.mark.parametrize("number", mostly_slow(range(4), 1))
+def test_a_full_disk(small: Rig, number: int) -> None:
+    what, judgement = limits.trial(small, Random(f"2026-11-{number}"), "full")
+    assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
 
 
 @needs_root
@@ -134,26 +138,26 @@ def test_a_stage_that_looks_for_files_that_cannot_be(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_store_on_a_disk_that_is_read_only(disk: Path) -> None:
-    rig = Rig.make(disk / "text", TEXT, inside)
+def test_a_store_on_a_disk_that_is_read_only(disk: Path, small: Rig) -> None:
+    small.reset()
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    nothing, forced = rig.run(FIRST), rig.run(FIRST, "--force")
-    planned = rig.start(rig, ("plan", "pipeline.yaml", "--json", "--store", str(rig.store)))
+    nothing, forced = small.run(FIRST), small.run(FIRST, "--force")
+    planned = small.start(small, ("plan", "pipeline.yaml", "--json", "--store", str(small.store)))
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
-    assert rig.complaint(nothing) is None
-    assert set(nothing.stages("cached")) == set(rig.subject.stages)
+    assert small.complaint(nothing) is None
+    assert set(nothing.stages("cached")) == set(small.subject.stages)
     assert forced.code == 3
-    assert forced.document["error"]["what"] == f"the store {rig.store} cannot be written, and 6 of 6 stages would run"
+    assert forced.document["error"]["what"] == f"the store {small.store} cannot be written, and 6 of 6 stages would run"
     assert {step["action"] for step in planned.document["steps"]} == {"cached"}
-    assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")
+    assert small.judge(FIRST, small.run(FIRST), ()) == Judgement("survived")
 
 
 @needs_root
 @forks
-def test_a_store_of_another_user() -> None:
+def test_a_store_of_another_user(text: Rig) -> None:
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        rig = Rig.make(Path(folder) / "text", TEXT, inside)
+        rig = text.twin(Path(folder) / "text")
         told = in_child(lambda: json.dumps(rig.run(FIRST, "--force").document["error"]), NOBODY)
         error = json.loads(told)
         assert error["what"] == f"the store {rig.store} cannot be written, and 6 of 6 stages would run"
@@ -161,10 +165,10 @@ def test_a_store_of_another_user() -> None:
         assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")
 
 
-def test_a_store_that_may_not_be_written_to(tmp_path: Path) -> None:
-    rig = Rig.make(tmp_path / "text", TEXT, inside)
-    (rig.store / "runs").rename(tmp_path / "runs")
-    (rig.store / "runs").symlink_to("/proc/1")  # nobody makes folders there, root neither
-    judgement = rig.judge(FIRST, rig.run(FIRST), ())
+def test_a_store_that_may_not_be_written_to(text: Rig) -> None:
+    text.reset()
+    remove(text.store / "runs")
+    (text.store / "runs").symlink_to("/proc/1")  # nobody makes folders there, root neither
+    judgement = text.judge(FIRST, text.run(FIRST), ())
     assert judgement.outcome == "refused"
     assert judgement.why.startswith("cannot read from the store: permission denied: ")

@@ -9,27 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import commands
 from tests.faults.calls import Failing, Fault
 from tests.faults.neighbours import trial
-from tests.faults.projects import TEXT
-from tests.faults.rig import Rig, inside
+from tests.faults.rig import Rig
+from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded"
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        ("cold", Fault("write", "its processes", 1, errno.ENOSPC, "from then on")),
-        ("push", Fault("sync", "all", 9, errno.EIO, "once, though done")),
-        ("gc", Fault("unlink", "the run", 2, errno.EROFS, "from then on")),
-    ],
-)
-def test_who_runs_beside_a_failing_command_ends_as_if_alone(tmp_path: Path, name: str, fault: Fault) -> None:
-    rig = Rig.make(tmp_path / "text", TEXT, inside)
-    commands.watch_temporary(rig)
-    what, judgement = trial(rig, Failing.make(tmp_path, rig.folder), name, fault)
+CASES = {
+    "cold": Fault("write", "its processes", 1, errno.ENOSPC, "from then on"),
+    "push": Fault("sync", "all", 9, errno.EIO, "once, though done"),
+    "gc": Fault("unlink", "the run", 2, errno.EROFS, "from then on"),
+}
+
+
+@pytest.mark.parametrize("name", mostly_slow(CASES, "gc"))
+def test_who_runs_beside_a_failing_command_ends_as_if_alone(watched: Rig, tmp_path: Path, name: str) -> None:
+    what, judgement = trial(watched, Failing.make(tmp_path, watched.folder), name, CASES[name])
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"

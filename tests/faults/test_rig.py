@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
 from tests.faults.damage import overwrite
 from tests.faults.projects import FIRST
-from tests.faults.rig import Ended, Judgement, Rig
+from tests.faults.rig import CHECKOUT, Ended, Judgement, Rig, environment
 
 
 def test_a_wrong_artifact_and_its_damaged_object_are_found(text: Rig) -> None:
@@ -26,3 +30,10 @@ def test_a_repair_without_a_word_is_wrong(text: Rig) -> None:
 def test_an_end_that_nothing_explains_is_wrong(text: Rig) -> None:
     assert text.judge(FIRST, Ended(-9, "", ""), ()) == Judgement("wrong", "exit -9 and no error: ")
     assert text.judge(FIRST, Ended(5, "a bug", ""), ()) == Judgement("wrong", "exit 5: a bug")
+
+
+def test_runs_are_of_the_orun_beside_the_tests_wherever_python_looks_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/of/another/orun")
+    assert environment()["PYTHONPATH"] == f"{CHECKOUT}{os.pathsep}/of/another/orun"
+    monkeypatch.delenv("PYTHONPATH")
+    assert environment()["PYTHONPATH"] == str(CHECKOUT)

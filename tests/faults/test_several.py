@@ -15,6 +15,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 
 @pytest.mark.parametrize("number", mostly_slow(range(4), 0))
-def test_several_faults_at_once(apart: Rig, number: int) -> None:
-    what, judgement = several.trial(apart, Random(f"2026-11-{number}"))
+def test_several_faults_at_once(text: Rig, number: int) -> None:
+    what, judgement = several.trial(text, Random(f"2026-11-{number}"))
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"

@@ -20,7 +20,7 @@ from tests.faults import deaths
 from tests.faults.commands import cold, whole_remote
 from tests.faults.failures import broken_objects, left_behind
 from tests.faults.projects import FIRST
-from tests.faults.rig import Judgement, Rig
+from tests.faults.rig import Judgement, Rig, process
 from tests.remote.relay import Answer, Relay
 
 SERVER = Path(deaths.__file__).parents[1] / "remote" / "s3_server.py"
@@ -171,9 +171,9 @@ def trial(
     url = prepared(rig, weather, direction)
     weather.set(trouble, first, {"once": 1, "three times": 3, "from then on": sys.maxsize}[how])
     token = f"{os.getpid()}-{Random().getrandbits(32):x}"
-    marked = replace(rig, variables={**rig.variables, deaths.MARK: token})
+    marked = replace(rig, variables={**rig.variables, **variables(weather), deaths.MARK: token})
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(marked.run, FIRST, "--remote", url, *words) for _ in range(count)]
+        runs = [pool.submit(process, marked, rig.words(FIRST, "--remote", url, *words)) for _ in range(count)]
         ended = [run.result() for run in runs]
     met, weather.trouble = weather.met, ""
     what = f"{direction}, {count} at once {' '.join(words)}: {trouble} from request {first} {how}, {met} times"

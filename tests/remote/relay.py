@@ -11,6 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 Answer = tuple[int, list[tuple[str, str]], bytes]  # status, headers, content
 
 
+class Server(ThreadingHTTPServer):
+    """A server that lets many clients connect at once: those that it turns away try again seconds later."""
+
+    request_queue_size = 128
+
+
 @dataclass
 class Relay:
     """Hands requests on to the server at `port`.
@@ -35,7 +41,7 @@ class Relay:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that hang up
         self.own_port = self._server.server_address[1]
