@@ -11,7 +11,7 @@ from blake3 import blake3
 
 import orun
 from orun.cli.main import main
-from orun.core.events import Notice, StageProgress
+from orun.core.events import Event, Notice, StageProgress
 from orun.environment.secret_variables import Secrets
 from orun.executors.masking import Mask
 from tests.facts import named, sentences
@@ -126,13 +126,25 @@ def test_what_stages_print_and_say_is_masked(project: Project) -> None:
     assert project.text("ask") == f"{len(VALUE)} {len(SETTING)}"  # it was told the value
 
 
-@pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), 11)", "__import__('time').sleep(60)"])
-def test_the_log_of_a_stage_that_does_not_return(project: Project, end: str) -> None:
-    project.edit("ask.py", "raise RuntimeError(", f"print(os.environ['TEST_DSN'])\n    {end}\n    str(")
-    project.edit("pipeline.yaml", "{uses: ./ask.py:fail}", "{uses: ./ask.py:fail, timeout: 2s}")
+def test_the_log_of_a_stage_that_does_not_return_is_masked(project: Project) -> None:
+    project.edit("ask.py", "raise RuntimeError(", "print(os.environ['TEST_DSN'])\n    os._exit(3)\n    str(")
     result = project.run(only=["fail"])
     assert result["fail"].failure is not None
-    assert (result.folder / "logs" / "fail.log").read_text().startswith("***\n")
+    assert (result.folder / "logs" / "fail.log").read_text() == "***\n"
+    assert holders(project.store, VALUE.encode()) == []
+
+
+def test_the_log_of_a_stage_that_is_interrupted_is_masked(project: Project) -> None:
+    waits = "print(os.environ['TEST_DSN'])\n    context.progress(1, 2, '')\n    __import__('time').sleep(60)\n    str("
+    project.edit("ask.py", "raise RuntimeError(", waits)
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, StageProgress):
+            raise KeyboardInterrupt
+
+    result = orun.run(project.folder / "pipeline.yaml", store=project.store, only=["fail"], on_event=interrupt)
+    assert result.exit_code == 130
+    assert (result.folder / "logs" / "fail.log").read_text() == "***\n"
     assert holders(project.store, VALUE.encode()) == []
 
 

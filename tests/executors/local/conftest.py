@@ -8,7 +8,7 @@ from orun.executors import LocalExecutor
 
 
 @pytest.fixture
-def executor() -> Iterator[LocalExecutor]:
-    """Executor of one test, which may harm its servers or change what they start from."""
+def own_executor() -> Iterator[LocalExecutor]:
+    """Executor of one test, which harms its servers or changes what they start from."""
     with LocalExecutor() as executor:
         yield executor

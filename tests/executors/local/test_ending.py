@@ -11,6 +11,7 @@ from orun.errors import StageError
 from orun.executors import JobResult, LocalExecutor
 from orun.stages.contract import Spec
 from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress
+from tests.thin import mostly_slow
 
 CODE = """
 import atexit, gc, logging, multiprocessing, os, subprocess, threading, time
@@ -23,7 +24,7 @@ def later(path):
     with open(path, "w") as file:
         file.write("half, ")
         file.flush()
-        time.sleep(0.2)
+        time.sleep(0.1)
         file.write("whole")
 
 
@@ -83,9 +84,9 @@ LEFT = {
 FILES = Spec(output="files")
 
 
-@pytest.mark.parametrize("begin", ENDED.values(), ids=ENDED)
+@pytest.mark.parametrize("begin", mostly_slow(ENDED, *(ENDED.keys() - {"a pool of joblib"})))
 def test_what_ends_with_a_program_is_waited_for(executor: LocalExecutor, project: Project, begin: str) -> None:
-    project.write("pipelines/mine.py", CODE.replace("BEGIN", begin))
+    project.write("pipelines/mine.py", CODE.replace("BEGIN", ENDED[begin]))
     job = project.job("mine.py:f", spec=FILES)
     result(executor, job)
     assert (Path(job.output) / "text").read_text().split() == ["half,", "whole"]
@@ -100,7 +101,8 @@ def test_what_ends_with_a_program_is_waited_for(executor: LocalExecutor, project
     ids=["a thread", "a process"],
 )
 def test_what_is_waited_for_is_told(executor: LocalExecutor, project: Project, begin: str, left: str) -> None:
-    project.write("pipelines/mine.py", CODE.replace("BEGIN", begin))
+    soon = "from orun.executors.local import ending; ending.PATIENCE = 0.1"  # in the stage's process alone
+    project.write("pipelines/mine.py", CODE.replace("BEGIN", f"{soon}; {begin}"))
     job = project.job("mine.py:f", spec=FILES)
     executor.start(job)
     assert [progress.text for progress in until_progress(executor)] == [f"it has returned, and left {left} running"]
@@ -233,7 +235,7 @@ def test_functions_for_the_end_of_a_program_are_called(executor: LocalExecutor, 
 def test_a_failure_is_told_at_once(executor: LocalExecutor, project: Project, begin: str) -> None:
     """And not when what it left running has ended, as a program would."""
     pool = "POOL = ProcessPoolExecutor(1, multiprocessing.get_context('fork'))\n\ndef f(context):"
-    code = CODE.replace("def f(context):", pool).replace("BEGIN", f"{begin}; time.sleep(0.2); raise ValueError('one')")
+    code = CODE.replace("def f(context):", pool).replace("BEGIN", f"{begin}; time.sleep(0.05); raise ValueError('one')")
     project.write("pipelines/mine.py", code)
     assert failure(executor, project.job("mine.py:f", spec=FILES)).what == "f raised ValueError: one"
 
@@ -242,12 +244,12 @@ SHARES = """
 import os
 from multiprocessing.shared_memory import SharedMemory
 
-from joblib import Parallel, delayed
+from joblib.externals import loky
 
 
 def f(context):
     names = {SharedMemory(create=True, size=8).name}
-    Parallel(n_jobs=2)(delayed(abs)(number) for number in range(4))
+    loky.get_reusable_executor(1).submit(abs, -1).result()
     names |= {name for name in os.listdir("/dev/shm") if str(os.getpid()) in name.replace("-", "_").split("_")}
     (context.output / "names").write_text(" ".join(names))
 """
@@ -258,7 +260,7 @@ SHARED = Path("/dev") / "shm"
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="shared memory has no folder here")
 def test_what_trackers_remove_at_the_end_of_a_program_is_removed(executor: LocalExecutor, project: Project) -> None:
-    """Shared memory and semaphores outlive processes."""
+    """Shared memory and semaphores outlive processes; those of a pool that is kept for the next call do not leak."""
     project.write("pipelines/mine.py", SHARES)
     job = project.job("mine.py:f", spec=Spec(output="files"))
     result(executor, job)
@@ -268,24 +270,24 @@ def test_what_trackers_remove_at_the_end_of_a_program_is_removed(executor: Local
     assert log_of(job).count("leaked") == 1  # the memory, of which nobody else will ever free it
 
 
-POOLS = """
-from joblib import Parallel, delayed
+FAILS = """
+from joblib.externals import loky
 
 
 def f(context):
-    Parallel(n_jobs=2)(delayed(abs)(number) for number in range(4))
-    END
+    loky.get_reusable_executor(1).submit(abs, -1).result()
+    raise ValueError("one")
 """
 
 
-@pytest.mark.parametrize("end", ["return {'one': 1.0}", "raise ValueError('one')"], ids=["it returns", "it fails"])
-def test_a_pool_that_is_kept_for_the_next_call_leaves_nothing(
-    executor: LocalExecutor, project: Project, end: str
+@pytest.mark.xfail(reason="the workers of loky have no `kill`, by which `abandon_all` ends them")
+def test_a_pool_that_is_kept_for_the_next_call_leaves_nothing_of_a_stage_that_fails(
+    executor: LocalExecutor, project: Project
 ) -> None:
     """Loky frees its semaphores at the end of a program; their tracker had told in the log that they leaked."""
-    project.write("pipelines/mine.py", POOLS.replace("END", end))
-    executor.start(job := project.job("mine.py:f"))
-    assert job.stage in outcomes(executor, 1)
+    project.write("pipelines/mine.py", FAILS)
+    job = project.job("mine.py:f")
+    assert failure(executor, job).what == "f raised ValueError: one"
     assert "leaked" not in log_of(job)
 
 

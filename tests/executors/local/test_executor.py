@@ -189,6 +189,8 @@ def test_waiting_ends_when_its_time_is_up(executor: LocalExecutor, project: Proj
     until_progress(executor)
     assert executor.wait(0.01) == []
     assert executor.wait(0) == []
+    executor.cancel("sleep")
+    assert list(outcomes(executor, 1)) == ["sleep"]
 
 
 SLEEPER = """

@@ -19,16 +19,14 @@ from orun.stages.contract import Spec
 from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
 
 CODE = """
-import os, subprocess, sys, time
+import os, subprocess, time
 
 # Each process holds the pipe open for writing: its reader sees the end of file when the last of them is gone.
-SLEEP = "import time; time.sleep(120)"
-
 def family(context, *, pipe, ready=True):
     held = os.open(pipe, os.O_WRONLY)
     os.set_inheritable(held, True)
-    subprocess.Popen([sys.executable, "-c", SLEEP], close_fds=False)
-    subprocess.Popen([sys.executable, "-c", SLEEP], close_fds=False, start_new_session=True)
+    subprocess.Popen(["sleep", "120"], close_fds=False)
+    subprocess.Popen(["sleep", "120"], close_fds=False, start_new_session=True)
     if os.fork() == 0:  # a daemon: its parent ends, and it has a session of its own
         os.setsid()
         if os.fork() == 0:
@@ -107,8 +105,8 @@ def pipe(project: Project) -> Pipe:
     return Pipe(project.work / "pipe")
 
 
-@pytest.mark.parametrize("signals", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_the_runner_dies(project: Project, pipe: Pipe, signals: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_runner_dies(project: Project, pipe: Pipe, number: signal.Signals) -> None:
     job = project.job("mine.py:family", params={"pipe": pipe.path})
     with subprocess.Popen(
         [sys.executable, "-c", RUNNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -118,7 +116,7 @@ def test_the_runner_dies(project: Project, pipe: Pipe, signals: signal.Signals) 
         runner.stdin.write(json.dumps(encode(job)).encode())
         runner.stdin.close()
         runner.stdout.readline()
-        runner.send_signal(signals)
+        runner.send_signal(number)
     pipe.wait_until_nobody_holds_it()
 
 
@@ -177,14 +175,14 @@ def _parent(process: int) -> int:
 @pytest.mark.parametrize("preload", [(), ("numpy",)], ids=["the first server", "a grown server"])
 @pytest.mark.parametrize("above", [0, 1], ids=["itself", "what it was forked from"])
 def test_the_supervisor_is_killed(
-    executor: LocalExecutor, project: Project, pipe: Pipe, preload: tuple[str, ...], above: int
+    own_executor: LocalExecutor, project: Project, pipe: Pipe, preload: tuple[str, ...], above: int
 ) -> None:
     spec = Spec(output="metrics", preload=preload)
     job = project.job("mine.py:family", params={"pipe": pipe.path}, spec=spec)
-    executor.start(job)
-    killed = until_progress(executor)[0].total
+    own_executor.start(job)
+    killed = until_progress(own_executor)[0].total
     os.kill(_parent(killed) if above else killed, signal.SIGKILL)
-    error = outcomes(executor, 1)["family"]
+    error = outcomes(own_executor, 1)["family"]
     pipe.wait_until_nobody_holds_it()
     assert isinstance(error, StageCrashed)
     assert str(error) == (
@@ -193,7 +191,7 @@ def test_the_supervisor_is_killed(
         f"  hint: Its log: {job.log}\n"
         f"  hint: Run it alone: orun {job.file} --only family"
     )
-    assert isinstance(result(executor, project.job("mine.py:quick", spec=spec)), JobResult)
+    assert isinstance(result(own_executor, project.job("mine.py:quick", spec=spec)), JobResult)
 
 
 @pytest.mark.parametrize("leaves", ["leaves", "leaves_a_daemon"])

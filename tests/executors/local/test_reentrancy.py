@@ -7,7 +7,65 @@ from pathlib import Path
 import pytest
 
 import orun
+from orun.core.serialization import replace
+from orun.errors import UsageError
+from orun.executors import LocalExecutor
+from orun.executors.local.reentrancy import EnclosingStage, enclosing_stage
+from orun.stages.contract import Spec
+from tests import project as pipelines
+from tests.executors.support import Project, log_of, result
 from tests.faults.projects import write_model
+
+SHARED, ALONE = EnclosingStage("around", "ab", alone=False), EnclosingStage("timed", "ab", alone=True)
+
+
+@pytest.mark.parametrize(("exclusive", "says"), [(False, "beside ab f"), (True, "alone ab f")])
+def test_a_stage_tells_what_it_starts_whose_it_is(
+    executor: LocalExecutor, project: Project, *, exclusive: bool, says: str
+) -> None:
+    project.write("pipelines/mine.py", "import os\ndef f(context): print(os.environ['ORUN_STAGE'])\n")
+    job = replace(project.job("mine.py:f", spec=Spec(output="metrics", exclusive=exclusive)), key="ab")
+    result(executor, job)
+    assert log_of(job) == f"{says}\n"
+
+
+@pytest.mark.parametrize(
+    ("variable", "enclosing"), [("beside ab around", SHARED), ("alone ab timed", ALONE), ("alone ab", None), ("", None)]
+)
+def test_in_which_stage_this_orun_runs(
+    monkeypatch: pytest.MonkeyPatch, variable: str, enclosing: EnclosingStage | None
+) -> None:
+    monkeypatch.setenv("ORUN_STAGE", variable)
+    assert enclosing_stage() == enclosing
+
+
+@pytest.mark.parametrize(
+    ("enclosing", "key", "exclusive", "why"),
+    [
+        (SHARED, "ab", False, "it is the same as around, which waits for it"),
+        (SHARED, "cd", True, "take measures, and needs the machine to itself, which around shares until it ends"),
+        (ALONE, "cd", False, "timed measures, and has the machine to itself until it ends"),
+    ],
+)
+def test_what_would_wait_for_ever_is_refused(enclosing: EnclosingStage, key: str, exclusive: bool, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        enclosing.refuse_deadlock("take", key, exclusive=exclusive)
+    assert str(caught.value) == (
+        f"take would wait for ever: this orun runs in the stage {enclosing.stage} of another one\n  {why}\n"
+        f"  hint: give {enclosing.stage} what it makes as an input, or run it outside of a stage"
+    )
+
+
+def test_what_shares_the_machine_is_not_refused_within_what_shares_it() -> None:
+    SHARED.refuse_deadlock("take", "cd", exclusive=False)
+
+
+def test_a_run_within_what_measures_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = pipelines.Project.make(tmp_path / "project")
+    monkeypatch.setenv("ORUN_STAGE", "alone ab timed")
+    with pytest.raises(UsageError, match=r"^make would wait for ever: "):
+        project.run()
+
 
 INNER = """
 stages:
@@ -49,15 +107,16 @@ def examples():
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def nested(tmp_path: Path) -> Path:
     for name, text in (("inner.yaml", INNER), ("outer.yaml", OUTER), ("around.py", AROUND)):
         (tmp_path / name).write_text(text, encoding="utf-8")
     write_model(tmp_path)
     return tmp_path
 
 
-def test_what_shares_the_machine_runs_within_what_shares_it_and_what_measures_is_refused(project: Path) -> None:
-    result = orun.run(project / "outer.yaml", only=["around"], store=project / "store")
+@pytest.mark.slow
+def test_what_shares_the_machine_runs_within_what_shares_it_and_what_measures_is_refused(nested: Path) -> None:
+    result = orun.run(nested / "outer.yaml", only=["around"], store=nested / "store")
     assert result["around"].failure is None
     out = Path(result["around"].out)
     assert (out / "take").read_text(encoding="utf-8") == "0 "
@@ -68,8 +127,9 @@ def test_what_shares_the_machine_runs_within_what_shares_it_and_what_measures_is
     )
 
 
-def test_nothing_runs_within_what_measures(project: Path) -> None:
-    result = orun.run(project / "outer.yaml", to=["timed"], store=project / "store")
+@pytest.mark.slow
+def test_nothing_runs_within_what_measures(nested: Path) -> None:
+    result = orun.run(nested / "outer.yaml", to=["timed"], store=nested / "store")
     failure = result["timed"].failure
     assert failure is not None
     assert f"{failure.what}\n{failure.why}".startswith(

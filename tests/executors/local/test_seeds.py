@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from orun.executors import LocalExecutor
@@ -8,49 +10,36 @@ from tests.executors.support import Project, log_of, result
 
 CODE = """
 import random
+SETS
 def draw(context):
-    import numpy, torch
     import importlib.util
-    print(random.random(), numpy.random.rand(), torch.rand(1).item())
-    assert importlib.util.find_spec("torch") is torch.__spec__
-    assert type(torch.__loader__).__name__ == "SourceFileLoader"
+    import LIBRARY
+    print(random.random(), DRAWS)
+    assert importlib.util.find_spec("LIBRARY") is LIBRARY.__spec__
+    assert type(LIBRARY.__loader__).__name__ == "SourceFileLoader"
 """
+DRAWS = {"numpy": "numpy.random.rand()", "torch": "torch.rand(1).item()"}
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, bool], str]:
-    """What stages draw by their seed, and by whether the libraries are there when they start."""
-    folder = tmp_path_factory.mktemp("seeds")
-    project = Project(folder / "project", folder / "work")
-    project.write("pipelines/mine.py", CODE)
-    project.write("pipelines/late.py", CODE.replace("import random", "import os, random\nos.environ['X'] = 'y'"))
-    logs = {}
-    with LocalExecutor() as executor:
-        for seed, preloaded in ((0, True), (2**32 - 1, True), (2**32 - 1, False)):
-            spec = Spec(output="metrics", preload=("numpy", "torch") if preloaded else ())
-            job = project.job("mine.py:draw" if preloaded else "late.py:draw", seed=seed, spec=spec)
-            result(executor, job)
-            logs[seed, preloaded] = log_of(job)
-    return logs
+def draws(library: str, seed: int) -> float:
+    """What the library's own generator draws first."""
+    if library == "numpy":
+        import numpy as np
 
-
-def test_the_same_seed_draws_the_same_whenever_a_library_is_imported(drawn: dict[tuple[int, bool], str]) -> None:
-    assert drawn[2**32 - 1, True] == drawn[2**32 - 1, False]
-
-
-def test_another_seed_draws_something_else(drawn: dict[tuple[int, bool], str]) -> None:
-    zero, other = drawn[0, True].split(), drawn[2**32 - 1, True].split()
-    assert all(one != two for one, two in zip(zero[:1], other[:1], strict=True))
-
-
-def test_the_seed_is_the_library_s_own(drawn: dict[tuple[int, bool], str]) -> None:
-    import random
-
-    import numpy as np
+        return float(np.random.RandomState(seed).rand())
     import torch
 
-    expected = [random.Random(0).random(), np.random.RandomState(0).rand()]
-    generator = torch.Generator()
-    generator.manual_seed(0)
-    expected.append(torch.rand(1, generator=generator).item())
-    assert [float(text) for text in drawn[0, True].split()] == expected
+    return torch.rand(1, generator=torch.Generator().manual_seed(seed)).item()
+
+
+@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])
+def test_a_library_draws_by_the_seed_whenever_it_is_imported(
+    executor: LocalExecutor, project: Project, library: str
+) -> None:
+    code = CODE.replace("LIBRARY", library).replace("DRAWS", DRAWS[library])
+    project.write("pipelines/early.py", code.replace("SETS", ""))
+    project.write("pipelines/late.py", code.replace("SETS", "import os\nos.environ['X'] = 'y'  # nothing is preloaded"))
+    for seed, file, preload in ((0, "early", (library,)), (2**32 - 1, "early", (library,)), (2**32 - 1, "late", ())):
+        job = project.job(f"{file}.py:draw", seed=seed, spec=Spec(output="metrics", preload=preload))
+        result(executor, job)
+        assert [float(text) for text in log_of(job).split()] == [random.Random(seed).random(), draws(library, seed)]
