@@ -1,6 +1,5 @@
 """What every test can count on, wherever the suite was started."""
 
-import functools
 import gc
 import importlib.util
 import os
@@ -74,24 +73,6 @@ def no_waiting_for_the_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", flush)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def code_of_kinds_parsed_once() -> Iterator[None]:
-    """Keep which modules run with a kind of orun's own from one run of this process to the next: no test edits them."""
-    from orun.noop import record
-    from orun.planning import kind_code
-
-    look = kind_code.reached
-    keep = functools.cache(look)
-
-    def reached(module: str, skipped: frozenset[str] = kind_code.HARMLESS) -> tuple[tuple[str, str, bool], ...]:
-        return (keep if module.startswith("orun.") else look)(module, skipped)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kind_code, "reached", reached)
-        patch.setattr(record, "reached", reached)
         yield
 
 
