@@ -57,9 +57,9 @@ def init(  # noqa: PLR0913 - the options of the command line
     file = Path(output) if output else file_for(name)
     if output:
         require_free(file, f"orun {quoted(file)}")
-    conditions = check_goal(goal, data)
+    conditions, wanted = check_goal(goal, data), target_named(target)
     facts = read_model(name, file.parent, as_list(inputs), trust=trust)
-    request = Request(facts, target_named(target), declare_data(data, file.parent, facts), conditions)
+    request = Request(facts, wanted, declare_data(data, file.parent, facts), conditions)
     if output is None:
         return text_of(file, with_examples(file, request), gates_of(conditions))
     require_supported(file, request)

@@ -13,6 +13,7 @@ import orun
 from orun.errors import UsageError
 from orun.scaffold.data_declaration import declaration_of
 from orun.scaffold.data_text import Declaration
+from orun.scaffold.inspection_process import declare_data
 from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
 
 TOKENS = tuple(InputFact(name, "int64", ("batch", "sequence")) for name in ("input_ids", "attention_mask"))
@@ -194,5 +195,5 @@ def test_a_dataset_that_is_declared_in_the_file(tmp_path: Path, monkeypatch: pyt
     assert declared in Path("relu.yaml").read_text()
     assert orun.load("relu.yaml").stage("accuracy").params["dataset"]["labels"] == "label"
     with pytest.raises(UsageError) as caught:
-        orun.init("relu.onnx", data="nothing.csv")
+        declare_data("nothing.csv", Path(), MATRIX)
     assert str(caught.value) == "there is no nothing.csv\n  hint: name a file, a folder of images, or file.py:function"

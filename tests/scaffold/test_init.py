@@ -13,13 +13,15 @@ from orun.core.events import Event, StageStarted
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult, StageResult
 from orun.errors import UsageError
+from orun.scaffold.create import require_supported, text_of
 from orun.scaffold.data_text import data_text
-from orun.scaffold.inspection_process import read_model
-from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.inspection import inspect_model, parse_inputs
+from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request, stages_for
 from orun.scaffold.targets import target_named
 from orun.scaffold.thresholds import gates_for
 
+CPU = target_named("cpu")
 MODEL = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }'  # noqa: E501
 
 
@@ -31,13 +33,40 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("mlp.onnx")
 
 
+def facts_of(source: str | Path, folder: Path = Path(), inputs: tuple[str, ...] = ()) -> ModelFacts:
+    """What `init` reads of a model, in this process."""
+    return inspect_model(str(source), folder, parse_inputs(inputs), trust=False)
+
+
+def graph_of(source: str | Path) -> GraphFacts:
+    graph = facts_of(source).graph
+    assert graph
+    return graph
+
+
+def text_for(model: Path) -> str:
+    """The pipeline that `init` writes for a model before anything is measured."""
+    return text_of(Path("mlp.yaml"), Request(facts_of(model), CPU), {})
+
+
 def test_the_text_without_gates(model: Path) -> None:
     text = orun.init(model)
+    assert text == text_for(model)
     assert [path.name for path in Path.cwd().iterdir()] == ["mlp.onnx"]
     Path("mlp.yaml").write_text(text, encoding="utf-8")
     pipeline = orun.load("mlp.yaml")
-    assert [stage.uses for stage in pipeline.stages][:2] == ["convert/onnx", "optimize/simplify"]
-    assert orun.init(model, goal="size<1MB") != text
+    assert [stage.uses for stage in pipeline.stages] == [
+        "convert/onnx", "optimize/simplify", "quantize/dynamic", "measure/accuracy", "measure/latency",
+        "release/card", "release/bundle",
+    ]  # fmt: skip
+    assert not any(stage.gates for stage in pipeline.stages)
+
+
+def test_the_gates_of_a_goal_are_in_the_text(model: Path) -> None:
+    stages = orun.init(model, goal="size<1MB").split("\n\n")
+    (gated,) = (stage for stage in stages if "\n    gate:\n" in stage)
+    assert "\n  tune:\n" in gated
+    assert gated.endswith("\n    gate:\n      size: {max: 1MB}")
 
 
 def test_a_file_that_is_there_stays(model: Path) -> None:
@@ -47,11 +76,14 @@ def test_a_file_that_is_there_stays(model: Path) -> None:
     assert (caught.value.what, caught.value.hint) == ("p.yaml is there already", "orun p.yaml")
 
 
-def test_unknown_options_are_refused_before_anything_is_read(model: Path) -> None:
-    with pytest.raises(UsageError):
-        orun.init(model, goal="sice<1MB")
-    with pytest.raises(UsageError):
-        orun.init(model, target="cdua")
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [({"goal": "sice<1MB"}, "the goal names no metric: 'sice'"), ({"target": "cdua"}, "no target 'cdua'")],
+)
+def test_unknown_options_are_refused_before_anything_is_read(option: dict[str, str], why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        orun.init("no such model", **option)
+    assert caught.value.what == why
 
 
 def test_an_interrupted_creation_leaves_no_file(model: Path) -> None:
@@ -76,8 +108,7 @@ def test_outputs_without_a_batch_axis(model: Path) -> None:
     del model
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y, int64[K,2] at) { y = Relu(x) z = NonZero(y) at = Transpose(z) }'  # noqa: E501
     onnx.save(onnx.parser.parse_model(text), "found.onnx")
-    graph = read_model("found.onnx", Path()).graph
-    assert graph
+    graph = graph_of("found.onnx")
     assert (graph.outputs, graph.batched) == (("y", "at"), ("y",))
 
 
@@ -106,21 +137,20 @@ def test_outputs_of_one_number_are_compared_by_their_noise(
     model: Path, body: str, outputs: str, axes: str, fidelity: str
 ) -> None:
     save_regression(model, body, outputs, axes)
-    facts = read_model(str(model), Path())
-    assert Request(facts, target_named("cpu")).fidelity == fidelity
+    assert Request(facts_of(model), CPU).fidelity == fidelity
 
 
 def test_outputs_that_are_not_known_yet_are_compared_by_what_any_output_has() -> None:
     facts = ModelFacts("sklearn", "prices.joblib")
-    (accuracy,) = [stage for stage in stages_for(Request(facts, target_named("cpu")), {}) if stage.name == "accuracy"]
+    (accuracy,) = [stage for stage in stages_for(Request(facts, CPU), {}) if stage.name == "accuracy"]
     assert accuracy.parameters["metrics"] == ["sqnr"]
 
 
 def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None:
     save_regression(model, "z = MatMul (x, w) y = Relu (x) c = IsInf (x) t = Identity (x)", "y, bool[N,32] c", "N,32")
-    facts = read_model(str(model), Path())
+    facts = facts_of(model)
     for outputs, metrics in (((), ["cosine", "agreement"]), (("y",), ["cosine"])):
-        request = Request(facts, target_named("cpu"), outputs=outputs)
+        request = Request(facts, CPU, outputs=outputs)
         (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
         assert accuracy.parameters["metrics"] == metrics
 
@@ -150,7 +180,7 @@ def test_a_transformer_that_takes_few_tokens_is_timed_with_no_more() -> None:
     tokens = InputFact("input_ids", "int64", ("batch", "sequence"), 49)
     for longest, size in ((62, 62), (510, 128), (0, 128)):
         facts = ModelFacts("torch", "few", (tokens,), ("logits",), longest=longest)
-        (latency,) = [stage for stage in stages_for(Request(facts, target_named("cpu")), {}) if stage.name == "latency"]
+        (latency,) = [stage for stage in stages_for(Request(facts, CPU), {}) if stage.name == "latency"]
         assert latency.parameters["shape"] == {"sequence": size}
 
 
@@ -170,7 +200,7 @@ def test_a_transformer_that_takes_few_tokens(tmp_path: Path) -> None:
         dim=16, n_layers=1, n_heads=2, hidden_dim=16, vocab_size=50, max_position_embeddings=64, num_labels=3
     )
     transformers.DistilBertForSequenceClassification(config).save_pretrained(tmp_path / "few")
-    facts = read_model(str(tmp_path / "few"), tmp_path)
+    facts = facts_of(tmp_path / "few", tmp_path)
     assert (facts.outputs, facts.longest) == (("logits",), 62)
 
 
@@ -192,7 +222,7 @@ def test_a_model_that_is_quantized_already(model: Path, body: str) -> None:
     weights = "<float[2,2] w = {1, 2, 3, 4}, int8[2,2] c = {1, 2, 3, 4}, float s = {1}, uint8 z = {0}>"
     text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) {weights} {{ {body} }}'
     onnx.save(onnx.parser.parse_model(text), model)
-    written = orun.init(model)
+    written = text_for(model)
     assert "quantize/" not in written
     assert comment_of(written) == (
         "Left out int8: the model is quantized already. Next: to quantize it otherwise, begin with the float32 model."
@@ -202,38 +232,36 @@ def test_a_model_that_is_quantized_already(model: Path, body: str) -> None:
 def test_an_input_of_integers_is_no_quantized_model(model: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> g (uint8[N,2] x) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}, float s = {1}> { d = DequantizeLinear (x, s) y = MatMul (d, w) }'  # noqa: E501
     onnx.save(onnx.parser.parse_model(text), model)
-    assert "uses: quantize/dynamic" in orun.init(model)
+    assert "uses: quantize/dynamic" in text_for(model)
 
 
 def test_operators_that_onnx_runtime_does_not_have(model: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17, "com.acme" : 1]> g (float[N,2] x) => (float[N,2] y) { z = com.acme.Fancy (x) y = com.acme.Plain (z) }'  # noqa: E501
-    assert refusal_of(model, text) == (
+    onnx.save(onnx.parser.parse_model(text), model)
+    with pytest.raises(UsageError) as caught:
+        orun.init(model, "mlp.yaml")
+    assert [path.name for path in Path.cwd().iterdir()] == ["mlp.onnx"]
+    assert str(caught.value) == (
         "mlp.onnx has operators that ONNX Runtime does not have: com.acme:Fancy, com.acme:Plain\n"
         "  it runs only with the library that defines them\n"
         "  hint: orun init mlp.onnx --dry-run > mlp.yaml; name the library there, in the `session` of the target: "
         "custom_op_libraries: [FILE]; then: orun mlp.yaml"
     )
-    Path("mlp.yaml").write_text(orun.init(model), encoding="utf-8")
+    Path("mlp.yaml").write_text(text_for(model), encoding="utf-8")
     kinds = [stage.uses for stage in orun.load("mlp.yaml").stages]
     assert kinds == ["convert/onnx", "measure/latency", "release/card", "release/bundle"]
 
 
 def test_operators_that_onnx_does_not_define(model: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) { z = Fancy (x) y = Relu (z) }'
-    assert refusal_of(model, text) == (
+    onnx.save(onnx.parser.parse_model(text), model)
+    with pytest.raises(UsageError) as caught:
+        require_supported(Path("mlp.yaml"), Request(facts_of(model), CPU))
+    assert str(caught.value) == (
         "mlp.onnx has operators that ONNX does not define: Fancy\n"
         "  they have no domain, as ONNX's own operators\n"
         "  hint: export the model with the domain of the library that defines them, then: orun init mlp.onnx"
     )
-
-
-def refusal_of(model: Path, text: str) -> str:
-    """Why `init` refuses a model that it leaves alone in its folder."""
-    onnx.save(onnx.parser.parse_model(text), model)
-    with pytest.raises(UsageError) as caught:
-        orun.init(model, "mlp.yaml")
-    assert [path.name for path in Path.cwd().iterdir()] == ["mlp.onnx"]
-    return str(caught.value)
 
 
 def test_operators_of_functions_of_the_model_and_of_onnx_runtime(model: Path) -> None:
@@ -241,17 +269,13 @@ def test_operators_of_functions_of_the_model_and_of_onnx_runtime(model: Path) ->
     g (float[N,2] x) => (float[N,2] y) { z = mine.Twice (x) y = com.microsoft.Gelu (z) }
     <domain: "mine", opset_import: ["" : 17]> Twice (a) => (b) { b = Add (a, a) }"""
     onnx.save(onnx.parser.parse_model(text), model)
-    graph = read_model("mlp.onnx", Path()).graph
-    assert graph
-    assert graph.unknown == ()
+    assert graph_of(model).unknown == ()
 
 
 def test_sizes_that_weights_fix(model: Path) -> None:
     onnx.save(onnx.parser.parse_model(MODEL.replace("float[N,2] x", "float[N,features] x")), model)
-    graph = read_model("mlp.onnx", Path()).graph
-    assert graph
-    assert graph.inputs == (InputFact("x", "float32", ("N", 2)),)
-    assert "shape:" not in orun.init(model)  # of the timing
+    assert graph_of(model).inputs == (InputFact("x", "float32", ("N", 2)),)
+    assert "shape:" not in text_for(model)  # of the timing
 
 
 def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,10 +283,10 @@ def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     code = "import torch\n\n\ndef load():\n    return torch.nn.Conv1d(2, 3, 10)\n"
     Path("net.py").write_text(code, encoding="utf-8")
-    facts = read_model("net.py:load", Path("not-there-yet"), ["input=float32[batch,2,samples]"])
+    facts = facts_of("net.py:load", Path("not-there-yet"), ("input=float32[batch,2,samples]",))
     assert facts.source == "../net.py:load"
     assert facts.sizes == {"samples": (400, 600)}
-    stages = {stage.name: stage for stage in stages_for(Request(facts, target_named("cpu")), {})}
+    stages = {stage.name: stage for stage in stages_for(Request(facts, CPU), {})}
     assert stages["export"].parameters["dims"] == {"samples": [400, 600]}
     assert stages["latency"].parameters["shape"] == {"samples": 400}
     assert "'input': random.normal(size=(n, 2, 400)).astype(np.float32)," in data_text("net.yaml", facts)
@@ -276,7 +300,7 @@ def test_an_encoder_with_a_decoder(tmp_path: Path) -> None:
         vocab_size=50, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0
     )
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
-    facts = read_model(str(tmp_path / "t5"), tmp_path)
+    facts = facts_of(tmp_path / "t5", tmp_path)
     assert [str(item) for item in facts.inputs] == [
         "input_ids int64[batch, sequence]",
         "attention_mask int64[batch, sequence]",

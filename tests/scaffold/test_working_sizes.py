@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from orun.scaffold.inspection_process import read_model
+from orun.scaffold.inspection import inspect_model
 from orun.scaffold.recipe import Request, stages_for
 from orun.scaffold.targets import target_named
 from orun.scaffold.working_sizes import find_working_sizes
@@ -119,7 +119,7 @@ def test_a_vision_transformer_whose_axes_all_have_names(tmp_path: Path, monkeypa
         model.graph.initializer.append(numpy_helper.from_array(np.ones(shape, np.float32), name))
     monkeypatch.chdir(tmp_path)
     onnx.save(model, "vit.onnx")
-    facts = read_model("vit.onnx", Path())
+    facts = inspect_model("vit.onnx", Path(), (), trust=False)
     assert facts.sizes == {"height": (224,), "width": (224,)}
     conversion, *_, latency, _, _ = stages_for(Request(facts, target_named("cpu")), {})
     assert conversion.parameters == {"path": "vit.onnx", "dims": {"height": [224], "width": [224]}}
