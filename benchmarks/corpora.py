@@ -1,17 +1,20 @@
 """Real files of each kind that orun reads: mutated at random, and read by orun.
 
-Bundle, records and baseline come from a small pipeline that runs when the corpus is made.
+Bundle, records and baseline come from a small pipeline that runs once a process.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
@@ -377,9 +380,18 @@ DAMAGES: Mapping[str, Callable[[Path], object]] = {
 
 def _project(folder: Path) -> Path:
     """Make a project whose pipeline has run and was accepted as the baseline."""
+    shutil.copytree(_accepted_project(), folder, dirs_exist_ok=True)
+    return folder
+
+
+@cache
+def _accepted_project() -> Path:
+    """Make such a project once a process; it is removed at its end."""
     import onnx
     from onnx import TensorProto, helper
 
+    folder = Path(tempfile.mkdtemp(prefix="orun-corpus-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     weights = helper.make_tensor("w", TensorProto.FLOAT, [4, 4], [1.0] * 16)
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weights])
