@@ -91,6 +91,14 @@ def fork_servers(machine_lock_folder: None) -> Iterator["ForkServers"]:
 
 
 @pytest.fixture
+def probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what is known of providers from one run of a test to the next: a probe takes a process."""
+    from orun.environment import providers
+
+    monkeypatch.setattr(providers.probe, "cache_clear", lambda: None)
+
+
+@pytest.fixture
 def own_fork_servers(fork_servers: "ForkServers") -> Iterator[None]:
     """Give each run of this test servers of its own."""
     with fork_servers.apart():

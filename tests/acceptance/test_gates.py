@@ -120,6 +120,7 @@ def test_a_release_checklist(project: Path) -> None:
     assert "2 of 3 slices passed, 1 failed; the smallest is 0 with 30 examples" in checklist[-1]
 
 
+@pytest.mark.usefixtures("probed_once")
 def test_a_release_waits_for_the_gates_on_its_model(project: Path) -> None:
     """Its `needs` names none of them; the one of a target that this machine lacks keeps it from nothing."""
     (project / "given.yaml").write_text(GIVEN)

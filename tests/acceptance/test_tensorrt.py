@@ -26,7 +26,10 @@ stages:
   after: {uses: measure/startup, needs: {model: engine, reference: import}}
 """
 
-pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a GPU")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a GPU"),
+    pytest.mark.usefixtures("probed_once"),
+]
 
 
 def write(folder: Path, missing: str) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orun.cli.main import main
+from orun.environment import providers
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,21 @@ stages:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with a pipeline `words.yaml` of two stages that need no framework."""
-    (tmp_path / "words.py").write_text(CODE, encoding="utf-8")
-    (tmp_path / "words.yaml").write_text(PIPELINE, encoding="utf-8")
+    write_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def no_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `orun doctor` try no providers: each takes a process, and one test of it tries them."""
+    monkeypatch.setattr(providers, "compiled_in", tuple)
+
+
+def write_project(folder: Path) -> None:
+    """Write that pipeline and its code."""
+    (folder / "words.py").write_text(CODE, encoding="utf-8")
+    (folder / "words.yaml").write_text(PIPELINE, encoding="utf-8")
 
 
 def steady(text: str) -> str:

@@ -151,6 +151,7 @@ stages:
 """
 
 
+@pytest.mark.usefixtures("probed_once")
 def test_what_was_skipped_is_no_hindrance_and_what_would_be_now_is(orun: CommandLine, project: Path) -> None:
     """After the stage that was skipped, too; one that would be skipped now had ended in a bug of orun."""
     write_model(project)
@@ -292,9 +293,3 @@ def test_dropping_makes_no_store(orun: CommandLine, gated: Path) -> None:
     (gated / "words.baseline.json").write_text("{}")
     assert orun("baseline", "drop", "words.yaml", "--store", str(gated / "none")).code == 0
     assert not (gated / "none").exists()
-
-
-def test_an_unknown_action(orun: CommandLine) -> None:
-    shown = orun("baseline", "acept", "words.yaml")
-    assert (shown.code, shown.out) == (2, "")
-    assert "acept" in shown.err

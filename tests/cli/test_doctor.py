@@ -107,6 +107,7 @@ def test_this_machine(orun: CommandLine, project: Path) -> None:
     assert not (project / "artifacts").exists()
 
 
+@pytest.mark.usefixtures("no_providers")
 def test_what_a_file_lacks(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "model.onnx").touch()
     (project / "lacking.yaml").write_text("stages:\n  import: {uses: convert/onnx, with: {path: model.onnx}}\n")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from orun.cli.doctor import lines_of
 from orun.environment import distributions
 from orun.report.terminal import Terminal
 
 from .conftest import CommandLine
 from .test_doctor import FACTS
+
+pytestmark = pytest.mark.usefixtures("no_providers")
 
 PIPELINE = """\
 environments: {apart: {packages: [onnxruntime-openvino==1.24.1, numpy==2.4.6]}}
@@ -47,10 +51,9 @@ def test_without_a_file_all_kinds_are_looked_at(orun: CommandLine, project: Path
     assert not (project / "artifacts").exists()
 
 
-def test_a_file_that_needs_no_tool_has_no_table_of_them(orun: CommandLine, project: Path) -> None:
-    assert project.is_dir()
-    shown = orun("doctor", "words.yaml").out.splitlines()
-    assert shown[2:5] == ["trace: full", "", next(line for line in shown if line.startswith("provider "))]
+def test_a_file_that_needs_no_tool_has_no_table_of_them() -> None:
+    shown = lines_of({**FACTS, "tools": []}, Terminal())
+    assert (shown[3:5], shown[5].split()) == (["trace: full", ""], ["provider", "loads", "why", "not"])
 
 
 def test_what_is_in_an_environment_says_so() -> None:

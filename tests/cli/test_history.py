@@ -7,21 +7,32 @@ import errno
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from orun import api
 from orun.fs.bounded_reads import read_bounded
 from orun.store import checksummed_json
 
-from .conftest import CommandLine
+from .conftest import CommandLine, write_project
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project after three runs: two that measured, and one that found everything up to date."""
+    folder = tmp_path_factory.mktemp("measured")
+    write_project(folder)
+    for text in ("one two three", "one two three four", "one two three four"):
+        api.run(folder / "words.yaml", set={"stages.write.with.text": text}, store=folder / "artifacts")
+    return folder
 
 
 @pytest.fixture
-def measured(project: Path, orun: CommandLine) -> Path:
-    """Three runs: two that measured, and one that found everything up to date."""
-    for text in ("one two three", "one two three four", "one two three four"):
-        assert orun("run", "words.yaml", "--set", f"stages.write.with.text={text}").code == 0
+def measured(project: Path, built: Path) -> Path:
+    """The working folder: a copy of that project."""
+    shutil.copytree(built, project, symlinks=True, dirs_exist_ok=True)
     return project
 
 

@@ -167,13 +167,14 @@ NAMED = "hint: name a model: a file, a folder, or file.py:function"
                 "did you mean float32?",
             ],
         ),
-        (
+        pytest.param(
             ["net.py:load", "--input", "input=float32[batch,3]"],
             [
                 "net.py:load cannot be called with input float32[batch, 3]",
                 "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x2)",
                 "hint: declare the types and axes that it takes: --input 'NAME=float32[batch,...]'",
             ],
+            marks=pytest.mark.slow,
         ),
         (
             ["net.py:other"],
@@ -364,6 +365,7 @@ def test_the_dialogue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     ]
 
 
+@pytest.mark.slow
 def test_the_dialogue_asks_for_the_inputs_of_a_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,22 +54,11 @@ def error_of(answer: object) -> str:
     return content.text if answer.is_error else ""
 
 
-def test_an_assistant_reads_and_runs_only_if_it_is_allowed_to(project: Path) -> None:
-    (project / "broken.yaml").write_text(BROKEN, encoding="utf-8")
-    anyio.run(read_only, project)
-    assert not (project / "artifacts").exists()
-    anyio.run(allowed, project)
-
-
-def broken_pipeline(file: str, error: str) -> dict[str, Any]:
-    """A pipeline file of `list_pipelines` that cannot be loaded."""
-    return {"file": file, "pipeline": "", "stages": 0, "problems": 1, "error": error}
-
-
-def test_files_that_cannot_be_read_are_listed_with_the_reason(project: Path) -> None:
+def test_a_server_that_may_not_run_lists_files_and_refuses_to_run(project: Path) -> None:
     Path("away.yaml").symlink_to("nowhere.yaml")
     Path("loop.yaml").symlink_to("loop.yaml")
     os.mkfifo("pipe.yaml")
+    Path("broken.yaml").write_text(BROKEN)
     Path("cut.yaml").write_bytes(b"stages: {write: {uses: ")
     Path("wide.yaml").write_bytes(PIPELINE.encode("utf-16"))
     Path("marked.yaml").write_bytes(PIPELINE.encode("utf-8-sig"))
@@ -77,24 +66,8 @@ def test_files_that_cannot_be_read_are_listed_with_the_reason(project: Path) -> 
     Path("huge.yaml").write_bytes(b"#" * (4 << 20) + b"\nstages: {}\n")
     Path("model.yaml").write_bytes(b"metadata: {}\n")
     Path(os.fsdecode(b"caf\xe9.yml")).write_bytes(b"stages: {}\n")
-
-    async def listed() -> Any:
-        async with server(project) as session:
-            return (await call(session, "list_pipelines"))["pipelines"]
-
-    files = {file.pop("file"): (file["problems"], file["error"]) for file in anyio.run(listed)}
-    assert files == {
-        "away.yaml": (1, "cannot be read: No such file or directory"),
-        "caf\\xe9.yml": (1, "caf\\xe9.yml:1:1: 'stages' cannot be an empty mapping"),
-        "cut.yaml": (1, "cut.yaml:1:22: a value is missing here"),
-        "huge.yaml": (1, "cannot be read: File too large: more than 4 MiB"),
-        "latin.yaml": (1, "latin.yaml:2:6: the file is not UTF-8: byte 0xe9"),
-        "loop.yaml": (1, "cannot be read: Too many levels of symbolic links"),
-        "marked.yaml": (0, ""),
-        "pipe.yaml": (1, "cannot be read: Not a regular file"),
-        "wide.yaml": (1, "wide.yaml:1:1: the file is UTF-16"),
-        "words.yaml": (0, ""),
-    }
+    anyio.run(read_only, project)
+    assert not (project / "artifacts").exists()
 
 
 async def read_only(folder: Path) -> None:
@@ -103,101 +76,125 @@ async def read_only(folder: Path) -> None:
         assert [tool.name for tool in tools] == TOOLS
         assert all(tool.output_schema for tool in tools)
         assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == ["run"]
-        assert await call(session, "list_pipelines") == {
-            "pipelines": [
-                broken_pipeline("broken.yaml", "broken.yaml:2:42: 'txt' is not a parameter of ./words.py:write"),
-                {"file": "words.yaml", "pipeline": "words", "stages": 2, "problems": 0, "error": ""},
-            ]
-        }
-        assert (await call(session, "list_stages", file="words.yaml"))["stages"][1] == {
-            "stage": "count",
-            "uses": "./words.py:count",
-            "location": "words.yaml:3:3",
-            "needs": {"text": "write"},
-            "after": [],
-            "gates": ["words min 3"],
-        }
-        assert await call(session, "validate", file="broken.yaml") == {
-            "valid": False,
-            "problems": [
-                {
-                    "location": "broken.yaml:2:42",
-                    "message": "'txt' is not a parameter of ./words.py:write",
-                    "expected": "text",
-                    "suggestion": "text",
-                    "hint": "",
-                }
-            ],
-            "notes": [],
-        }
-        assert await refusal(session, "plan", file="broken.yaml") == (
-            "broken.yaml:2:42: error: 'txt' is not a parameter of ./words.py:write\n"
-            "    2 |   write: {uses: ./words.py:write, with: {txt: one two}}\n"
-            "      |                                          ^^^\n"
-            "  did you mean: text\n"
-            "  expected: text"
+        *bad, good = sorted(
+            (await call(session, "list_pipelines"))["pipelines"], key=lambda found: found["file"] == "words.yaml"
         )
-        plan = await call(session, "plan", file="words.yaml", set={"stages.write.with.text": "four"}, to=["write"])
-        assert plan == {
-            "pipeline": "words",
-            "steps": [
-                {
-                    "stage": "write",
-                    "uses": "./words.py:write",
-                    "action": "run",
-                    "reasons": ["never run before"],
-                    "seconds": None,
-                }
-            ],
-            "refused": [],
+        assert good == {"file": "words.yaml", "pipeline": "words", "stages": 2, "problems": 0, "error": ""}
+        assert {found["file"]: (found["problems"], found["error"]) for found in bad} == {
+            "away.yaml": (1, "cannot be read: No such file or directory"),
+            "broken.yaml": (1, "broken.yaml:2:42: 'txt' is not a parameter of ./words.py:write"),
+            "caf\\xe9.yml": (1, "caf\\xe9.yml:1:1: 'stages' cannot be an empty mapping"),
+            "cut.yaml": (1, "cut.yaml:1:22: a value is missing here"),
+            "huge.yaml": (1, "cannot be read: File too large: more than 4 MiB"),
+            "latin.yaml": (1, "latin.yaml:2:6: the file is not UTF-8: byte 0xe9"),
+            "loop.yaml": (1, "cannot be read: Too many levels of symbolic links"),
+            "marked.yaml": (0, ""),
+            "pipe.yaml": (1, "cannot be read: Not a regular file"),
+            "wide.yaml": (1, "wide.yaml:1:1: the file is UTF-16"),
         }
-        explained = await call(session, "explain", file="words.yaml", stage="write")
-        assert (explained["action"], explained["changed"]) == ("run", [])
-        assert explained["parts"]["parameter text"] == '"one two three"'
         assert await refusal(session, "run", file="words.yaml") == (
             "this server runs no pipelines\n"
             "  it was started without --allow-run\n"
             "  hint: ask the user to run `orun words.yaml`, or to start the server by: orun mcp --allow-run"
         )
-        assert await refusal(session, "validate", file="../words.yaml") == (
-            "../words.yaml is outside of the server's folder\n"
-            f"  the tools use files below {folder}\n"
-            "  hint: list_pipelines names them; another folder: orun mcp --root DIR"
-        )
-        assert await refusal(session, "explain", file="words.yaml", stage="--store=/tmp") == (
-            "there is no stage '--store=/tmp' in words.yaml\n  expected write or count\n  hint: orun graph words.yaml"
-        )
 
 
-async def allowed(folder: Path) -> None:
+def test_an_assistant_reads_runs_and_compares(project: Path) -> None:
+    (project / "broken.yaml").write_text(BROKEN)
+    anyio.run(read_and_run, project)
+
+
+async def read_and_run(folder: Path) -> None:
     async with server(folder.parent, "--root", str(folder), "--allow-run") as session:
-        first = await call(session, "run", file="words.yaml")
-        assert (first["outcome"], first["exit_code"]) == ("passed", 0)
-        assert [(stage["stage"], stage["outcome"]) for stage in first["stages"]] == [
-            ("write", "built"),
-            ("count", "built"),
-        ]
-        assert first["stages"][1]["metrics"]["words"] == {
-            "value": 3,
-            "unit": "",
-            "better": "higher",
-            "interval": None,
-        }
-        assert first["verdicts"][0]["why"] == "words is 3, at or above the minimum of 3"
-        second = await call(session, "run", file="words.yaml", set={"stages.write.with.text": "four"})
-        assert (second["outcome"], second["exit_code"]) == ("failed", 1)
-        assert await refusal(session, "history", last=0) == (
-            "last is 0\n  at least one measurement of each series is returned"
-        )
-        (series,) = (await call(session, "history", metric="words"))["series"]
-        assert [(point["run"], point["value"]) for point in series["points"]] == [(first["run"], 3), (second["run"], 1)]
-        difference = await call(session, "diff")
-        assert difference["gates"] == [{"name": "count words min", "old": "3: passed", "new": "3: failed"}]
-        blame = await call(session, "blame")
-        assert (blame["failed"], blame["next_command"]) == (
-            ["count words min 3"],
-            "orun blame words.yaml --set stages.write.with.text=four",
-        )
+        await require_answers_about_files(session, folder)
+        assert not (folder / "artifacts").exists()
+        await require_answers_about_runs(session)
+
+
+async def require_answers_about_files(session: ClientSession, folder: Path) -> None:
+    assert (await call(session, "list_stages", file="words.yaml"))["stages"][1] == {
+        "stage": "count",
+        "uses": "./words.py:count",
+        "location": "words.yaml:3:3",
+        "needs": {"text": "write"},
+        "after": [],
+        "gates": ["words min 3"],
+    }
+    assert await call(session, "validate", file="broken.yaml") == {
+        "valid": False,
+        "problems": [
+            {
+                "location": "broken.yaml:2:42",
+                "message": "'txt' is not a parameter of ./words.py:write",
+                "expected": "text",
+                "suggestion": "text",
+                "hint": "",
+            }
+        ],
+        "notes": [],
+    }
+    assert await refusal(session, "plan", file="broken.yaml") == (
+        "broken.yaml:2:42: error: 'txt' is not a parameter of ./words.py:write\n"
+        "    2 |   write: {uses: ./words.py:write, with: {txt: one two}}\n"
+        "      |                                          ^^^\n"
+        "  did you mean: text\n"
+        "  expected: text"
+    )
+    plan = await call(session, "plan", file="words.yaml", set={"stages.write.with.text": "four"}, to=["write"])
+    assert plan == {
+        "pipeline": "words",
+        "steps": [
+            {
+                "stage": "write",
+                "uses": "./words.py:write",
+                "action": "run",
+                "reasons": ["never run before"],
+                "seconds": None,
+            }
+        ],
+        "refused": [],
+    }
+    explained = await call(session, "explain", file="words.yaml", stage="write")
+    assert (explained["action"], explained["changed"]) == ("run", [])
+    assert explained["parts"]["parameter text"] == '"one two three"'
+    assert await refusal(session, "validate", file="../words.yaml") == (
+        "../words.yaml is outside of the server's folder\n"
+        f"  the tools use files below {folder}\n"
+        "  hint: list_pipelines names them; another folder: orun mcp --root DIR"
+    )
+    assert await refusal(session, "explain", file="words.yaml", stage="--store=/tmp") == (
+        "there is no stage '--store=/tmp' in words.yaml\n  expected write or count\n  hint: orun graph words.yaml"
+    )
+
+
+async def require_answers_about_runs(session: ClientSession) -> None:
+    first = await call(session, "run", file="words.yaml")
+    assert (first["outcome"], first["exit_code"]) == ("passed", 0)
+    assert [(stage["stage"], stage["outcome"]) for stage in first["stages"]] == [
+        ("write", "built"),
+        ("count", "built"),
+    ]
+    assert first["stages"][1]["metrics"]["words"] == {
+        "value": 3,
+        "unit": "",
+        "better": "higher",
+        "interval": None,
+    }
+    assert first["verdicts"][0]["why"] == "words is 3, at or above the minimum of 3"
+    second = await call(session, "run", file="words.yaml", set={"stages.write.with.text": "four"})
+    assert (second["outcome"], second["exit_code"]) == ("failed", 1)
+    assert await refusal(session, "history", last=0) == (
+        "last is 0\n  at least one measurement of each series is returned"
+    )
+    (series,) = (await call(session, "history", metric="words"))["series"]
+    assert [(point["run"], point["value"]) for point in series["points"]] == [(first["run"], 3), (second["run"], 1)]
+    difference = await call(session, "diff")
+    assert difference["gates"] == [{"name": "count words min", "old": "3: passed", "new": "3: failed"}]
+    blame = await call(session, "blame")
+    assert (blame["failed"], blame["next_command"]) == (
+        ["count words min 3"],
+        "orun blame words.yaml --set stages.write.with.text=four",
+    )
 
 
 def test_a_package_and_a_folder_that_are_not_there(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

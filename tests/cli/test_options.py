@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -11,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from orun.cli.crash import redacted
-from orun.cli.main import group
+from orun.cli.main import group, main
 from orun.cli.options import parse_overrides
 
-from .conftest import CommandLine
+from .conftest import CommandLine, write_project
 
 
 def test_overrides() -> None:
@@ -157,34 +158,49 @@ STORING = {  # a command line of every verb that takes --store
     "blame": "words.yaml", "bisect": "a b",
     "history": "", "report": "", "diff": "a b", "baseline accept": "words.yaml", "baseline diff": "words.yaml",
     "baseline drop": "words.yaml", "verify": "words.yaml --rebuild", "store stats": "", "store verify": "",
-    "store pins": "", "store gc": "", "store pin": "a b", "store unpin": "a", "doctor": "",
+    "store pins": "", "store gc": "", "store pin": "a b", "store unpin": "a", "doctor": "words.yaml",
     "watch": "requests.jsonl --release last",
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project after a run that was accepted, beside which is a folder that is no store."""
+    folder = tmp_path_factory.mktemp("accepted")
+    write_project(folder)
+    (folder / "src").mkdir()
+    (folder / "src" / "model.py").write_text("mine")
+    with contextlib.chdir(folder):
+        assert main(["words.yaml", "-q", "--store", ""]) == 0
+        assert main(["baseline", "accept", "words.yaml", "--store", ""]) == 0
+    return folder
+
+
 @pytest.mark.parametrize("verb", STORING)
-def test_a_folder_that_is_no_store_is_refused(orun: CommandLine, project: Path, verb: str) -> None:
-    assert orun("words.yaml", "-q").code == 0
-    assert orun("baseline", "accept", "words.yaml").code == 0
-    (project / "src").mkdir()
-    (project / "src" / "model.py").write_text("mine")
+def test_a_folder_that_is_no_store_is_refused(
+    orun: CommandLine, accepted: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.chdir(accepted)
     words = [*verb.split(), *STORING[verb].split()]
     shown = orun(*words, "--store", "src")
     assert (shown.code, shown.out) == (2, "")
     told = ("src is no store, and not empty", "there is no store at src", "nothing was measured yet")
     assert any(text in shown.err for text in told)
-    assert [path.name for path in (project / "src").iterdir()] == ["model.py"]
+    assert [path.name for path in (accepted / "src").iterdir()] == ["model.py"]
 
 
+@pytest.mark.usefixtures("no_providers")
 @pytest.mark.parametrize("verb", STORING)
-def test_a_store_without_a_name_is_that_of_the_project(orun: CommandLine, project: Path, verb: str) -> None:
+def test_a_store_without_a_name_is_that_of_the_project(
+    orun: CommandLine, accepted: Path, project: Path, verb: str
+) -> None:
     """As $ORUN_STORE is unset when it is empty."""
-    assert orun("words.yaml", "-q", "--store", "").code == 0
+    shutil.copytree(accepted, project, symlinks=True, dirs_exist_ok=True)
     before = sorted(path.name for path in project.iterdir())
     assert "artifacts" in before
     words = [*verb.split(), *STORING[verb].split()]
     assert orun(*words, "--store", "").code == orun(*words).code
-    assert sorted({*(path.name for path in project.iterdir())} - {"words.baseline.json"}) == before
+    assert sorted({*(path.name for path in project.iterdir()), "words.baseline.json"}) == before
 
 
 def test_every_verb_with_a_store_is_tried() -> None:

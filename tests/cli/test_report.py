@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import html
+import io
 import json
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from orun.report.html.stored import read_samples
+from orun.text.units import show
 from tests.faults.projects import write_model
 
 from .conftest import CommandLine, steady
@@ -20,8 +23,8 @@ from .conftest import CommandLine, steady
 RELEASE = """\
 stages:
   import: {uses: convert/onnx, with: {path: model.onnx}}
-  int8: {uses: quantize/dynamic, needs: import, with: {per_channel: false}, gate: {size: {max_regression: 50%}}}
-  release: {uses: release/bundle, needs: int8, with: {version: 1.2.0}}
+  named: {uses: release/metadata, needs: import, with: {doc_string: a}, gate: {size: {max_regression: 50%}}}
+  release: {uses: release/bundle, needs: named, with: {version: 1.2.0}}
 """
 
 
@@ -67,22 +70,22 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
     version = json.loads(manifest)["version"]
     assert version == "1.2.0"
     assert f"version {version} SHA-256 of the bundle {digest} , the digest of manifest.json" in page
-    assert f"model.onnx {(bundle / 'model.onnx').stat().st_size / 1e3:.2f} kB {model}" in page
+    assert f"model.onnx {show((bundle / 'model.onnx').stat().st_size, 'B')} {model}" in page
     assert "check a copy orun verify artifacts/out/release/release" in page
-    assert "Size by stage" in page
     assert "Since the accepted release" not in page
 
     orun("baseline", "accept", "release.yaml")
     orun("report", "--html", "accepted.html")
     assert "This run is the accepted one: on " in texts(project / "accepted.html")
 
-    orun("release.yaml", "--set", "stages.int8.with.per_channel=true", "--html", "changed.html")
+    change = ("--set", "stages.named.with.doc_string=longer")
+    orun("release.yaml", *change, "--html", "changed.html")
     page = texts(project / "changed.html")
     section = page[page.index("Since the accepted release accepted on") : page.index("What is released name")]
-    assert "int8 per_channel false true" in section
-    assert re.search(r"int8 size [\d.]+ kB [\d.]+ kB [+-][\d.]+ %", section)
+    assert "named doc_string a longer" in section
+    assert re.search(r"release size [\d.]+ k?B [\d.]+ k?B [+-][\d.]+ %", section)
 
-    orun("baseline", "accept", "release.yaml", "--set", "stages.int8.with.per_channel=true")
+    orun("baseline", "accept", "release.yaml", *change)
     orun("report", "last~1", "--html", "before.html")  # a run of before the accepted one
     assert "Since the accepted release" not in texts(project / "before.html")
 
@@ -96,7 +99,10 @@ def test_samples_are_read_without_numpy(tmp_path: Path) -> None:
     assert list(samples["model.wall"]) == list(times)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"])
-def test_no_samples(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        read_samples(content)
+def test_what_holds_no_samples_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^File is not a zip file$"):
+        read_samples(b"PK\x03\x04")
+    with zipfile.ZipFile(archive := io.BytesIO(), "w") as file:
+        file.writestr("model.wall.npy", b"1 2 3")
+    with pytest.raises(ValueError, match=r"^this is no array of NumPy's format 1$"):
+        read_samples(archive.getvalue())

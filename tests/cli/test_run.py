@@ -15,6 +15,7 @@ import pytest
 from orun import api
 from orun.remote.options import Remote
 from orun.report.document import run_of
+from tests.thin import mostly_slow
 
 from .conftest import CommandLine, steady
 
@@ -182,15 +183,6 @@ def test_a_report_for_browsers(orun: CommandLine, project: Path) -> None:
     assert "Trend on this machine" in (project / "reports" / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_report_that_cannot_be_written_is_known_before_anything_runs(orun: CommandLine, project: Path) -> None:
-    shown = orun("words.yaml", "--junit", str(project / "words.yaml" / "junit.xml"))
-    assert (shown.code, shown.out) == (2, "")
-    assert shown.err == (
-        f"error: {project}/words.yaml/junit.xml cannot be written\n  words.yaml is a file, not a folder\n"
-    )
-    assert not (project / "artifacts").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "forced"),
     [
@@ -269,7 +261,9 @@ to run what is missing as well: orun words.yaml --to count
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "how", mostly_slow([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], signal.SIGINT, signal.SIGHUP)
+)
 def test_ctrl_c_stops_the_run_and_keeps_what_is_done(project: Path, how: signal.Signals) -> None:
     command = [sys.executable, "-m", "orun", "words.yaml", "--set", "stages.write.with.text=wait"]
     with subprocess.Popen(

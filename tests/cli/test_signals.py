@@ -11,6 +11,8 @@ from time import sleep
 
 import pytest
 
+from orun import api
+
 CODE = """\
 import os
 import time
@@ -42,8 +44,8 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "temporary").mkdir()
     (folder / "waiting.py").write_text(CODE.replace("FOLDER", str(folder)))
     (folder / "waiting.yaml").write_text(PIPELINE)
-    for words in ((), ("--set", "stages.count.with.first=aa", "--set", "stages.count.with.second=aa")):
-        subprocess.run([sys.executable, "-m", "orun", "waiting.yaml", *words], cwd=folder, check=False)
+    for changes in ({}, {"stages.count.with.first": "aa", "stages.count.with.second": "aa"}):
+        api.run(folder / "waiting.yaml", set=changes, store=folder / "artifacts")
     return folder
 
 
