@@ -175,10 +175,10 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     path = baselines.path_for(pipeline)
-    dropped = baselines.drop(pipeline)
     if seen_at(store_root(store, pipeline)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)
+    dropped = baselines.drop(pipeline)
     if as_json:
         options.show_json({"file": str(path), "dropped": dropped})
     else:

@@ -187,6 +187,7 @@ def test_a_folder_that_is_no_store_is_refused(
     told = ("src is no store, and not empty", "there is no store at src", "nothing was measured yet")
     assert any(text in shown.err for text in told)
     assert [path.name for path in (accepted / "src").iterdir()] == ["model.py"]
+    assert (accepted / "words.baseline.json").exists()
 
 
 @pytest.mark.usefixtures("no_providers")
