@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,13 +18,12 @@ from tests.stages.measure.test_accuracy import measure, model, refusal
 
 pytest.importorskip("pycocotools")
 
-IMAGES = 80
+IMAGES = 40
+LABELS, OUTPUTS = scene(IMAGES, 11)
 DATA = """
 import numpy as np
 import orun
-from tests.measure.metrics.test_detection import scene
-
-LABELS, OUTPUTS = scene(80, 11)
+from tests.stages.measure.test_accuracy_boxes import IMAGES, LABELS, OUTPUTS
 
 def padded(rows, width):
     return np.stack([np.concatenate([r, np.zeros((9 - len(r), *r.shape[1:]))]) for r in rows]).astype(np.float32)
@@ -31,7 +32,7 @@ def separate():
     # as exports of DETR and SSD: the rest of the rows has a score of 0
     inputs = {name: padded(rows, 9) for name, rows in OUTPUTS.items()}
     inputs["classes"] = inputs["classes"].astype(np.int64)
-    day = ["day" if number % 3 else "night" for number in range(80)]
+    day = ["day" if number % 3 else "night" for number in range(IMAGES)]
     return orun.Dataset({f"in_{k}": v for k, v in inputs.items()}, LABELS, fields={"light": day})
 
 def joined():
@@ -40,10 +41,10 @@ def joined():
     return orun.Dataset({"in_output0": [row.astype(np.float32) for row in rows]}, LABELS)
 
 def pixels():
-    return orun.Dataset({"in_output0": np.float32([[[0.1, 0.1, 1.2, 1, 0.9, 1]]] * 80)}, LABELS)
+    return orun.Dataset({"in_output0": np.float32([[[0.1, 0.1, 1.2, 1, 0.9, 1]]] * IMAGES)}, LABELS)
 
 def classes():
-    return orun.Dataset({"in_output0": np.ones((80, 2, 6), np.float32)}, np.zeros(80, int))
+    return orun.Dataset({"in_output0": np.ones((IMAGES, 2, 6), np.float32)}, np.zeros(IMAGES, int))
 
 def keep_sure(outputs, dataset):
     rows = [row[row[:, 4] > 0.5] for row in outputs["output0"]]
@@ -56,7 +57,7 @@ def short(outputs, dataset):
 def gaps(outputs, dataset):
     return [row * np.nan for row in outputs["output0"]]
 
-def one(outputs, dataset):
+def number(outputs, dataset):
     return 1.0
 """
 
@@ -85,6 +86,12 @@ SEPARATE = copier(boxes=TensorProto.FLOAT, scores=TensorProto.FLOAT, classes=Ten
 JOINED = copier(output0=TensorProto.FLOAT)
 
 
+def of_pycocotools(outputs: Mapping[str, Any] = OUTPUTS, images: Sequence[int] = range(IMAGES)) -> dict[str, Any]:
+    """What the library says of these outputs; boxes of the model are of single precision."""
+    figures = of_library(*read(LABELS, dict(outputs)), np.array(images))
+    return {name: pytest.approx(value, abs=1e-6) for name, value in figures.items()}
+
+
 def test_separate_outputs_compared_with_a_baseline_by_class_and_by_field(folder: Path) -> None:
     params = {
         "dataset": "data.py:separate",
@@ -94,21 +101,20 @@ def test_separate_outputs_compared_with_a_baseline_by_class_and_by_field(folder:
         "batch": 16,
     }
     run = measure(folder, params, model=SEPARATE, baseline=SEPARATE)
-    labels, detections = read(*scene(IMAGES, 11))
-    expected = of_library(labels, detections, np.arange(IMAGES))
-    for metric in ("map", "map_50", "map_75"):
-        found = run.metrics[metric]
-        assert found.value == pytest.approx(expected[metric], abs=1e-6)  # boxes are of single precision
-        assert (found.unit, found.better, found.noise) == ("ratio", "higher", "sample")
-        assert found.interval is not None
-        assert found.interval.low < found.value < found.interval.high
-        assert found.baseline is not None
-        assert (found.baseline.changed, found.baseline.difference.value) == (0, 0)
-        assert found.baseline.difference.low < 0 < found.baseline.difference.high
+    expected = of_pycocotools()
+    for name in ("map", "map_50", "map_75"):
+        metric = run.metrics[name]
+        assert metric.value == expected[name]
+        assert (metric.unit, metric.better, metric.noise) == ("ratio", "higher", "sample")
+        assert metric.interval is not None
+        assert metric.interval.low < metric.value < metric.interval.high
+        assert metric.baseline is not None
+        assert (metric.baseline.changed, metric.baseline.difference.value) == (0, 0)
+        assert metric.baseline.difference.low < 0 < metric.baseline.difference.high
     by_class = [run.value(f"map[label={number}]") for number in range(4)]
     assert np.mean(by_class) == pytest.approx(run.value("map"))
-    night = np.arange(0, IMAGES, 3)
-    assert run.value("map[light=night]") == pytest.approx(of_library(labels, detections, night)["map"], abs=1e-6)
+    night = range(0, IMAGES, 3)
+    assert run.value("map[light=night]") == of_pycocotools(images=night)["map"]
     assert run.metrics["map[light=night]"].examples == len(night)
 
 
@@ -118,8 +124,7 @@ def test_one_output_of_six_columns_with_as_many_rows_as_an_image_has(folder: Pat
         "metrics": ["map"],
         "detections": {"format": "xyxy", "boxes": "output0"},
     }
-    expected = of_library(*read(*scene(IMAGES, 11)), np.arange(IMAGES))["map"]
-    assert measure(folder, params, model=JOINED).value("map") == pytest.approx(expected, abs=1e-6)
+    assert measure(folder, params, model=JOINED).value("map") == of_pycocotools()["map"]
 
 
 def test_a_function_makes_boxes_of_the_outputs(folder: Path) -> None:
@@ -129,12 +134,9 @@ def test_a_function_makes_boxes_of_the_outputs(folder: Path) -> None:
         "detections": {"format": "xyxy"},
         "postprocess": "data.py:keep_sure",
     }
-    run = measure(folder, params, model=JOINED)
-    labels, outputs = scene(IMAGES, 11)
-    sure = [scores > 0.5 for scores in outputs["scores"]]
-    kept = {name: [row[keep] for row, keep in zip(rows, sure, strict=True)] for name, rows in outputs.items()}
-    expected = of_library(*read(labels, kept), np.arange(IMAGES))["map_50"]
-    assert run.value("map_50") == pytest.approx(expected, abs=1e-6)
+    sure = [scores > 0.5 for scores in OUTPUTS["scores"]]
+    kept = {name: [row[keep] for row, keep in zip(rows, sure, strict=True)] for name, rows in OUTPUTS.items()}
+    assert measure(folder, params, model=JOINED).value("map_50") == of_pycocotools(kept)["map_50"]
 
 
 def test_a_reference_may_detect_another_number_of_boxes(folder: Path) -> None:
@@ -144,57 +146,88 @@ def test_a_reference_may_detect_another_number_of_boxes(folder: Path) -> None:
     three = model(helper.make_graph([node], "three", JOINED.graph.input, JOINED.graph.output, limits))
     params = {"dataset": "data.py:joined", "metrics": ["map"], "detections": {"format": "xyxy", "boxes": "output0"}}
     run = measure(folder, params, model=three, reference=JOINED)
-    labels, outputs = scene(IMAGES, 11)
-    kept = {name: [row[:3] for row in rows] for name, rows in outputs.items()}
-    expected = of_library(*read(labels, kept), np.arange(IMAGES))["map"]
     comparison = run.metrics["map"].reference
-    assert run.value("map") == pytest.approx(expected, abs=1e-6)
+    assert (
+        run.value("map") == of_pycocotools({name: [row[:3] for row in rows] for name, rows in OUTPUTS.items()})["map"]
+    )
     assert comparison is not None
-    assert comparison.value == pytest.approx(of_library(*read(labels, outputs), np.arange(IMAGES))["map"], abs=1e-6)
+    assert comparison.value == of_pycocotools()["map"]
     assert comparison.difference.low < comparison.difference.value == run.value("map") - comparison.value
     differs = refusal(folder, {**params, "metrics": ["map", "cosine"]}, model=three, reference=JOINED)
     assert differs.startswith("output 'output0' of the model differs in form from the reference's")
 
 
+NAMES = "`detections: {format: xyxy, boxes: NAME, scores: NAME, classes: NAME}`"
+AS_MANY = "\n  hint: return an array `[n, ...]` or a list of n arrays or texts; several of them as a dict by name"
+XYXY = {"detections": {"format": "xyxy"}}
+OF_ONE = {"detections": {"format": "xyxy", "boxes": "output0"}}
+
+
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("dataset", "params", "message"),
     [
+        ("joined", {}, f"map needs to know how the outputs hold boxes\n  hint: say it: {NAMES}"),
         (
-            {"dataset": "data.py:joined"},
-            "map needs to know how the outputs hold boxes\n  hint: say it: `detections: {format: xyxy, boxes: NAME, ",
+            "joined",
+            XYXY,
+            (
+                "map needs the boxes that the model detects, and there is no output boxes\n  there are output0\n"
+                f"  hint: name the outputs: {NAMES}; a function can make boxes of raw outputs: "
+                "`postprocess: file.py:function`"
+            ),
         ),
         (
-            {"dataset": "data.py:joined", "detections": {"format": "xyxy"}},
-            "map needs the boxes that the model detects, and there is no output boxes\n  there are output0",
+            "classes",
+            OF_ONE,
+            (
+                "map needs the boxes of each image as its label\n  the label of example 0 is a int64\n"
+                '  hint: give a dict for each image: {"xyxy": boxes, "classes": numbers}, with "xywh" or "cxcywh" for '
+                'other boxes, and "crowd" to mark crowds'
+            ),
         ),
         (
-            {"dataset": "data.py:classes", "detections": {"format": "xyxy", "boxes": "output0"}},
-            "map needs the boxes of each image as its label\n  the label of example 0 is a int64",
+            "pixels",
+            OF_ONE,
+            (
+                "map: the model's boxes are shares of the image, and the labels' are pixels\n"
+                "  the largest number of a detected box is 1.1\n"
+                "  hint: give labels as shares, too, or scale the model's boxes: `postprocess: file.py:function`"
+            ),
         ),
         (
-            {"dataset": "data.py:pixels", "detections": {"format": "xyxy", "boxes": "output0"}},
-            "map: the model's boxes are shares of the image, and the labels' are pixels",
+            "joined",
+            {**XYXY, "postprocess": "data.py:short"},
+            (
+                f"postprocess must return a value for each of the {IMAGES} examples, as short\n"
+                f"  it returned 3 values{AS_MANY}"
+            ),
         ),
         (
-            {"dataset": "data.py:joined", "detections": {"format": "xyxy"}, "postprocess": "data.py:short"},
-            "postprocess must return a value for each of the 80 examples, as short\n  it returned 3 values",
+            "joined",
+            {**XYXY, "postprocess": "data.py:number"},
+            (
+                f"postprocess must return a value for each of the {IMAGES} examples, as number\n"
+                f"  it returned one float{AS_MANY}"
+            ),
         ),
         (
-            {"dataset": "data.py:joined", "detections": {"format": "xyxy"}, "postprocess": "data.py:one"},
-            "postprocess must return a value for each of the 80 examples, as one\n  it returned one float",
+            "joined",
+            {**XYXY, "postprocess": "data.py:gaps"},
+            "postprocess returned numbers that are not finite for example 0, as gaps",
         ),
         (
-            {"dataset": "data.py:joined", "detections": {"format": "xyxy"}, "postprocess": "data.py:gaps"},
-            "postprocess returned numbers that are not finite for example ",
-        ),
-        (
-            {"dataset": "data.py:joined", "metrics": ["accuracy"], "detections": {"format": "xyxy"}},
-            "`detections` is set, and no metric reads it",
+            "joined",
+            {**XYXY, "metrics": ["accuracy"]},
+            (
+                "`detections` is set, and no metric reads it\n"
+                "  hint: add one of map, map_50, map_75 to `metrics`, or leave `detections` out"
+            ),
         ),
     ],
 )
-def test_refusals(folder: Path, params: dict[str, object], message: str) -> None:
-    assert message in refusal(folder, {"metrics": ["map"], **params}, model=JOINED)
+def test_what_cannot_be_judged_is_refused(folder: Path, dataset: str, params: dict[str, Any], message: str) -> None:
+    asked = {"metrics": ["map"], "dataset": f"data.py:{dataset}", **params}
+    assert refusal(folder, asked, model=JOINED) == message
 
 
 def test_libraries_that_are_needed() -> None:

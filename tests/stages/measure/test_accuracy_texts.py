@@ -134,21 +134,25 @@ def test_tokens_and_ctc_scores_are_decoded_by_a_tokenizer(folder: Path) -> None:
     [
         ({"dataset": "data.py:numbers"}, "wer needs one text for each example\n  the label of example 0 is 0"),
         (
-            {"dataset": "data.py:texts", "text": {"normalize": ["data.py:length"]}},
+            {"text": {"normalize": ["data.py:length"]}},
             "normalize: data.py:length must return a text\n  it returned a int for 'HELLO WORLD'",
         ),
         (
-            {"dataset": "data.py:texts", "text": {"tokenizer": "data.py"}},
-            "data.py is not a tokenizer folder",
+            {"text": {"tokenizer": "data.py"}},
+            (
+                "data.py is not a tokenizer folder\n"
+                "  it holds no tokenizer.json, tokenizer_config.json or vocabulary\n"
+                "  hint: tokenizer.save_pretrained(folder)"
+            ),
         ),
         (
-            {"dataset": "data.py:texts", "metrics": ["accuracy"], "text": {"normalize": ["lowercase"]}},
-            "`text` is set, and no metric reads it",
+            {"metrics": ["accuracy"], "text": {"normalize": ["lowercase"]}},
+            ("`text` is set, and no metric reads it\n  hint: add one of wer, cer to `metrics`, or leave `text` out"),
         ),
     ],
 )
-def test_refusals(folder: Path, params: dict[str, object], message: str) -> None:
-    assert message in refusal(folder, {"metrics": ["wer"], **params}, model=TEXT)
+def test_what_cannot_be_judged_is_refused(folder: Path, params: dict[str, object], message: str) -> None:
+    assert refusal(folder, {"dataset": "data.py:texts", "metrics": ["wer"], **params}, model=TEXT) == message
 
 
 def test_scores_without_a_tokenizer_are_refused(folder: Path) -> None:
