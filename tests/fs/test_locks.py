@@ -36,14 +36,12 @@ class Holder:
     """Another process that takes a lock and keeps it until it is told to end."""
 
     def __init__(self, path: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
         self.process = subprocess.Popen(
             [sys.executable, "-c", HOLDER, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment,
         )
 
     def says(self) -> str:

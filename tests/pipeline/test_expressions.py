@@ -75,13 +75,19 @@ def test_variables_that_multiply(tmp_path: Path) -> None:
         use = f'"${{vars.v{number - 1}}}"'
         levels.append(f"  v{number}: [{', '.join([use] * 10)}]")
     told = complaint(tmp_path, "vars:\n" + "\n".join(levels) + f"\nstages:\n{EXPORT}")
-    assert "with its variables and matrices written out, this holds more than 100000 values" in told
+    assert told.splitlines()[0] == (
+        "p.yaml:6:7: error: with its variables and matrices written out, this holds more than 100000 values"
+    )
 
 
 def test_a_long_chain_of_variables(tmp_path: Path) -> None:
-    chain = "".join(f"  v{n}: ${{vars.v{n + 1}}}\n" for n in range(5000)) + "  v5000: 1\n"
+    chain = "".join(f"  v{n}: ${{vars.v{n + 1}}}\n" for n in range(60)) + "  v60: 1\n"
     told = complaint(tmp_path, f"vars:\n{chain}stages:\n{EXPORT}")
-    assert "variables refer to one another more than 50 deep" in told
+    assert told == (
+        "p.yaml:51:8: error: variables refer to one another more than 50 deep\n"
+        "   51 |   v49: ${vars.v50}\n"
+        "      |        ^^^^^^^^^^^"
+    )
 
 
 def test_a_mistake_in_a_variable_is_told_once_and_where_it_is(tmp_path: Path) -> None:
@@ -140,7 +146,9 @@ def test_text_that_multiplies(tmp_path: Path, where: str) -> None:
 def test_a_long_text_that_stands_in_many_values(tmp_path: Path) -> None:
     long, many = "x" * 100_000, ", ".join(["'-${vars.long}'"] * 1000)
     told = complaint(tmp_path, f"vars: {{long: {long}, many: [{many}]}}\nstages:\n{EXPORT}")
-    assert "with its variables and matrices written out, the file holds more than 16 MiB of text" in told
+    assert told.splitlines()[0] == (
+        "p.yaml:1:102862: error: with its variables and matrices written out, the file holds more than 16 MiB of text"
+    )
 
 
 def test_text_of_some_megabytes_is_fine(tmp_path: Path) -> None:

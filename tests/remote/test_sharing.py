@@ -165,8 +165,10 @@ def test_what_does_not_fit_is_told_before_it_is_fetched(
         patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
         with pytest.raises(StoreError) as caught:
             other.run(remote=s3)
-    assert str(caught.value).startswith("cannot fetch make from the remote: the disk is full\n")
-    assert "Free some space and run it again" in str(caught.value)
+    what, why, hint = str(caught.value).splitlines()
+    assert what == "cannot fetch make from the remote: the disk is full"
+    assert why.endswith(": No space left on device")
+    assert hint == f"  hint: Nothing that was stored is lost. Free some space and run it again: df -h {other.store}"
     objects = [request for request in relay.requests if "/objects/" in request]
     assert len(objects) == 1, "the list of its files, and none of them"
     assert built(other.run(remote=s3)) == []

@@ -22,7 +22,7 @@ from orun.remote.trust import ED25519, HMAC, Keyring, keyring
 from orun.remote.validation import validate_file_list, validate_record
 from orun.store.checksummed_json import canonical
 from tests.facts import components
-from tests.project import built
+from tests.project import Project, built
 from tests.remote.support import contents, machine, named, notices, traffic, write
 from tests.store.support import action
 
@@ -35,6 +35,12 @@ def pem(key: Ed25519PrivateKey) -> tuple[str, str]:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return private.decode(), public.decode()
+
+
+def trust(project: Project, public: str, url: str) -> None:
+    """Let a project use a remote, and believe what the holder of a key has signed there."""
+    project.write("keys.pem", public)
+    project.write("pyproject.toml", f'[tool.orun.remote]\nurl = "{url}"\ntrusted-keys = ["keys.pem"]\n')
 
 
 def test_without_keys_every_record_is_believed() -> None:
@@ -162,9 +168,9 @@ def test_readers_with_public_keys_read_what_the_signer_wrote(
 ) -> None:
     private, public = pem(Ed25519PrivateKey.generate())
     one, other, stranger = (machine(tmp_path, name) for name in ("one", "other", "stranger"))
-    for project, text in ((one, public), (other, public), (stranger, pem(Ed25519PrivateKey.generate())[1])):
-        project.write("keys.pem", text)
-        project.write("pyproject.toml", f'[tool.orun.remote]\nurl = "{folder}"\ntrusted-keys = ["keys.pem"]\n')
+    for project in (one, other):
+        trust(project, public, folder)
+    trust(stranger, pem(Ed25519PrivateKey.generate())[1], folder)
     monkeypatch.setenv(SIGNING_KEY, private)
     assert built(one.run()) == ["make", "upper"]
     monkeypatch.delenv(SIGNING_KEY)
@@ -184,8 +190,7 @@ def test_who_is_given_a_key_pushes_what_was_built_without(
     private, public = pem(Ed25519PrivateKey.generate())
     one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     for project in (one, other):
-        project.write("keys.pem", public)
-        project.write("pyproject.toml", f'[tool.orun.remote]\nurl = "{folder}"\ntrusted-keys = ["keys.pem"]\n')
+        trust(project, public, folder)
     assert (built(one.run()), built(one.run())) == (["make", "upper"], [])
     monkeypatch.setenv(SIGNING_KEY, private)
     assert built(one.run()) == []
@@ -205,8 +210,7 @@ def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
     else:
         monkeypatch.setenv(SIGNING_KEY, private)
         for project in (one, other):
-            project.write("keys.pem", public)
-            project.write("pyproject.toml", '[tool.orun.remote]\ntrusted-keys = ["keys.pem"]\n')
+            trust(project, public, folder)
     assert (built(one.run(remote=folder)), traffic(one)) == ([], "2 pushed")
     one.edit("pipeline.yaml", "name: text", "name: text # changed")  # planned anew
     assert (built(one.run(remote=folder)), traffic(one)) == ([], "")

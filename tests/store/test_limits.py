@@ -147,8 +147,7 @@ assert store.read(kept) == b"small"
 def limited(store: Path, limit: str, value: int) -> list[str]:
     """What a process prints that meets a limit while it stores large files and takes locks."""
     command = [sys.executable, "-c", LIMITED, str(store), limit, str(value)]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
-    return subprocess.check_output(command, text=True, env=environment).splitlines()
+    return subprocess.check_output(command, text=True).splitlines()
 
 
 def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:

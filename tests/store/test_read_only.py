@@ -246,8 +246,13 @@ def test_outputs_that_cannot_be_put_back(tmp_path: Path) -> None:
     project.run()
     (project.store / "out" / "text" / "make" / "text").unlink()
     done = call_read_only(project, "-m", "orun", "run", "pipeline.yaml")
+    temporary = project.store / "tmp"
     assert done.returncode == 3
-    assert done.stderr.startswith("error: cannot check out text/make: the file system is read-only\n")
+    assert done.stderr == (
+        "error: cannot check out text/make: the file system is read-only\n"
+        f"  {temporary}: Read-only file system\n"
+        f"  hint: Choose a place that can be written (--store DIR): ls -ld {temporary}\n"
+    )
 
 
 @needs_root
