@@ -14,8 +14,10 @@ import pytest
 
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.store import object_storage
+from tests.project import Project
 from tests.remote import azurite, gcs
 from tests.remote.relay import Relay
+from tests.remote.support import machine
 
 SERVER = Path(__file__).with_name("s3_server.py")
 
@@ -32,6 +34,18 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the variables of whoever runs the tests out of them."""
     for name in ("ORUN_REMOTE", "ORUN_REMOTE_MODE", SHARED_KEY, SIGNING_KEY):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Project:
+    """The project on a machine that has built nothing."""
+    return machine(tmp_path, "one")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Project:
+    """The same project on another machine."""
+    return machine(tmp_path, "other")
 
 
 @pytest.fixture(scope="session")

@@ -44,24 +44,21 @@ def test_damaged_objects_are_refused_built_and_mended(shared: tuple[Project, str
     assert built(machine(tmp_path, "third").run(remote=remote)) == []
 
 
-def test_a_damaged_list_of_files_is_refused_and_mended(tmp_path: Path, folder: str) -> None:
+def test_a_damaged_list_of_files_is_refused_and_mended(tmp_path: Path, other: Project, folder: str) -> None:
     machine(tmp_path, "one").run(remote=folder)
     found = contents(folder).items()
     name, data = next((name, data) for name, data in found if data.startswith(b'{"files"') and b'"size":4' in data)
     write(folder, name, data.replace(b'"path":"text"', b'"path":"../x"'))
-    other = machine(tmp_path, "other")
     assert built(other.run(remote=folder)) == ["upper"]
     assert notices(other) == [f"upper: refused from the remote: {name} was damaged"]
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 
 
-def test_records_that_are_none_are_refused(tmp_path: Path, folder: str) -> None:
-    one = machine(tmp_path, "one")
+def test_records_that_are_none_are_refused(tmp_path: Path, one: Project, other: Project, folder: str) -> None:
     result = one.run(remote=folder)
     make, upper = (record_name(result[stage].key, 0) for stage in ("make", "upper"))
     write(folder, make, b"junk")
     write(folder, upper, b'{"format":1,"signatures":{}}\n{"key":1}')
-    other = machine(tmp_path, "other")
     assert built(other.run(remote=folder)) == ["make", "upper"]
     assert notices(other) == [
         f"make: refused from the remote: {make}: it is not a record of orun",
@@ -83,7 +80,7 @@ def device(path: Path) -> None:
 
 @pytest.mark.parametrize(("part", "special"), [("actions", pipe), ("objects", device)])
 def test_what_is_no_file_in_a_folder_is_refused(
-    tmp_path: Path, folder: str, part: str, special: Callable[[Path], None]
+    tmp_path: Path, other: Project, folder: str, part: str, special: Callable[[Path], None]
 ) -> None:
     """To open a pipe would wait for ever, and a device has no end."""
     result = machine(tmp_path, "one").run(remote=folder)
@@ -91,7 +88,6 @@ def test_what_is_no_file_in_a_folder_is_refused(
         path = Path(folder.removeprefix("file://"), name)
         path.unlink()
         special(path)
-    other = machine(tmp_path, "other")
     assert built(other.run(remote=folder)) == ["make", "upper"]
     assert notices(other) == [
         f"{stage.stage}: refused from the remote: {first_name(part, stage)}: it is a pipe or device, not a file"
@@ -108,22 +104,22 @@ def first_name(part: str, stage: StageResult) -> str:
 @pytest.mark.parametrize(
     ("name", "why"), [("", "[Errno 17] File exists: "), ("actions", "Generic LocalFileSystem error: ")]
 )
-def test_a_pipe_in_the_place_of_a_folder_is_a_remote_that_is_down(tmp_path: Path, name: str, why: str) -> None:
+def test_a_pipe_in_the_place_of_a_folder_is_a_remote_that_is_down(
+    tmp_path: Path, one: Project, name: str, why: str
+) -> None:
     place = tmp_path / "remote"
     if name:
         place.mkdir()
     os.mkfifo(place / name)
-    one = machine(tmp_path, "one")
     assert built(one.run(remote=f"file://{place}")) == ["make", "upper"]
     (notice,) = notices(one)
     assert notice.startswith(f"the remote file://{place} cannot be reached; the run goes on without it: {why}")
 
 
-def test_a_record_without_its_objects_is_no_result(tmp_path: Path, folder: str) -> None:
+def test_a_record_without_its_objects_is_no_result(tmp_path: Path, other: Project, folder: str) -> None:
     result = machine(tmp_path, "one").run(remote=folder)
     for name in named(folder, "objects/"):
         remove(folder, name)
-    other = machine(tmp_path, "other")
     assert built(other.run(remote=folder)) == ["make", "upper"]
     assert notices(other) == [
         f"{stage.stage}: refused from the remote: {object_name(stage.tree)} is missing" for stage in result.stages
@@ -131,8 +127,7 @@ def test_a_record_without_its_objects_is_no_result(tmp_path: Path, folder: str) 
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 
 
-def test_a_remote_that_is_down_is_said_once(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one = machine(tmp_path, "one")
+def test_a_remote_that_is_down_is_said_once(one: Project, s3: str, relay: Relay) -> None:
     relay.lives = 0
     result = one.run(remote=s3)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])
@@ -181,8 +176,7 @@ def test_a_folder_that_is_required_must_be_there(tmp_path: Path, folder: str, mo
     assert not Path(path).exists()
 
 
-def test_a_remote_that_is_down_fails_a_run_that_requires_it(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one = machine(tmp_path, "one")
+def test_a_remote_that_is_down_fails_a_run_that_requires_it(one: Project, s3: str, relay: Relay) -> None:
     relay.lives = 0
     with pytest.raises(RemoteError) as caught:
         one.run(remote=orun.Remote(s3, required=True))
@@ -192,8 +186,7 @@ def test_a_remote_that_is_down_fails_a_run_that_requires_it(tmp_path: Path, s3: 
     assert not (one.store / "out" / "text").exists()
 
 
-def test_a_remote_that_dies_midway_is_resumed(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_remote_that_dies_midway_is_resumed(one: Project, other: Project, s3: str, relay: Relay) -> None:
     relay.lives = 6
     result = one.run(remote=s3)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])
@@ -206,8 +199,7 @@ def test_a_remote_that_dies_midway_is_resumed(tmp_path: Path, s3: str, relay: Re
     assert built(other.run(remote=s3)) == []
 
 
-def test_a_fetch_that_dies_midway_builds(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_fetch_that_dies_midway_builds(one: Project, other: Project, s3: str, relay: Relay) -> None:
     one.run(remote=s3)
     relay.lives = 2
     result = other.run(remote=s3)
@@ -216,8 +208,7 @@ def test_a_fetch_that_dies_midway_builds(tmp_path: Path, s3: str, relay: Relay) 
     assert not list((other.store / "tmp").glob("*/*fetched*"))
 
 
-def test_faults_of_the_server_are_tried_again(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_faults_of_the_server_are_tried_again(one: Project, other: Project, s3: str, relay: Relay) -> None:
     relay.failures = 2
     one.run(remote=s3)
     relay.failures = 2
@@ -225,8 +216,7 @@ def test_faults_of_the_server_are_tried_again(tmp_path: Path, s3: str, relay: Re
     assert notices(one) == notices(other) == []
 
 
-def test_a_remote_that_may_not_be_written_is_still_read(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_remote_that_may_not_be_written_is_still_read(one: Project, other: Project, s3: str, relay: Relay) -> None:
     one.run(remote=s3, to=["make"])
     relay.refuse = "PUT"
     assert built(other.run(remote=s3)) == ["upper"]
@@ -245,10 +235,7 @@ def start(project: Project, remote: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("how", mostly_slow([signal.SIGINT, signal.SIGKILL], signal.SIGINT))
-def test_who_ends_while_pushing_leaves_nothing_behind(
-    tmp_path: Path, s3: str, relay: Relay, how: signal.Signals
-) -> None:
-    one = machine(tmp_path, "one")
+def test_who_ends_while_pushing_leaves_nothing_behind(one: Project, s3: str, relay: Relay, how: signal.Signals) -> None:
     relay.stalled = threading.Event()
     process = start(one, s3)
     assert process.stdout

@@ -16,7 +16,7 @@ from orun.remote.transfers import PART, Piece, Transfers
 from orun.remote.trust import Keyring
 from orun.store.object_storage import PART as UPLOAD_PART
 from orun.store.object_storage import Bucket, DeniedError
-from tests.project import built
+from tests.project import Project, built
 from tests.remote.conftest import NO_GCS
 from tests.remote.gcs import Door
 from tests.remote.support import contents, machine, named, notices, traffic, write
@@ -44,8 +44,7 @@ def test_large_objects_go_and_come_in_parts(tmp_path: Path, gs: str, door: Door)
     assert sum(request.startswith("GET") and large.digest[2:] in request for request in door.requests) == 3
 
 
-def test_a_server_that_is_down_is_tried_again_and_said_once(tmp_path: Path, gs: str, door: Door) -> None:
-    one = machine(tmp_path, "one")
+def test_a_server_that_is_down_is_tried_again_and_said_once(tmp_path: Path, one: Project, gs: str, door: Door) -> None:
     door.lives = 0
     result = one.run(remote=gs)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])

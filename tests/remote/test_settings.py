@@ -14,8 +14,8 @@ from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
 from orun.remote.options import Remote
 from orun.remote.settings import Settings, resolve
-from tests.project import install_hint
-from tests.remote.support import machine, traffic
+from tests.project import Project, install_hint
+from tests.remote.support import traffic
 
 LONG = f"{'x' * 160} ... {'x' * 160}"
 FIELDS = "expected one of url, mode, required, trusted-keys"
@@ -174,9 +174,8 @@ def test_a_project_file_that_is_wrong(tmp_path: Path, text: str, message: str) -
 
 @pytest.mark.parametrize("lacking", ["obstore", "cryptography"])
 def test_a_missing_package_is_said_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
+    one: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
 ) -> None:
-    one = machine(tmp_path, "one")
     monkeypatch.setattr(distributions, "find", lambda name, *_: None if name == lacking else (name, "1"))
     monkeypatch.setenv(SIGNING_KEY, "a key")
     words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", "s3://bucket"]
@@ -187,8 +186,7 @@ def test_a_missing_package_is_said_before_anything_starts(
     assert not any((one.store / "runs").iterdir())
 
 
-def test_the_command_line_names_a_remote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = machine(tmp_path, "one")
+def test_the_command_line_names_a_remote(tmp_path: Path, one: Project, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bucket").mkdir()
     words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store)]
     assert (
@@ -197,8 +195,7 @@ def test_the_command_line_names_a_remote(tmp_path: Path, capsys: pytest.CaptureF
     assert f"info: remote file://{tmp_path}/bucket: 2 pushed (" in capsys.readouterr().out
 
 
-def test_a_store_is_no_remote(tmp_path: Path) -> None:
-    one = machine(tmp_path, "one")
+def test_a_store_is_no_remote(one: Project) -> None:
     one.run(to=["make"])
     with pytest.raises(UsageError) as caught:
         one.run(remote=one.store.as_uri())
@@ -210,10 +207,9 @@ def test_a_store_is_no_remote(tmp_path: Path) -> None:
 
 
 def test_a_remote_named_by_the_environment_or_the_project_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, one: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that has nothing to do, and would pass for done, gives what it has to a remote that is new."""
-    one = machine(tmp_path, "one")
     one.run(to=["make"])
     one.run()
     monkeypatch.setenv("ORUN_REMOTE", f"file://{tmp_path}/bucket")
@@ -226,8 +222,7 @@ def test_a_remote_named_by_the_environment_or_the_project_is_noticed(
     assert traffic(one) == "2 pushed"
 
 
-def test_only_a_run_that_asks_the_remote_imports_obstore(tmp_path: Path) -> None:
-    one = machine(tmp_path, "one")
+def test_only_a_run_that_asks_the_remote_imports_obstore(tmp_path: Path, one: Project) -> None:
     words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", f"file://{tmp_path}/bucket"]
     code = "import sys; from orun.cli.main import main; main(sys.argv[1:]); print(*sorted(sys.modules))"
     modules = []

@@ -34,7 +34,7 @@ from orun.store import Store
 from orun.store.checksummed_json import canonical
 from orun.text.units import show
 from tests.facts import sentences
-from tests.project import built, outcomes
+from tests.project import Project, built, outcomes
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
 from tests.store.support import flip
@@ -106,8 +106,7 @@ def test_results_are_looked_for_while_other_stages_keep_the_cores_busy(
     assert ended.index("stored") < ended.index("waits")
 
 
-def test_the_second_machine_runs_nothing(tmp_path: Path, remote: str) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_the_second_machine_runs_nothing(one: Project, other: Project, remote: str) -> None:
     assert built(one.run(remote=remote)) == ["make", "upper"]
     assert traffic(one) == "2 pushed"
     result = other.run(remote=remote)
@@ -119,8 +118,7 @@ def test_the_second_machine_runs_nothing(tmp_path: Path, remote: str) -> None:
     assert sentences(other.run(remote=remote)["upper"].reasons) == ("up to date",)
 
 
-def test_a_run_with_nothing_to_do_asks_nothing(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_run_with_nothing_to_do_asks_nothing(one: Project, other: Project, s3: str, relay: Relay) -> None:
     one.run(remote=s3)
     other.run(remote=s3)
     relay.requests.clear()
@@ -131,8 +129,7 @@ def test_a_run_with_nothing_to_do_asks_nothing(tmp_path: Path, s3: str, relay: R
     assert relay.requests == []
 
 
-def test_a_remote_named_for_the_first_time_gets_what_is_there(tmp_path: Path, folder: str) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_remote_named_for_the_first_time_gets_what_is_there(one: Project, other: Project, folder: str) -> None:
     one.run()
     assert built(one.run(remote=folder)) == []
     assert traffic(one) == "2 pushed"
@@ -141,8 +138,7 @@ def test_a_remote_named_for_the_first_time_gets_what_is_there(tmp_path: Path, fo
     assert traffic(one) == ""
 
 
-def test_only_what_is_missing_here_is_asked_for(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_only_what_is_missing_here_is_asked_for(one: Project, other: Project, s3: str, relay: Relay) -> None:
     one.run(remote=s3)
     one.edit("pipeline.yaml", "needs: make}", "needs: make, with: {mark: '?'}}")
     one.run(remote=s3)
@@ -156,9 +152,8 @@ def test_only_what_is_missing_here_is_asked_for(tmp_path: Path, s3: str, relay: 
 
 
 def test_what_does_not_fit_is_told_before_it_is_fetched(
-    tmp_path: Path, s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
+    one: Project, other: Project, s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     one.run(remote=s3)
     relay.requests.clear()
     with monkeypatch.context() as patch:
@@ -217,8 +212,7 @@ def test_a_result_for_a_device_is_not_taken_on_another(
     assert traffic(other) == "1 fetched, 1 pushed"
 
 
-def test_what_reads_only_writes_nothing(tmp_path: Path, folder: str) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_what_reads_only_writes_nothing(one: Project, other: Project, folder: str) -> None:
     one.run(remote=folder)
     before = contents(folder)
     other.edit("pipeline.yaml", "a b", "c d")
@@ -227,8 +221,7 @@ def test_what_reads_only_writes_nothing(tmp_path: Path, folder: str) -> None:
     assert notices(other) == []
 
 
-def test_a_web_server_is_read(tmp_path: Path, folder: str) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_web_server_is_read(tmp_path: Path, one: Project, other: Project, folder: str) -> None:
     one.run(remote=folder)
 
     class Quiet(SimpleHTTPRequestHandler):
@@ -267,8 +260,7 @@ def test_what_another_run_has_stored_meanwhile_was_not_damaged(
 
 
 @pytest.mark.parametrize("also_there", [True, False])
-def test_a_damaged_object_is_refetched(tmp_path: Path, folder: str, also_there: bool) -> None:
-    one = machine(tmp_path, "one")
+def test_a_damaged_object_is_refetched(one: Project, folder: str, also_there: bool) -> None:
     one.run(remote=folder)
     name = holding(folder, b"A B!")
     path = one.store / name
@@ -289,14 +281,12 @@ def test_a_damaged_object_is_refetched(tmp_path: Path, folder: str, also_there: 
         assert holding(folder, b"A B!") == name
 
 
-def test_a_stage_that_may_not_run_may_be_fetched(tmp_path: Path, folder: str) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_stage_that_may_not_run_may_be_fetched(one: Project, other: Project, folder: str) -> None:
     one.run(remote=folder, only=["make"])
     assert built(other.run(remote=folder, only=["upper"])) == ["upper"]
 
 
-def test_a_forced_stage_is_not_fetched(tmp_path: Path, folder: str) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+def test_a_forced_stage_is_not_fetched(one: Project, other: Project, folder: str) -> None:
     one.run(remote=folder)
     assert built(other.run(remote=folder, force=["upper"])) == ["upper"]
 

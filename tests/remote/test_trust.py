@@ -133,9 +133,8 @@ def test_keys_that_are_none() -> None:
 
 
 def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     one.run(remote=folder, to=["make"])  # unsigned
     monkeypatch.setenv(SHARED_KEY, SHARED)
     one.run(remote=folder)
@@ -151,9 +150,10 @@ def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
     assert SHARED.encode() not in b"".join(contents(folder).values())
 
 
-def test_a_key_that_is_empty_is_said(tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_empty_is_said(
+    one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a secret of a CI system is in a pull request from a fork."""
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     monkeypatch.setenv(SHARED_KEY, "")
     one.run(remote=folder)
     other.run(remote=orun.Remote(folder, mode="read"))
@@ -184,11 +184,10 @@ def test_readers_with_public_keys_read_what_the_signer_wrote(
 
 
 def test_who_is_given_a_key_pushes_what_was_built_without(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+    one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run with the key has nothing to do, and is not the one that is remembered."""
     private, public = pem(Ed25519PrivateKey.generate())
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     for project in (one, other):
         trust(project, public, folder)
     assert (built(one.run()), built(one.run())) == (["make", "upper"], [])
@@ -200,10 +199,9 @@ def test_who_is_given_a_key_pushes_what_was_built_without(
 
 @pytest.mark.parametrize("method", [HMAC, ED25519])
 def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch, method: str
+    one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     private, public = pem(Ed25519PrivateKey.generate())
-    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     one.run(remote=folder)
     if method == HMAC:
         monkeypatch.setenv(SHARED_KEY, SHARED)
@@ -219,9 +217,8 @@ def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
 
 
 def test_a_bad_key_is_an_error_before_a_stage_starts(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+    one: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = machine(tmp_path, "one")
     monkeypatch.setenv(SHARED_KEY, "short")
     with pytest.raises(UsageError, match="ORUN_REMOTE_KEY is too short"):
         one.run(remote=folder)
