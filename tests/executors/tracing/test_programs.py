@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.executors import LocalExecutor
+from orun.executors import Job, LocalExecutor
 from tests.executors.support import Project, result
 from tests.executors.tracing.test_native import read_where_it_is_refused
 
@@ -49,55 +49,57 @@ def open_already(program):
         os.execve(os.open(program, os.O_RDONLY), [program], {})
     wait(process)
 
-def f(context, *, how, program):
-    globals()[how](program)
+def f(context, *, programs):
+    for how, program in programs.items():
+        globals()[how](program)
 """
 BY_PYTHON = ("absolute", "relative", "on_the_path", "spawned")  # as far as the process of the stage starts it
 
 
-def program_of(project: Project) -> Path:
+@pytest.fixture
+def program(project: Project) -> Path:
     """A native program in the project."""
     found = shutil.which("true")
     assert found
-    program = project.folder / "tools" / "true"
-    program.parent.mkdir()
+    program = project.write("tools/true", "")
     shutil.copy(found, program)
+    project.write("pipelines/mine.py", STARTS)
     return program
 
 
-def of_tools(project: Project, reads: Iterable[str]) -> list[str]:
-    """What was read where the program is."""
-    return [path for path in reads if path.startswith(f"{project.folder}/tools/")]
+def starting(project: Project, program: Path, ways: Iterable[str]) -> tuple[Job, dict[str, Path]]:
+    """A job that starts a copy of the program in each of these ways; the copies."""
+    copies = {how: program.with_name(how) for how in ways}
+    for path in copies.values():
+        shutil.copy(program, path)
+    return project.job("mine.py:f", params={"programs": {how: str(path) for how, path in copies.items()}}), copies
 
 
-def in_vain(program: Path, how: str) -> list[str]:
-    return [f"{program.parent}/none/{program.name}"] if how == "on_the_path" else []
-
-
-@pytest.mark.usefixtures("native_reads")
-@pytest.mark.parametrize("how", [*BY_PYTHON, "replaced", "by_a_shell", "open_already"])
-def test_a_program_that_is_started_is_an_input(executor: LocalExecutor, project: Project, how: str) -> None:
-    program = program_of(project)
-    project.write("pipelines/mine.py", STARTS)
-    found = result(executor, project.job("mine.py:f", params={"how": how, "program": str(program)}))
-    seen = of_tools(project, found.reads)
-    assert seen == [*in_vain(program, how), str(program)]
-    assert [path for path in seen if found.reads[path] is None] == in_vain(program, how)
-
-
-@pytest.mark.parametrize("how", BY_PYTHON)
-def test_where_the_kernel_does_not_tell_python_does(project: Project, how: str) -> None:
-    program = program_of(project)
-    project.write("pipelines/mine.py", STARTS)
-    job = project.job("mine.py:f", params={"how": how, "program": str(program)})
-    assert of_tools(project, read_where_it_is_refused(job)) == [*in_vain(program, how), str(program)]
+def in_tools(project: Project, reads: Iterable[str]) -> set[str]:
+    """What was read below the folder of the program."""
+    return {path for path in reads if path.startswith(f"{project.folder}/tools/")}
 
 
 @pytest.mark.usefixtures("native_reads")
-def test_what_the_first_line_of_a_script_names(executor: LocalExecutor, project: Project) -> None:
-    program = program_of(project)
+def test_a_program_that_is_started_is_an_input(executor: LocalExecutor, project: Project, program: Path) -> None:
+    job, copies = starting(project, program, [*BY_PYTHON, "replaced", "by_a_shell", "open_already"])
+    found = result(executor, job)
+    in_vain = f"{program.parent}/none/on_the_path"
+    assert in_tools(project, found.reads) == {*map(str, copies.values()), in_vain}
+    assert [path for path, seen in found.reads.items() if path.startswith(str(program.parent)) and seen is None] == [
+        in_vain
+    ]
+
+
+def test_where_the_kernel_does_not_tell_python_does(project: Project, program: Path) -> None:
+    job, copies = starting(project, program, BY_PYTHON)
+    found = in_tools(project, read_where_it_is_refused(job))
+    assert found == {*map(str, copies.values()), f"{program.parent}/none/on_the_path"}
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_what_the_first_line_of_a_script_names(executor: LocalExecutor, project: Project, program: Path) -> None:
     script = project.write("tools/script", f"#!{program} -x\n")
     script.chmod(0o755)
-    project.write("pipelines/mine.py", STARTS)
-    found = result(executor, project.job("mine.py:f", params={"how": "absolute", "program": str(script)}))
-    assert of_tools(project, found.reads) == [str(script), str(program)]
+    found = result(executor, project.job("mine.py:f", params={"programs": {"absolute": str(script)}}))
+    assert in_tools(project, found.reads) == {str(script), str(program)}
