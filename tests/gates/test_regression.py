@@ -277,8 +277,15 @@ def test_why_it_was_not_measured_side_by_side(model: str, beside: bool, reason: 
     found = {"p50": metric(0.0101, "s", "lower", "timing", (0.0096, 0.0106))}
     here = verdict_of(LIMIT, found, known, beside=beside)
     elsewhere = verdict_of(LIMIT, found, known, {"cpu": "Xeon"}, beside=beside)
-    assert f"on this machine, not side by side: {reason}): the interval holds 5%" in why(here)
-    assert why(elsewhere).startswith(f"{reason}, and the accepted figures are of another machine (forge, EPYC); ")
+    assert why(here) == (
+        "the regression of p50 against the accepted baseline is 1 % (95 % interval -8.57 % to 11.6 %; figures stored "
+        f"on 2026-11-02 on this machine, not side by side: {reason}): the interval holds 5%; "
+        "intervals 2.6 times as narrow would decide it"
+    )
+    assert why(elsewhere) == (
+        f"{reason}, and the accepted figures are of another machine (forge, EPYC); "
+        "`orun baseline accept bert.yaml` on this one"
+    )
 
 
 def test_stored_samples_of_two_runs_are_told_apart_by_the_squares_of_their_intervals() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,10 @@ MODEL = """
 <ir_version: 8, opset_import: ["" : 17]>
 g (float[n, 2] x, int64[n] k) => (float[n, 2] y, int64[n] j) { y = Mul (x, x) j = Neg (k) }
 """
+
+
+FEEDS = {"x": np.array([[1, 2], [3, 4]], np.float32), "k": np.array([5, 6])}
+ANSWER = [[[1, 4], [9, 16]], [-5, -6]]
 
 
 class Watched:
@@ -36,20 +39,21 @@ class Watched:
         self.asked.append(binding.get_outputs())
 
 
-@pytest.mark.parametrize("bound", [False, True])
-def test_what_is_bound_is_run_without_arrays(tmp_path: Path, *, bound: bool) -> None:
-    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
-    session = Watched(InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"]))
-    feeds = {"x": np.array([[1, 2], [3, 4]], np.float32), "k": np.array([5, 6])}
-    run = bind_inference(session, feeds, bound=bound)
-    first: Any = run()
-    again: Any = run()
-    if not bound:
-        assert session.asked == ["run", "run"]
-        assert [value.tolist() for value in first] == [[[1, 4], [9, 16]], [-5, -6]]
-        return
-    assert (first, again) == (None, None)
-    assert len(session.asked) == 2
-    for outputs in session.asked:
-        assert [value.device_name() for value in outputs] == ["cpu", "cpu"]
-        assert [value.numpy().tolist() for value in outputs] == [[[1, 4], [9, 16]], [-5, -6]]
+@pytest.fixture
+def session() -> Watched:
+    model = onnx.parser.parse_model(MODEL).SerializeToString()
+    return Watched(InferenceSession(model, providers=["CPUExecutionProvider"]))
+
+
+def test_what_is_not_bound_is_run_with_arrays(session: Watched) -> None:
+    run: Any = bind_inference(session, FEEDS, bound=False)
+    for _ in range(2):
+        assert [value.tolist() for value in run()] == ANSWER
+    assert session.asked == ["run", "run"]
+
+
+def test_what_is_bound_is_run_without_arrays(session: Watched) -> None:
+    run = bind_inference(session, FEEDS, bound=True)
+    assert (run(), run()) == (None, None)
+    assert [[value.device_name() for value in outputs] for outputs in session.asked] == [["cpu", "cpu"]] * 2
+    assert [[value.numpy().tolist() for value in outputs] for outputs in session.asked] == [ANSWER] * 2

@@ -8,6 +8,10 @@ from orun.measure.dataset import Dataset
 from orun.measure.dataset_warnings import warn_of_duplicates, warn_of_unused_inputs
 
 X = np.arange(40, dtype=np.float32).reshape(20, 2)
+REPEATED = (
+    "examples repeat other examples, label and all. Each counts as evidence, so intervals are too narrow "
+    "if these are copies and not independent observations: leave copies out"
+)
 
 
 def test_inputs_that_the_model_does_not_take() -> None:
@@ -25,13 +29,12 @@ def test_examples_that_repeat_others() -> None:
     assert warn_of_duplicates(Dataset({"x": X}, labels)) == ""
     twice = np.concatenate([X[:19], X[:1]])
     assert warn_of_duplicates(Dataset({"x": twice}, np.concatenate([labels[:19], labels[:1]]))) == (
-        "1 of 20 examples repeat other examples, label and all. Each counts as evidence, so intervals are too narrow "
-        "if these are copies and not independent observations: leave copies out"
+        f"1 of 20 {REPEATED}"
     )
     assert warn_of_duplicates(Dataset({"x": twice}, np.concatenate([labels[:19], 1 - labels[:1]]))) == ""
     assert warn_of_duplicates(Dataset({"x": twice}, fields={"when": np.arange(20)})) == ""
     few = np.concatenate([X, X, X, X[:2]])[:41]  # one more than twice 20
-    assert warn_of_duplicates(Dataset({"x": few})).startswith("21 of 41 examples repeat other examples")
+    assert warn_of_duplicates(Dataset({"x": few})) == f"21 of 41 {REPEATED}"
 
 
 def test_a_few_coincidences_are_not_told() -> None:
@@ -42,9 +45,7 @@ def test_a_few_coincidences_are_not_told() -> None:
 
 def test_texts_and_examples_of_several_lengths_are_compared_by_what_they_say() -> None:
     texts = np.array(["yes", "no", str(b"yes", "ascii")], dtype=object)  # equal, and another object
-    assert warn_of_duplicates(Dataset({"text": texts})).startswith("1 of 3 examples repeat other examples")
+    assert warn_of_duplicates(Dataset({"text": texts})) == f"1 of 3 {REPEATED}"
     lengths = [np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(2, np.int64)]
-    assert warn_of_duplicates(Dataset({"ids": lengths})).startswith("1 of 3 examples repeat other examples")
-    assert (
-        warn_of_duplicates(Dataset({"ids": [np.zeros(2, np.int64), np.zeros(2, np.int32)[:1].astype(np.int64)]})) == ""
-    )
+    assert warn_of_duplicates(Dataset({"ids": lengths})) == f"1 of 3 {REPEATED}"
+    assert warn_of_duplicates(Dataset({"ids": lengths[:2]})) == ""

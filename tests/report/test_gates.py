@@ -82,8 +82,12 @@ def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
 
 def test_a_gate_of_the_command_line_has_its_place_there() -> None:
     result = replace(PASSED, verdicts=(replace(UNSURE, position=Position("--set", 1, 25)),))
-    (line,) = gate_notes(result, Terminal())
-    assert line.startswith(f"--set: gate undecided: {UNSURE.title}: ")
+    assert gate_notes(result, Terminal()) == [
+        (
+            "--set: gate undecided: accuracy recall_at_1 max_drop 1%: "
+            "the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it"
+        )
+    ]
     assert markdown(result).partition("checklist")[2].splitlines()[2].endswith(" (--set)")
 
 

@@ -41,7 +41,6 @@ def test_every_text_stays_text(odd: str, tmp_path: Path) -> None:
     text = page(result)
     text.encode()
     document = read(text)
-    assert [one.text for one in document.every("script")] == []
     assert len(document.at("stages").every("tr", "below")) == 2
     assert not {"\x1b", "\x00", "\u202e", "\u2066", "\ufeff"} & set(text)
 
