@@ -22,6 +22,7 @@ from orun.core.machines import (
     Refused,
     Snapshot,
 )
+from orun.core.reason import reason
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
@@ -201,6 +202,28 @@ def hand_back(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage
     return [Lost(order.stage, machine, "its agent stops", started=False)]
 
 
+def damage_objects(remote: str) -> None:
+    """Change a byte of each object in a remote."""
+    for path in Path(remote.removeprefix("file://")).glob("objects/*/*"):
+        path.chmod(0o644)
+        path.write_bytes(b"?" + path.read_bytes()[1:])
+
+
+def build_damaged(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
+    """The result is damaged on its way to the remote."""
+    messages = build(fleet, order, machine)
+    damage_objects(order.remote)
+    return messages
+
+
+def lack(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
+    """The machine finds the result of `make` damaged in the remote."""
+    del fleet
+    damage_objects(order.remote)
+    failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
+    return [Failed(order.stage, machine, failure, lacks="make")]
+
+
 def push_nothing(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     """The result does not arrive in the remote, or not with a good signature."""
     del fleet, machine
@@ -216,8 +239,6 @@ def fail(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
 
 def refuse(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     """The driver of the machine's GPU has changed."""
-    from orun.core.reason import reason
-
     fleet.drivers[machine] = f"{float(fleet.drivers.get(machine, '580.0')) + 0.5}"
     changed = reason("device-changed", subject="gpu driver_version", old="580.0", new=fleet.drivers[machine])
     return [Refused(order.stage, machine, (changed,))]

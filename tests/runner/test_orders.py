@@ -14,8 +14,8 @@ from orun.agent.local_machine import identify_store
 from orun.cli.explain import lines_of as explain_lines
 from orun.cli.plan import lines_of as plan_lines
 from orun.core.events import Notice, StageStarted
-from orun.core.machines import Failed, Leaving
-from orun.core.run_record import Failure, RunResult
+from orun.core.machines import Leaving
+from orun.core.run_record import RunResult
 from orun.errors import NoMachine, UsageError
 from orun.fs.digests import digest_bytes
 from orun.planning.assignment import SAME_STORE
@@ -23,7 +23,18 @@ from orun.report.stages import stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
 from tests.project import Project, built, outcomes
-from tests.runner.fleet import SNAPSHOT, FakeFleet, build, fail, hand_back, lose, push_nothing, refuse
+from tests.runner.fleet import (
+    SNAPSHOT,
+    FakeFleet,
+    build,
+    build_damaged,
+    fail,
+    hand_back,
+    lack,
+    lose,
+    push_nothing,
+    refuse,
+)
 
 WIDE = """
 name: text
@@ -298,22 +309,7 @@ def test_a_result_of_a_machine_that_is_gone_meanwhile_counts(tmp_path: Path) -> 
     assert (result.exit_code, set(outcomes(result).values())) == (0, {"built"})
 
 
-def test_a_machine_that_joins_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.0)
-    on = Fixture(tmp_path, WIDE)
-    on.fleet.cores, on.fleet.gone = 1, {"bench", "bench-b"}
-
-    def join(fleet: FakeFleet, order: Any, machine: str) -> Any:
-        fleet.gone.clear()
-        return build(fleet, order, machine)
-
-    on.fleet.answers["make"] = [join]
-    assert on.run().exit_code == 0
-    assert {machine for _, machine in on.fleet.orders} == set(MACHINES)
-    assert on.notices() == ["machine bench has joined", "machine bench-b has joined"]
-
-
-def test_a_machine_that_joins_with_the_store_of_the_run_takes_no_part(
+def test_a_machine_that_joins_is_used_unless_it_has_the_store_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.0)
@@ -332,10 +328,10 @@ def test_a_machine_that_joins_with_the_store_of_the_run_takes_no_part(
 
 
 def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.3)
+    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.05)
 
     def lose_for_a_while(fleet: FakeFleet, order: Any, machine: str) -> Any:
-        Timer(1.0, fleet.gone.discard, [machine]).start()
+        Timer(0.3, fleet.gone.discard, [machine]).start()
         return lose(fleet, order, machine)
 
     on.fleet.answers["upper"] = [lose, lose_for_a_while]
@@ -347,9 +343,9 @@ def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkey
 
 
 def test_a_stage_waits_no_longer_than_it_may(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.05)
     on.fleet.answers["upper"] = [lose, lose]
-    failure = on.run(wait=0.5)["upper"].failure
+    failure = on.run(wait=0.1)["upper"].failure
     assert failure is not None
     assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
 
@@ -453,20 +449,8 @@ def test_a_result_that_does_not_arrive_fails_the_stage(on: Fixture) -> None:
     assert failure.what == "make was built on bench, and its result did not arrive from the remote"
 
 
-def damage_objects(remote: str) -> None:
-    """Change a byte of each object in a remote."""
-    for path in Path(remote.removeprefix("file://")).glob("objects/*/*"):
-        path.chmod(0o644)
-        path.write_bytes(b"?" + path.read_bytes()[1:])
-
-
 def test_a_result_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
-    def build_and_damage(fleet: FakeFleet, order: Any, machine: str) -> Any:
-        messages = build(fleet, order, machine)
-        damage_objects(on.remote)
-        return messages
-
-    on.fleet.answers["make"] = [build_and_damage]
+    on.fleet.answers["make"] = [build_damaged]
     result = on.run(only=["make"])
     assert (result.exit_code, on.fleet.machine_of("make")) == (0, ["builder", "builder"])
     refused, again = on.notices()
@@ -482,11 +466,6 @@ def test_a_machine_whose_result_does_not_arrive_twice_is_replaced(on: Fixture) -
 
 
 def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
-    def lack(_fleet: FakeFleet, order: Any, machine: str) -> Any:
-        damage_objects(on.remote)
-        failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
-        return [Failed(order.stage, machine, failure, lacks="make")]
-
     on.fleet.answers["upper"] = [lack, lack]
     made = Store.open(on.project.store).tree(on.run(only=["make"])["make"].tree)
     assert made
@@ -502,10 +481,6 @@ def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> No
 
 
 def test_a_machine_stays_if_transfers_for_a_stage_failed_at_another_one(on: Fixture) -> None:
-    def lack(_fleet: FakeFleet, order: Any, machine: str) -> Any:
-        failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
-        return [Failed(order.stage, machine, failure, lacks="make")]
-
     on.fleet.labels = MACHINES | {"c": {"accelerator": "T4"}}
     on.fleet.answers["upper"] = [lack, lose, lack]
     on.run(only=["make"])
@@ -514,11 +489,6 @@ def test_a_machine_stays_if_transfers_for_a_stage_failed_at_another_one(on: Fixt
 
 
 def test_an_input_that_is_on_another_machine_is_pushed_again_by_that(on: Fixture) -> None:
-    def lack(_fleet: FakeFleet, order: Any, machine: str) -> Any:
-        damage_objects(on.remote)
-        failure = Failure("StageFailed", f"{machine} did not get the result of make", "it was damaged")
-        return [Failed(order.stage, machine, failure, lacks="make")]
-
     on.fleet.answers["upper"] = [lack]
     result = on.run()
     assert (result.exit_code, on.fleet.machine_of("make")) == (0, ["builder", "builder"])

@@ -22,6 +22,12 @@ stages:
   one: """
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of all runs: none of them gets as far as to put a result there."""
+    return tmp_path_factory.mktemp("store")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     for name in ("model.onnx", "rows.parquet", "rows.csv", "arrays.npz", "arrays.safetensors", "lines.txt"):
@@ -66,13 +72,13 @@ TORCH = "inputs: {x: {shape: [1, 3]}}, outputs: [y]"
     ],
 )  # fmt: skip
 def test_what_a_parameter_asks_for(
-    project: Path, monkeypatch: pytest.MonkeyPatch, package: str, stage: str, told: str, extra: str
+    project: Path, store: Path, monkeypatch: pytest.MonkeyPatch, package: str, stage: str, told: str, extra: str
 ) -> None:
     lack(monkeypatch, package)
-    assert refusal(project, stage) == (f"{package} for {told}, which is not installed", install_hint(extra))
+    assert refusal(project, store, stage) == (f"{package} for {told}, which is not installed", install_hint(extra))
 
 
-def test_alternatives_and_what_no_extra_brings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alternatives_and_what_no_extra_brings(project: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lack(monkeypatch, "mlflow-skinny", "mlflow", "pillow", "transformers")
     pictures = "{path: pictures, images: {input: pixels}}"
     for stage, needs, install in (
@@ -97,38 +103,40 @@ def test_alternatives_and_what_no_extra_brings(project: Path, monkeypatch: pytes
             f"{installer()} transformers",
         ),
     ):
-        assert refusal(project, stage) == (needs, install)
+        assert refusal(project, store, stage) == (needs, install)
 
 
 def test_packages_of_the_kind_and_of_a_parameter_are_told_together(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lack(monkeypatch, "ml-dtypes", "pyarrow")
     stage = "{uses: quantize/static, needs: first, with: {dataset: rows.csv}}"
-    told, hint = refusal(project, stage)
+    told, hint = refusal(project, store, stage)
     assert told == "ml-dtypes, pyarrow for rows.csv, which are not installed"
     assert hint == install_hint("data,onnx")
 
 
-def test_custom_operators_of_a_package_that_is_not_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_custom_operators_of_a_package_that_is_not_there(
+    project: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lack(monkeypatch, "onnxruntime-extensions")
     session = "session: {custom_op_libraries: [onnxruntime-extensions]}"
     targets = f"targets: {{own: {{providers: [CPUExecutionProvider], {session}}}}}\n"
     stage = "{uses: measure/latency, needs: first, with: {target: own}}"
     (project / "it.yaml").write_text(f"{targets}{BEFORE}{stage}\n")
     with pytest.raises(PipelineError) as caught:
-        orun.run(project / "it.yaml", store=project / "store")
+        orun.run(project / "it.yaml", store=store)
     (problem,) = caught.value.problems
     assert problem.message == "target 'own' of stage 'one' needs onnxruntime-extensions, which is not installed"
     assert problem.hint == install_hint("extensions")
 
 
-def refusal(project: Path, stage: str) -> tuple[str, str]:
+def refusal(project: Path, store: Path, stage: str) -> tuple[str, str]:
     """What is missing for a stage, as a run says it, and how to mend it; nothing has started."""
     (project / "it.yaml").write_text(f"{BEFORE}{stage}\n")
     started: list[object] = []
     with pytest.raises(PipelineError) as caught:
-        orun.run(project / "it.yaml", store=project / "store", on_event=started.append)
+        orun.run(project / "it.yaml", store=store, on_event=started.append)
     assert [event for event in started if not isinstance(event, Planning)] == []
     (problem,) = caught.value.problems
     return problem.message.partition(" needs ")[2], problem.hint

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -21,6 +23,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from tests.facts import sentences
+from tests.project import outcomes
 from tests.report.support import result_lines
 
 STAGES = """
@@ -66,6 +69,7 @@ UNSURE = "p50: {max: 12.5ms}"
 ALLOWED = "p50: {max: 12.5ms, undecided: allow}"
 NEW = "p50: {max_regression: 5%}"
 TITLE = "time p50 max 12.5ms"
+NEW_P50 = "time p50 max_regression 5%"
 NEW_SIZE = "time size max_regression 5%"
 MORE = "time any of 1, 1 more"
 TIME = re.compile(r", [0-9.]+ (ms|s|min)(;.*)?$")
@@ -76,22 +80,29 @@ IS_UNDECIDED = (
 NO_BASELINE = "no baseline yet for `time`; to accept this release: `orun baseline accept p.yaml`"
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose model was made and measured."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "own.py").write_text(STAGES)
+    (folder / "p.yaml").write_text(MEASURED.replace(", gate: {GATE}", ""))
+    assert orun.run(folder / "p.yaml").exit_code == 0
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def project(measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that project, which is the working folder."""
+    folder = shutil.copytree(measured, tmp_path / "project")
+    monkeypatch.chdir(folder)
     for name in ("GITHUB_WORKSPACE", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / "own.py").write_text(STAGES)
-    return tmp_path
+    return folder
 
 
-def run(project: Path, gate: str, stages: str, *, strict: bool = False, only: tuple[str, ...] = ()) -> RunResult:
+def run(project: Path, gate: str, stages: str, **options: Any) -> RunResult:
     (project / "p.yaml").write_text(MEASURED.replace("GATE", gate) + stages)
-    return orun.run("p.yaml", strict=strict, only=only)
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {stage.stage: stage.outcome for stage in result.stages}
+    return orun.run("p.yaml", **options)
 
 
 def last_line(result: RunResult) -> str:
@@ -101,8 +112,8 @@ def last_line(result: RunResult) -> str:
 
 @pytest.mark.parametrize("release", [GUARDED, NAMED, BEHIND], ids=["guarded", "named", "behind another stage"])
 def test_a_release_is_not_built_behind_an_undecided_gate(project: Path, release: str) -> None:
-    for _ in range(2):  # the second time from stored measurements
-        result = run(project, UNSURE, release)
+    for force in ((), ("time",)):  # from stored measurements, and from new ones
+        result = run(project, UNSURE, release, force=force)
         (verdict,) = result.verdicts
         assert (result.exit_code, result.outcome) == (4, "undecided")
         assert (verdict.outcome, verdict.fails, verdict.blocks) == ("undecided", True, True)
@@ -157,7 +168,6 @@ def test_without_a_release_an_undecided_gate_fails_only_if_it_says_so(
 
 def test_a_run_without_the_release_ends_well(project: Path) -> None:
     """The gate keeps nothing back there."""
-    run(project, UNSURE, GUARDED)
     result = run(project, UNSURE, GUARDED, only=("time",))
     assert (result.exit_code, result.outcome, [one.fails for one in result.verdicts]) == (0, "undecided", [False])
 
@@ -201,27 +211,27 @@ def test_the_exit_code_when_several_apply(project: Path) -> None:
 @pytest.mark.parametrize(
     ("gate", "release", "line"),
     [
-        (UNSURE, GUARDED, f"undecided: 3 stages (1 blocked, 2 built), 0 of 1 gate passed, 1 undecided ({TITLE})"),
+        (UNSURE, GUARDED, f"undecided: 3 stages (1 blocked, 2 cached), 0 of 1 gate passed, 1 undecided ({TITLE})"),
         (
             f"{ALLOWED}, size: {{max: 9B}}",
             GUARDED,
-            f"undecided: 3 stages (3 built), 1 of 2 gates passed, 1 undecided ({TITLE})",
+            f"undecided: 3 stages (1 built, 2 cached), 1 of 2 gates passed, 1 undecided ({TITLE})",
         ),
         (
             f"{UNSURE}, size: {{max: 9B, max_regression: 5%}}",
             "",
-            f"undecided: 2 stages (2 built), 1 of 3 gates passed, 1 undecided ({TITLE}), 1 no baseline ({NEW_SIZE})",
+            f"undecided: 2 stages (2 cached), 1 of 3 gates passed, 1 undecided ({TITLE}), 1 no baseline ({NEW_SIZE})",
         ),
         (
             f"{NEW}, size: {{max: 9B}}",
             GUARDED,
-            "no baseline: 3 stages (3 built), 1 of 2 gates passed, 1 no baseline (time p50 max_regression 5%)",
+            f"no baseline: 3 stages (1 built, 2 cached), 1 of 2 gates passed, 1 no baseline ({NEW_P50})",
         ),
-        ("p50: {max: 13ms}", GUARDED, "passed: 3 stages (3 built), 1 gate passed"),
+        ("p50: {max: 13ms}", GUARDED, "passed: 3 stages (1 built, 2 cached), 1 gate passed"),
         (
             "p50: {max: 12.5ms, min: 12.3ms}, any: [p50: {max: 12.6ms}], all: [p50: {max: 12.6ms}]",
             "",
-            f"undecided: 2 stages (2 built), 0 of 4 gates passed, 4 undecided ({TITLE}, time p50 min 12.3ms, {MORE})",
+            f"undecided: 2 stages (2 cached), 0 of 4 gates passed, 4 undecided ({TITLE}, time p50 min 12.3ms, {MORE})",
         ),
     ],
 )
@@ -248,9 +258,9 @@ def reports_of(result: RunResult) -> dict[str, object]:
 
 def test_a_run_without_gates_is_done(project: Path) -> None:
     (project / "p.yaml").write_text(NO_GATES)
-    for told in ("built", "cached"):
+    for _ in range(2):  # planned, and with nothing to do
         result = orun.run("p.yaml")
-        assert last_line(result) == f"done: 1 stage (1 {told}), no gates"
+        assert last_line(result) == "done: 1 stage (1 cached), no gates"
         assert reports_of(result) == {
             "console": "done", "markdown": "done", "json": "done", "html": "p: done", "colour": "dim", "exit code": 0
         }  # fmt: skip
@@ -262,7 +272,7 @@ def test_a_run_that_is_not_asked_for_its_gates_says_so(project: Path) -> None:
     (project / "p.yaml").write_text(MEASURED.replace("GATE", "p50: {max: 13ms}, size: {max: 9B}") + GUARDED)
     result = orun.run("p.yaml", to=("make",))
     left = ["time p50 max 13ms", "time size max 9B"]
-    assert last_line(result) == f"done: 1 stage (1 built), 2 gates not asked for ({', '.join(left)})"
+    assert last_line(result) == f"done: 1 stage (1 cached), 2 gates not asked for ({', '.join(left)})"
     assert reports_of(result)["colour"] == "doubt"
     assert [line for line in markdown(result).splitlines() if line.startswith("- [")] == [
         f"- [ ] **{title}**, **not asked for**" for title in left
@@ -278,7 +288,7 @@ def test_gates_that_passed_do_not_hide_those_that_were_not_asked_for(project: Pa
     again = "  again: {uses: ./own.py:time, needs: make, gate: {size: {max: 9B}}}\n"
     (project / "p.yaml").write_text(MEASURED.replace("GATE", "p50: {max: 13ms}") + again)
     result = orun.run("p.yaml", to=("time",))
-    assert last_line(result) == "passed: 2 stages (2 built), 1 gate passed, 1 not asked for (again size max 9B)"
+    assert last_line(result) == "passed: 2 stages (2 cached), 1 gate passed, 1 not asked for (again size max 9B)"
     assert reports_of(result)["colour"] == "doubt"
     whole = orun.run("p.yaml")
     assert last_line(whole) == "passed: 3 stages (3 cached), 2 gates passed"
@@ -337,7 +347,7 @@ def test_the_console_says_why_and_what_to_type(project: Path) -> None:
         "",
     ]
     assert result_lines(run(project, NEW, GUARDED), Terminal())[-3:-1] == [
-        f"p.yaml:4:57: gate without a baseline: time p50 max_regression 5%: {NO_BASELINE}",
+        f"p.yaml:4:57: gate without a baseline: {NEW_P50}: {NO_BASELINE}",
         "",
     ]
 

@@ -38,6 +38,7 @@ from orun import stage
 def breaks(context):
     raise ValueError("the data is not there")
 """
+TWINS = "name: text\nstages:\n  a: {uses: ./stages.py:make}\n  b: {uses: ./stages.py:make}\n"
 CHECKED = """
 name: text
 targets:
@@ -91,6 +92,12 @@ def failing(tmp_path: Path) -> Project:
     project = Project.make(tmp_path / "project", FAILING)
     project.write("broken.py", BROKEN)
     return project
+
+
+def wide_pipeline(count: int, options: str = "") -> str:
+    """A pipeline of stages that do not need one another: s0, s1, and so on."""
+    stages = (f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}{options}}}\n" for i in range(count))
+    return f"name: text\nstages:\n{''.join(stages)}"
 
 
 def test_a_failed_stage_is_a_result_with_its_reason_and_the_way_on(failing: Project) -> None:
@@ -267,9 +274,12 @@ def test_from_runs_what_is_after_it(project: Project) -> None:
 
 
 def test_an_unknown_stage_is_named_with_the_nearest(project: Project) -> None:
-    with pytest.raises(UsageError, match="uper") as caught:
+    with pytest.raises(UsageError) as caught:
         project.run(only=["uper"])
-    assert "upper" in str(caught.value)
+    file = project.folder / "pipeline.yaml"
+    assert str(caught.value) == (
+        f"there is no stage 'uper' in pipeline.yaml\n  did you mean upper?\n  hint: orun graph {file}"
+    )
 
 
 def test_a_missing_tool_is_said_before_anything_starts(project: Project) -> None:
@@ -300,10 +310,7 @@ def test_more_memory_and_gpus_than_there_are_are_refused_at_their_stages(project
 
 
 def test_stages_that_use_a_gpu_take_turns(tmp_path: Path) -> None:
-    stages = "".join(
-        f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}, resources: {{gpus: 1}}}}\n" for i in range(4)
-    )
-    project = Project.make(tmp_path / "project", f"name: text\nstages:\n{stages}")
+    project = Project.make(tmp_path / "project", wide_pipeline(4, ", resources: {gpus: 1}"))
     assert len(built(project.run(jobs=4, gpus=1))) == 4
     kinds = [type(event).__name__ for event in project.events if hasattr(event, "stage") or hasattr(event, "result")]
     assert kinds == ["StageStarted", "StageFinished"] * 4
@@ -326,7 +333,7 @@ def test_processes_that_share_a_cold_store_share_the_work(project: Project) -> N
     command = [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--store", str(project.store)]
     runs = [
         subprocess.Popen(command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(4)
+        for _ in range(2)
     ]
     results = []
     for run in runs:
@@ -362,9 +369,7 @@ def test_who_waits_for_another_process_says_for_what(project: Project, measures:
 
 def test_stages_that_are_the_same_wait_for_another_process_both(tmp_path: Path) -> None:
     """Neither waits for the other, nor for one that is another."""
-    other = "  other: {uses: ./stages.py:make, with: {text: c}}\n"
-    text = f"name: text\nstages:\n{other}  a: {{uses: ./stages.py:make}}\n  b: {{uses: ./stages.py:make}}\n"
-    project = Project.make(tmp_path / "project", text)
+    project = Project.make(tmp_path / "project", f"{TWINS}  other: {{uses: ./stages.py:make, with: {{text: c}}}}\n")
     lock = Store.open(project.store).key_lock(orun.plan(project.folder / "pipeline.yaml", store=project.store)["a"].key)
     assert lock.try_acquire()
     heard = []
@@ -382,8 +387,7 @@ def test_stages_that_are_the_same_wait_for_another_process_both(tmp_path: Path) 
 
 def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measures(tmp_path: Path) -> None:
     """It would else disturb what is measured, and hold the keys of all that might come."""
-    stages = "".join(f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}}}\n" for i in range(20))
-    project = Project.make(tmp_path / "project", f"name: text\nstages:\n{stages}")
+    project = Project.make(tmp_path / "project", wide_pipeline(6))
     lock = machine_lock(exclusive=True, claim=CLAIM)
     assert lock.try_acquire()
     keys: list[int] = []
@@ -391,22 +395,21 @@ def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measure
     def hear(event: Event) -> None:
         project.events.append(event)
         if isinstance(event, StageWaiting) and not keys:
-            Timer(0.5, look).start()  # some rounds later
+            Timer(0.2, look).start()  # some rounds later
 
     def look() -> None:
         keys.append(len(list((project.store / "locks").iterdir())))
         lock.release()
 
     result = orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=hear)
-    assert len(built(result)) == 20
+    assert len(built(result)) == 6
     waits = [(event.stage, event.what) for event in project.events if isinstance(event, StageWaiting)]
     assert waits == [("s0", who_measures(replace(CLAIM, since=0.0)))]
     assert keys == [1]
 
 
 def test_a_wide_pipeline_starts_no_more_than_there_are_cores(tmp_path: Path) -> None:
-    stages = "".join(f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}}}\n" for i in range(6))
-    project = Project.make(tmp_path / "project", f"name: text\nstages:\n{stages}")
+    project = Project.make(tmp_path / "project", wide_pipeline(6))
     result = project.run(jobs=2)
     assert len(built(result)) == 6
     running = most = 0
@@ -425,8 +428,7 @@ def test_stages_of_a_matrix_share_what_is_before_them(tmp_path: Path) -> None:
 
 
 def test_who_waits_for_its_like_in_the_same_run_says_so(tmp_path: Path) -> None:
-    text = "name: text\nstages:\n  a: {uses: ./stages.py:make}\n  b: {uses: ./stages.py:make}\n"
-    project = Project.make(tmp_path / "project", text)
+    project = Project.make(tmp_path / "project", TWINS)
     result = project.run(jobs=2)
     assert outcomes(result) == {"a": "built", "b": "cached"}
     assert [event.what for event in project.events if isinstance(event, StageWaiting)] == ["a, which has the same key"]

@@ -77,13 +77,13 @@ def test_a_file_that_is_there_stays(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "why"),
-    [({"goal": "sice<1MB"}, "the goal names no metric: 'sice'"), ({"target": "cdua"}, "no target 'cdua'")],
+    ("goal", "target", "problem"),
+    [("sice<1MB", "cpu", "the goal names no metric: 'sice'"), ("", "cdua", "no target 'cdua'")],
 )
-def test_unknown_options_are_refused_before_anything_is_read(option: dict[str, str], why: str) -> None:
+def test_unknown_options_are_refused_before_anything_is_read(goal: str, target: str, problem: str) -> None:
     with pytest.raises(UsageError) as caught:
-        orun.init("no such model", **option)
-    assert caught.value.what == why
+        orun.init("no such model", goal=goal, target=target)
+    assert caught.value.what == problem
 
 
 def test_an_interrupted_creation_leaves_no_file(model: Path) -> None:
