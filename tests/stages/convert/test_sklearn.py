@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
 )
 from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate_quadratic_discriminant_analysis_shapes
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.linear_model import Ridge
 
 from orun.errors import OrunError
 from orun.stages import memory_headroom
 from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
 from orun.stages._sklearn.export import weight_bytes
-from orun.stages._sklearn.plain import find_column
+from orun.stages._sklearn.plain import find_column, without_wrappers
 from tests.stages.conftest import MODULES
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
@@ -41,6 +43,23 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
     return str(caught.value)
 
 
+def change_answers(patch: pytest.MonkeyPatch, change: Callable[[Any, list[Any]], list[Any]]) -> None:
+    """Change the answers of the converted model before they are compared: `change` takes its inputs and answers."""
+    open_session = sessions.session
+
+    def changed(*arguments: Any) -> Any:
+        model = open_session(*arguments)
+        return lambda feed: change(feed, model(feed))
+
+    patch.setattr(check, "session", changed)
+
+
+def answer(made: StageRun, feed: Mapping[str, Any], *outputs: str) -> list[Any]:
+    """What the converted model answers; all outputs when none is named."""
+    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    return list(session.run(outputs or None, feed))
+
+
 @pytest.mark.parametrize(
     "model", ["tree_of_measures", "line_of_measures", "clusters_of_measures", "machine_of_measures"]
 )
@@ -52,11 +71,6 @@ def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path,
     types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
     assert types == {"age": TensorProto.INT64, "weight": TensorProto.FLOAT, "woman": TensorProto.BOOL}
     assert [node.op_type for node in graph.node][:4] == ["Cast", "Cast", "Cast", "Concat"]
-
-
-@pytest.mark.parametrize("model", ["imputed_line_of_measures", "turned_line_of_measures"])
-def test_columns_of_several_types_go_into_one_step(tmp_path: Path, model: str) -> None:
-    assert convert(tmp_path, model, "measures").value("agreement") == 1
 
 
 @pytest.mark.parametrize(
@@ -85,6 +99,11 @@ def test_steps_before_trees_compute_in_float64(tmp_path: Path, model: str, data:
 )
 def test_trees_send_missing_values_to_the_side_of_scikit_learn(tmp_path: Path, model: str) -> None:
     assert convert(tmp_path, model, "grades_with_gaps").value("agreement") == 1
+
+
+@pytest.mark.parametrize("model", ["imputed_line_of_measures", "turned_line_of_measures"])
+def test_columns_of_several_types_go_into_one_step(tmp_path: Path, model: str) -> None:
+    assert convert(tmp_path, model, "measures").value("agreement") == 1
 
 
 def test_labels_of_equal_scores_count_as_equal(tmp_path: Path) -> None:
@@ -145,13 +164,6 @@ def test_columns_with_spaces_where_lightgbm_has_underscores() -> None:
     assert [find_column(name, columns) for name in ("petal_width", "petal_length", "petal length")] == [*columns, None]
 
 
-def test_columns_of_a_data_frame_must_be_there(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "tree_of_other_names", "measures") == (
-        "estimators.py:measures has no column 'height'\n"
-        "  the DecisionTreeClassifier was fitted with that name; the data has age, weight, woman"
-    )
-
-
 def test_a_column_of_labels_is_no_input(tmp_path: Path) -> None:
     (tmp_path / "test.csv").write_text("weight,age,churn\n1.5,20,1\n2.5,30,0\n")
     data = {"path": str(tmp_path / "test.csv"), "labels": "churn"}
@@ -173,7 +185,7 @@ def test_of_several_columns_the_inputs_are_to_be_named(tmp_path: Path) -> None:
 
 def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:
     made = convert(tmp_path, "line_of_years", "years")
-    (answers,) = InferenceSession(made.model).run(None, {"age": estimators.YEARS[:, None]})
+    (answers,) = answer(made, {"age": estimators.YEARS[:, None]})
     np.testing.assert_allclose(answers[:, 0], estimators.line_of_years().predict(estimators.YEARS[:, None]), rtol=1e-5)
 
 
@@ -223,8 +235,7 @@ def test_it_answers_what_scikit_learn_answers(
 def test_the_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
     made = convert(tmp_path, "pipeline", "digits", outputs=["digit", "chances"])
     rows = estimators.X[600:800]
-    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
-    label, chances = session.run(["digit", "chances"], {"X": rows.astype(np.float32)})
+    label, chances = answer(made, {"X": rows.astype(np.float32)}, "digit", "chances")
     fitted = estimators.pipeline()
     assert label.tolist() == fitted.predict(rows).tolist()
     assert np.abs(chances - fitted.predict_proba(rows)).max() < 1e-5
@@ -246,15 +257,13 @@ def test_float64_where_skl2onnx_writes_trees_of_float32(tmp_path: Path) -> None:
 
 def test_dictionaries_where_they_are_asked_for(tmp_path: Path) -> None:
     made = convert(tmp_path, "tree_of_names", "digits", zipmap=True)
-    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
-    _, rows = session.run(None, {"X": estimators.X[600:602].astype(np.float32)})
+    _, rows = answer(made, {"X": estimators.X[600:602].astype(np.float32)})
     assert set(rows[0]) == {"high", "low"}
 
 
 def test_options_of_the_converter(tmp_path: Path) -> None:
     made = convert(tmp_path, "pipeline", "digits", options={"raw_scores": True})
-    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
-    _, scores = session.run(None, {"X": estimators.X[600:610].astype(np.float32)})
+    _, scores = answer(made, {"X": estimators.X[600:610].astype(np.float32)})
     assert np.abs(scores - estimators.pipeline().decision_function(estimators.X[600:610])).max() < 1e-3
 
 
@@ -323,58 +332,25 @@ def test_an_ill_conditioned_estimator(tmp_path: Path) -> None:
 
 
 def test_a_wrong_conversion_of_an_ill_conditioned_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_session = sessions.session
-
-    def doubled(*arguments: Any) -> Any:
-        model = open_session(*arguments)
-        return lambda feed: [2 * value for value in model(feed)]
-
-    monkeypatch.setattr(check, "session", doubled)
+    change_answers(monkeypatch, lambda _, values: [2 * value for value in values])
     assert refusal(tmp_path, "polynomial", "ages").startswith(
         "the converted model disagrees with scikit-learn in output 'variable'\n  100 of 100 examples differ, "
     )
 
 
 def test_each_output_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labels of another order, and scores that agree."""
-    open_session = sessions.session
-
-    def shifted(*arguments: Any) -> Any:
-        model = open_session(*arguments)
-
-        def run(feed: Any) -> Any:
-            labels, *scores = model(feed)
-            return [
-                np.where((feed["X"] == estimators.X[600:603, None]).all(2).any(0), (labels + 1) % 10, labels),
-                *scores,
-            ]
-
-        return run
-
-    monkeypatch.setattr(check, "session", shifted)
-    assert refusal(tmp_path, "pipeline", "digits").startswith(
-        "the converted model disagrees with scikit-learn in output 'label'\n  3 of 200 examples differ\n  example 0: "
-    )
-
-
-def test_examples_that_differ_in_any_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_session = sessions.session
+    """Other labels of the first two of six examples whose scores differ."""
     first = estimators.X[600:606]
 
-    def shifted(*arguments: Any) -> Any:
-        model = open_session(*arguments)
+    def change(feed: Any, values: list[Any]) -> list[Any]:
+        labels, scores = values
+        places = (feed["X"][:, None] == first).all(2)  # [n, 6]
+        return [
+            np.where(places[:, :2].any(1), (labels + 1) % 10, labels),
+            np.where(places.any(1)[:, None], 1 - scores, scores),
+        ]
 
-        def run(feed: Any) -> Any:
-            labels, scores = model(feed)
-            places = (feed["X"][:, None] == first).all(2)  # [n, 6]
-            return [
-                np.where(places[:, :2].any(1), (labels + 1) % 10, labels),
-                np.where(places.any(1)[:, None], 1 - scores, scores),
-            ]
-
-        return run
-
-    monkeypatch.setattr(check, "session", shifted)
+    change_answers(monkeypatch, change)
     text = refusal(tmp_path, "pipeline", "digits")
     assert text.startswith(
         "the converted model disagrees with scikit-learn in output 'label'\n"
@@ -386,39 +362,125 @@ def test_examples_that_differ_in_any_output(tmp_path: Path, monkeypatch: pytest.
     )
 
 
+def test_labels_that_differ_while_scores_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(feed: Any, values: list[Any]) -> list[Any]:
+        labels, *scores = values
+        changed = (feed["X"] == estimators.X[600:603, None]).all(2).any(0)
+        return [np.where(changed, (labels + 1) % 10, labels), *scores]
+
+    change_answers(monkeypatch, change)
+    assert refusal(tmp_path, "pipeline", "digits").startswith(
+        "the converted model disagrees with scikit-learn in output 'label'\n  3 of 200 examples differ\n  example 0: "
+    )
+
+
 @pytest.mark.parametrize("examples", [1, 100])
 def test_what_is_no_number_on_one_side_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
-    open_session = sessions.session
+    def change(_: Any, values: list[Any]) -> list[Any]:
+        return [np.where(np.arange(len(value))[:, None] < examples, np.nan, value) for value in values]
 
-    def spoiled(*arguments: Any) -> Any:
-        model = open_session(*arguments)
-        return lambda feed: [
-            np.where(np.arange(len(value))[:, None] < examples, np.nan, value) for value in model(feed)
-        ]
-
-    monkeypatch.setattr(check, "session", spoiled)
+    change_answers(monkeypatch, change)
     text = refusal(tmp_path, "components", "digits")
     assert text.startswith("the converted model disagrees with scikit-learn in output 'variable'\n  ")
     assert "example 0: [nan nan nan] instead of [" in text
 
 
-def test_what_cannot_be_converted(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "number", "digits") == (
-        "estimators.py:number must be a fitted estimator of scikit-learn\n  a int has neither `predict` nor `transform`"
-    )
+@pytest.mark.parametrize(
+    ("model", "data", "params", "message"),
+    [
+        (
+            "number",
+            "digits",
+            {},
+            (
+                "estimators.py:number must be a fitted estimator of scikit-learn\n"
+                "  a int has neither `predict` nor `transform`"
+            ),
+        ),
+        (
+            "ridge",
+            "bodies",
+            {"outputs": ["a", "b"]},
+            "the converted model has 1 outputs, and `outputs` names 2\n  skl2onnx calls them variable",
+        ),
+        (
+            "ridge",
+            "bodies",
+            {"outputs": ["X"]},
+            "inputs and outputs need names that differ\n  inputs X; outputs X\n  hint: change `outputs`",
+        ),
+        ("ridge", "bodies", {"outputs": [""]}, "outputs need names\n  one of `outputs` is empty"),
+        (
+            "ridge",
+            "digits",
+            {},
+            (
+                "the Ridge cannot take the examples\n"
+                "  ValueError: X has 64 features, but Ridge is expecting 10 features as input.\n"
+                "  hint: the log has the whole message"
+            ),
+        ),
+        (
+            "tree_of_other_names",
+            "measures",
+            {},
+            (
+                "estimators.py:measures has no column 'height'\n"
+                "  the DecisionTreeClassifier was fitted with that name; the data has age, weight, woman"
+            ),
+        ),
+        (
+            "processes",
+            "bodies",
+            {},
+            (
+                "ONNX Runtime cannot open the converted model\n"
+                "  it does not have the operator Solve, which skl2onnx writes\n"
+                "  hint: take another estimator"
+            ),
+        ),
+        (
+            "own_function",
+            "bodies",
+            {},
+            (
+                "skl2onnx cannot convert the Pipeline\n"
+                "  it has no converter for the function of a FunctionTransformer\n"
+                "  hint: these have: np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square, np.absolute"
+            ),
+        ),
+        (
+            "isotonic",
+            "digits",
+            {},
+            (
+                "skl2onnx cannot convert the Pipeline\n"
+                "  it does not interpolate in the isotonic calibration of a CalibratedClassifierCV\n"
+                '  hint: calibrate with method="sigmoid"'
+            ),
+        ),
+        ("ridge", "bodies", {"zipmap": True}, "`zipmap` needs probabilities, and a Ridge has none"),
+        (
+            "pipeline",
+            "digits",
+            {"options": {"zipmap": "columns"}},
+            (
+                "`zipmap` is a parameter of its own, not one of `options`\n"
+                "  hint: `zipmap: true` beside `options`, or nothing"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_converted(tmp_path: Path, model: str, data: str, params: dict[str, Any], message: str) -> None:
+    assert refusal(tmp_path, model, data, **params) == message
+
+
+def test_what_skl2onnx_refuses_is_told_in_its_words(tmp_path: Path) -> None:
     unfitted = refusal(tmp_path, "unfitted", "bodies")
     assert unfitted.startswith("skl2onnx cannot convert the Ridge\n  ")
     assert "\n  hint: it does not look fitted: return model.fit(X, y); " in unfitted
-    assert refusal(tmp_path, "ridge", "bodies", outputs=["a", "b"]) == (
-        "the converted model has 1 outputs, and `outputs` names 2\n  skl2onnx calls them variable"
-    )
-    assert refusal(tmp_path, "ridge", "bodies", outputs=["X"]) == (
-        "inputs and outputs need names that differ\n  inputs X; outputs X\n  hint: change `outputs`"
-    )
-    assert refusal(tmp_path, "ridge", "digits") == (
-        "the Ridge cannot take the examples\n"
-        "  ValueError: X has 64 features, but Ridge is expecting 10 features as input.\n"
-        "  hint: the log has the whole message"
+    assert refusal(tmp_path, "ridge", "bodies", options={"nonsense": 1}).startswith(
+        "skl2onnx cannot convert the Ridge\n  NameError: Option 'nonsense' not in [] for class 'Ridge'."
     )
 
 
@@ -437,25 +499,9 @@ def test_several_answers_of_each_example(tmp_path: Path, model: str, data: str) 
     assert made.value("agreement") == 1.0
     assert made.value("max_abs_error") < 1e-6
     feed = {"X": getattr(estimators, data)().inputs["X"][:5].astype(np.float32)}
-    (scores,) = InferenceSession(made.model).run(["probabilities"], feed)
+    (scores,) = answer(made, feed, "probabilities")
     expected = getattr(estimators, model)().predict_proba(feed["X"])
     np.testing.assert_allclose(scores, np.stack(expected, axis=1), atol=1e-6)
-
-
-def test_an_operator_that_onnx_runtime_lacks(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "processes", "bodies") == (
-        "ONNX Runtime cannot open the converted model\n"
-        "  it does not have the operator Solve, which skl2onnx writes\n"
-        "  hint: take another estimator"
-    )
-
-
-def test_a_function_without_a_converter(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "own_function", "bodies") == (
-        "skl2onnx cannot convert the Pipeline\n"
-        "  it has no converter for the function of a FunctionTransformer\n"
-        "  hint: these have: np.exp, np.expm1, np.log, np.log1p, np.sqrt, np.square, np.absolute"
-    )
 
 
 def test_a_class_of_the_user(tmp_path: Path) -> None:
@@ -468,14 +514,6 @@ def test_a_class_of_the_user(tmp_path: Path) -> None:
         "  it has no converter for Plain\n"
         "  hint: take another, or leave it out of the model; for a class of your own, call "
         "skl2onnx.update_registered_converter in the file of `model`"
-    )
-
-
-def test_isotonic_calibration(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "isotonic", "digits") == (
-        "skl2onnx cannot convert the Pipeline\n"
-        "  it does not interpolate in the isotonic calibration of a CalibratedClassifierCV\n"
-        '  hint: calibrate with method="sigmoid"'
     )
 
 
@@ -508,17 +546,6 @@ def test_another_form_for_other_batches(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_options_that_nothing_would_heed(tmp_path: Path) -> None:
-    assert refusal(tmp_path, "ridge", "bodies", zipmap=True) == "`zipmap` needs probabilities, and a Ridge has none"
-    assert refusal(tmp_path, "pipeline", "digits", options={"zipmap": "columns"}) == (
-        "`zipmap` is a parameter of its own, not one of `options`\n  hint: `zipmap: true` beside `options`, or nothing"
-    )
-    assert refusal(tmp_path, "ridge", "bodies", options={"nonsense": 1}).startswith(
-        "skl2onnx cannot convert the Ridge\n  NameError: Option 'nonsense' not in [] for class 'Ridge'."
-    )
-    assert refusal(tmp_path, "ridge", "bodies", outputs=[""]) == "outputs need names\n  one of `outputs` is empty"
-
-
 def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path: Path) -> None:
     made = convert(tmp_path, "columns_in_words", "people")
     assert [value.name for value in onnx.load(made.model).graph.input] == ["age", "town"]
@@ -533,9 +560,7 @@ def test_a_missing_word_is_an_empty_one(tmp_path: Path) -> None:
     """scikit-learn fills in NaN, the model the empty text, as texts of ONNX are never missing."""
     made = convert(tmp_path, "imputed", "people")
     ages = estimators.AGES[:2, None].astype(np.float32)
-    missing, _ = InferenceSession(made.model).run(
-        ["probabilities", "label"], {"age": ages, "town": np.array([[""], ["Kiel"]], object)}
-    )
+    (missing,) = answer(made, {"age": ages, "town": np.array([[""], ["Kiel"]], object)}, "probabilities")
     rows = np.array([[ages[0, 0], np.nan], [ages[1, 0], "Kiel"]], object)
     assert missing == pytest.approx(estimators.imputed().predict_proba(rows), abs=1e-5)
 
@@ -544,9 +569,8 @@ def test_a_missing_word_is_an_empty_one(tmp_path: Path) -> None:
 def test_an_empty_text_is_the_missing_text_of_the_estimator(tmp_path: Path, model: str) -> None:
     made = convert(tmp_path, model, "people_without_town")
     assert made.value("agreement") == 1
-    (answers,) = InferenceSession(made.model).run(
-        ["probabilities"], {"age": np.ones((1, 1), np.float32), "town": np.array([[""]], object)}
-    )
+    feed = {"age": np.ones((1, 1), np.float32), "town": np.array([[""]], object)}
+    (answers,) = answer(made, feed, "probabilities")
     rows = np.array([[1.0, np.nan]], object)
     assert answers == pytest.approx(getattr(estimators, model)().predict_proba(rows), abs=1e-5)
 
@@ -554,15 +578,11 @@ def test_an_empty_text_is_the_missing_text_of_the_estimator(tmp_path: Path, mode
 def test_an_empty_text_is_not_a_number_of_trees(tmp_path: Path) -> None:
     made = convert(tmp_path, "numbered_without_town_as_nan", "towns")
     assert made.value("agreement") == 1
-    (labels,) = InferenceSession(made.model).run(["label"], {"town": np.array([[""], ["Ulm"]], object)})
+    (labels,) = answer(made, {"town": np.array([[""], ["Ulm"]], object)}, "label")
     assert labels.tolist() == [1, 0]
 
 
 def test_tuples_in_tuples_are_as_they_were() -> None:
-    from sklearn.linear_model import Ridge
-
-    from orun.stages._sklearn.plain import without_wrappers
-
     ridge = Ridge()
     ridge.held = (("a", (1, 2)), 3)
     assert without_wrappers(ridge).held == (("a", (1, 2)), 3)
