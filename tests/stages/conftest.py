@@ -12,7 +12,15 @@ from tests.stages.support import run_stage
 
 MODULES = Path(__file__).parent / "modules"
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-TINY_BERT = {
+SCORER: dict[str, Any] = {
+    "model": "small.py:scorer",
+    "inputs": {
+        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
+        "mask": {"shape": ["batch", "length"], "dtype": "int64", "fill": "mask"},
+    },
+    "outputs": ["embedding", "scores"],
+}
+TINY_BERT: dict[str, Any] = {
     "model": "tiny_bert.py:load",
     "inputs": {
         "input_ids": {"shape": ["batch", "sequence"], "dtype": "int64", "high": 99},

@@ -8,19 +8,11 @@ import onnx
 import pytest
 
 from orun.errors import OrunError, StageFailed
-from tests.stages.conftest import MODULES, TINY_BERT
+from tests.stages.conftest import MODULES, SCORER, TINY_BERT
 from tests.stages.support import StageRun, run_stage
 from tests.thin import mostly_slow
 
 EXPORTERS = ("dynamo", "torchscript")
-SCORER: dict[str, Any] = {
-    "model": "small.py:scorer",
-    "inputs": {
-        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
-        "mask": {"shape": ["batch", "length"], "dtype": "int64", "fill": "mask"},
-    },
-    "outputs": ["embedding", "scores"],
-}
 
 
 def convert(folder: Path, **params: Any) -> StageRun:

@@ -24,19 +24,11 @@ from orun.errors import OrunError
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import advise_other, bind_program
 from orun.store import Store
-from tests.stages.conftest import MODULES
+from tests.stages.conftest import MODULES, SCORER
 from tests.stages.modules import small
 from tests.stages.support import StageRun, run_stage
 
-SCORER: dict[str, Any] = {
-    "inputs": {
-        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
-        "mask": {"shape": ["batch", "length"], "dtype": "int64", "fill": "mask"},
-    },
-    "outputs": ["embedding", "scores"],
-    "dims": {"batch": [2, 5], "length": [3, 6]},
-    "exporter": "torchscript",
-}
+SAVED: dict[str, Any] = {**SCORER, "dims": {"batch": [2, 5], "length": [3, 6]}, "exporter": "torchscript"}
 
 
 class Listed(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
@@ -68,7 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def convert(files: Path, folder: Path, **params: Any) -> StageRun:
-    return run_stage("convert/torch", folder, {**SCORER, **params}, root=files)
+    return run_stage("convert/torch", folder, {**SAVED, **params}, root=files)
 
 
 def refusal(files: Path, folder: Path, **params: Any) -> str:
@@ -83,9 +75,9 @@ def weights(made: StageRun) -> set[bytes]:
 
 
 def test_weights_from_a_file(files: Path, tmp_path: Path) -> None:
-    plain = convert(files, tmp_path, model="small.py:scorer")
-    loaded = convert(files, tmp_path, model="small.py:scorer", weights="state.pt")
-    safe = convert(files, tmp_path, model="small.py:scorer", weights="state.safetensors")
+    plain = convert(files, tmp_path)
+    loaded = convert(files, tmp_path, weights="state.pt")
+    safe = convert(files, tmp_path, weights="state.safetensors")
     assert weights(loaded) == weights(safe) != weights(plain)
 
 
@@ -99,18 +91,18 @@ def trained(folder: Path, *names: str) -> dict[str, Path]:
 
 @pytest.mark.parametrize("name", ["state.pt", "state.safetensors"])
 def test_weights_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
-    loaded = convert(files, tmp_path, model="small.py:scorer", weights=name)
+    loaded = convert(files, tmp_path, weights=name)
     ports = trained(files, name)
-    made = run_stage("convert/torch", tmp_path, {**SCORER, "model": "small.py:scorer"}, root=files, inputs=ports)
+    made = run_stage("convert/torch", tmp_path, SAVED, root=files, inputs=ports)
     assert weights(made) == weights(loaded)
 
 
 def test_a_suffix_of_weights_may_be_in_capitals(files: Path, tmp_path: Path) -> None:
     (tmp_path / "trained" / "older.pt").mkdir(parents=True)
     shutil.copy(files / "state.safetensors", tmp_path / "trained" / "STATE.SAFETENSORS")
-    params = {**SCORER, "model": "small.py:scorer"}
+    params = SAVED
     made = run_stage("convert/torch", tmp_path, params, root=files, inputs={"weights": tmp_path / "trained"})
-    assert weights(made) == weights(convert(files, tmp_path, model="small.py:scorer", weights="state.pt"))
+    assert weights(made) == weights(convert(files, tmp_path, weights="state.pt"))
 
 
 @pytest.mark.parametrize(
@@ -148,12 +140,12 @@ def test_weights_from_a_stage_that_do_not_fit(
     files: Path, tmp_path: Path, names: tuple[str, ...], params: dict[str, str], message: str
 ) -> None:
     with pytest.raises(OrunError) as caught:
-        run_stage("convert/torch", tmp_path, {**SCORER, **params}, root=files, inputs=trained(files, *names))
+        run_stage("convert/torch", tmp_path, {**SAVED, **params}, root=files, inputs=trained(files, *names))
     assert str(caught.value) == message
 
 
 def test_torchscript_and_exported_programs(files: Path, tmp_path: Path) -> None:
-    expected = weights(convert(files, tmp_path, model="small.py:scorer", weights="state.pt"))
+    expected = weights(convert(files, tmp_path, weights="state.pt"))
     scripted = convert(files, tmp_path, model="module.pt")
     exported = convert(files, tmp_path, model="module.pt2", exporter="dynamo")
     assert scripted.value("max_abs_error") < 1e-6
@@ -353,14 +345,14 @@ def test_a_folder_of_transformers(tmp_path: Path) -> None:
 
 
 def test_the_hub_takes_a_commit(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refusal(files, tmp_path, hub="owner/name") == (
+    assert refusal(files, tmp_path, model=None, hub="owner/name") == (
         "owner/name does not say which revision of the model\n"
         "  what a name alone stands for can change, and then the result would\n"
         "  hint: give the whole commit: hub: owner/name@0123456789abcdef0123456789abcdef01234567"
     )
     monkeypatch.setattr(sys.modules["huggingface_hub"].constants, "HF_HUB_OFFLINE", True)
     commit = "0" * 40
-    text = refusal(files, tmp_path, hub=f"owner/name@{commit}")
+    text = refusal(files, tmp_path, model=None, hub=f"owner/name@{commit}")
     assert text.startswith(f"transformers cannot load owner/name@{commit}\n  LocalEntryNotFoundError: Cannot find ")
     assert text.endswith("hint: see that the hub can be reached, or name a folder; the log has the whole message")
 

@@ -26,20 +26,12 @@ from orun.stages.params import params_of
 from orun.stages.reference_models import open_source
 from orun.stages.registry import module_of
 from tests.measure.support import ONE_THREAD
-from tests.stages.conftest import MODULES
+from tests.stages.conftest import MODULES, SCORER
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 from tests.thin import mostly_slow
 
 QUICK = {"time": 0.0, "warmup": 0.0, "samples": 6, "max_launches": 3}
-SCORER = {
-    "model": "small.py:scorer",
-    "inputs": {
-        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
-        "mask": {"shape": ["batch", "length"], "fill": "mask"},
-    },
-    "outputs": ["embedding", "scores"],
-}
 PYTORCH, TENSORFLOW = f"PyTorch {torch.__version__}", f"TensorFlow {tf.__version__}"
 SKLEARN = f"scikit-learn {sklearn.__version__}"
 LINE = """

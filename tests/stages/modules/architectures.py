@@ -81,14 +81,10 @@ class Broken(Heard):
         return output * 1.01 if torch.onnx.is_in_onnx_export() else output
 
 
-def wav2vec2() -> torch.nn.Module:
-    """A `Heard`."""
-    return Heard()
+wav2vec2 = Heard
 
 
-def broken() -> torch.nn.Module:
-    """A `Broken`."""
-    return Broken()
+broken = Broken
 
 
 class Misled(First):
@@ -126,9 +122,7 @@ class Normed(torch.nn.Module):  # type: ignore[misc]
         return x * factor, (wide - wide.mean(-1, keepdim=True)) / (wide.std(-1, keepdim=True) + 1e-12)
 
 
-def normed() -> torch.nn.Module:
-    """A `Normed`."""
-    return Normed()
+normed = Normed
 
 
 def misnormed() -> torch.nn.Module:
@@ -147,6 +141,4 @@ class Typed(torch.nn.Module):  # type: ignore[misc]
         return output * 1.01 if torch.onnx.is_in_onnx_export() else output
 
 
-def typed() -> torch.nn.Module:
-    """A `Typed`."""
-    return Typed()
+typed = Typed

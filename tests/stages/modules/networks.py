@@ -80,7 +80,7 @@ def recurrent() -> keras.Model:
 
 
 class Scorer(keras.Model):  # type: ignore[misc]  # Keras is not checked
-    """Adds two inputs up and scores them."""
+    """Adds two inputs up and scores them, and does not say what it takes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,9 +92,7 @@ class Scorer(keras.Model):  # type: ignore[misc]  # Keras is not checked
         return self.dense(left + right)
 
 
-def subclassed() -> keras.Model:
-    """A `Scorer`, which does not say what it takes."""
-    return Scorer()
+subclassed = Scorer
 
 
 class Affine(tf.Module):  # type: ignore[misc]  # TensorFlow is not checked
@@ -110,9 +108,7 @@ class Affine(tf.Module):  # type: ignore[misc]  # TensorFlow is not checked
         return {"y": x @ self.weight, "sum": tf.reduce_sum(x, axis=1)}
 
 
-def module() -> Any:
-    """An `Affine`."""
-    return Affine()
+module = Affine
 
 
 def function() -> Any:

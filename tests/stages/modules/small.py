@@ -25,9 +25,7 @@ class Scorer(nn.Module):  # type: ignore[misc]  # torch is not checked
         return {"embedding": rows, "scores": self.head(pooled)}
 
 
-def scorer() -> nn.Module:
-    """A `Scorer`."""
-    return Scorer()
+scorer = Scorer
 
 
 def dropout() -> nn.Module:
@@ -43,9 +41,7 @@ class Frozen(nn.Module):  # type: ignore[misc]
         return x * float(len(x))
 
 
-def frozen() -> nn.Module:
-    """A `Frozen`."""
-    return Frozen()
+frozen = Frozen
 
 
 class Same(nn.Module):  # type: ignore[misc]
@@ -57,9 +53,7 @@ class Same(nn.Module):  # type: ignore[misc]
         return x, double, double
 
 
-def same() -> nn.Module:
-    """A `Same`."""
-    return Same()
+same = Same
 
 
 class Middle(nn.Module):  # type: ignore[misc]
@@ -70,9 +64,7 @@ class Middle(nn.Module):  # type: ignore[misc]
         return middle + 1
 
 
-def middle() -> nn.Module:
-    """A module with inputs that it does not need."""
-    return Middle()
+middle = Middle
 
 
 class Logarithm(nn.Module):  # type: ignore[misc]
@@ -83,9 +75,7 @@ class Logarithm(nn.Module):  # type: ignore[misc]
         return torch.log(x)
 
 
-def logarithm() -> nn.Module:
-    """A `Logarithm`."""
-    return Logarithm()
+logarithm = Logarithm
 
 
 class Packed(nn.Module):  # type: ignore[misc]
@@ -94,9 +84,7 @@ class Packed(nn.Module):  # type: ignore[misc]
         return batch["x"] + batch["y"]
 
 
-def packed() -> nn.Module:
-    """Takes all inputs in one."""
-    return Packed()
+packed = Packed
 
 
 @dataclass
@@ -110,9 +98,7 @@ class Structured(nn.Module):  # type: ignore[misc]
         return Answer(x - 2 * y)
 
 
-def structured() -> nn.Module:
-    """Returns what is no tensor."""
-    return Structured()
+structured = Structured
 
 
 def number() -> int:
@@ -149,9 +135,7 @@ class Cached(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
         return scores.softmax(-1) @ value, key, value
 
 
-def cached() -> torch.nn.Module:
-    """A decoder's layer that keeps keys and values."""
-    return Cached()
+cached = Cached
 
 
 class Branch(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
@@ -163,8 +147,7 @@ class Branch(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
         return -x
 
 
-def branch() -> torch.nn.Module:
-    return Branch()
+branch = Branch
 
 
 class Noisy(nn.Module):  # type: ignore[misc]
@@ -175,8 +158,7 @@ class Noisy(nn.Module):  # type: ignore[misc]
         return functional.dropout(x, 0.3)
 
 
-def noisy() -> nn.Module:
-    return Noisy()
+noisy = Noisy
 
 
 class Counter(nn.Module):  # type: ignore[misc]
@@ -192,8 +174,7 @@ class Counter(nn.Module):  # type: ignore[misc]
         return x * self.calls
 
 
-def counter() -> nn.Module:
-    return Counter()
+counter = Counter
 
 
 class Pair(NamedTuple):
@@ -209,8 +190,7 @@ class Siamese(nn.Module):  # type: ignore[misc]
         return {"distance": x - y, "same": x == y, "halves": Pair(x / 2, y / 2)}
 
 
-def siamese() -> nn.Module:
-    return Siamese()
+siamese = Siamese
 
 
 def half() -> nn.Module:
@@ -229,5 +209,4 @@ class Count(nn.Module):  # type: ignore[misc]
         return x + 1, 7
 
 
-def count() -> nn.Module:
-    return Count()
+count = Count

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -64,61 +65,17 @@ def pipeline(library: str) -> Any:
     return make_pipeline(MinMaxScaler(), getattr(import_module(library), name)(**options)).fit(X[:600], Y[:600])
 
 
-def xgboost_digits() -> Any:
-    """For `model: trees.py:...`, which takes no arguments."""
-    return classifier("xgboost")
+MODELS: Mapping[str, Callable[..., Any]] = {
+    "digits": classifier,
+    "two": partial(classifier, classes=2),
+    "bodies": regressor,
+    "pipeline": pipeline,
+}
 
 
-def xgboost_two() -> Any:
-    """Zeros and ones."""
-    return classifier("xgboost", classes=2)
-
-
-def xgboost_bodies() -> Any:
-    """A regressor."""
-    return regressor("xgboost")
-
-
-def xgboost_pipeline() -> Any:
-    """A pipeline."""
-    return pipeline("xgboost")
-
-
-def lightgbm_digits() -> Any:
-    """For `model: trees.py:...`, which takes no arguments."""
-    return classifier("lightgbm")
-
-
-def lightgbm_two() -> Any:
-    """Zeros and ones."""
-    return classifier("lightgbm", classes=2)
-
-
-def lightgbm_bodies() -> Any:
-    """A regressor."""
-    return regressor("lightgbm")
-
-
-def lightgbm_pipeline() -> Any:
-    """A pipeline."""
-    return pipeline("lightgbm")
-
-
-def catboost_digits() -> Any:
-    """For `model: trees.py:...`, which takes no arguments."""
-    return classifier("catboost")
-
-
-def catboost_two() -> Any:
-    """Zeros and ones."""
-    return classifier("catboost", classes=2)
-
-
-def catboost_bodies() -> Any:
-    """A regressor."""
-    return regressor("catboost")
-
-
-def catboost_pipeline() -> Any:
-    """A pipeline."""
-    return pipeline("catboost")
+def __getattr__(name: str) -> Callable[[], Any]:
+    """`xgboost_digits`, ...: the function that returns that model of that library."""
+    library, _, model = name.partition("_")
+    if library not in NAMES or model not in MODELS:
+        raise AttributeError(name)
+    return partial(MODELS[model], library)
