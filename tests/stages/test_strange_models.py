@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from orun.errors import OrunError, UsageError
 from orun.measure.metrics.fidelity import SQNR_LIMIT
 from orun.stages._graph.io import load_graph
 from tests.processors import exact_sums
+from tests.stages.models import store_weights
 from tests.stages.support import artifact, run_stage
 
 RANDOM = np.random.default_rng(0)
@@ -224,12 +225,16 @@ def test_maps_are_compared_by_their_values(tmp_path: Path) -> None:
 
 @exact_sums
 def test_what_a_branch_takes_from_around_it_is_quantized_before_it(tmp_path: Path) -> None:
-    branch = helper.make_graph([helper.make_node("Relu", ["a"], ["r"])], "taken", [], [float_value("r", "n", 16)])
-    other = helper.make_graph([helper.make_node("Neg", ["x"], ["r"])], "other", [], [float_value("r", "n", 16)])
-    model = product()
-    model.graph.node[0].output[0] = "a"
-    model.graph.node.append(helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other))
-    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    model = parser.parse_model("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[n, 16] x, bool c) => (float[n, 16] y)
+    {
+      a = MatMul (x, w)
+      y = If <then_branch = taken () => (float[n, 16] r) { r = Relu (a) },
+              else_branch = other () => (float[n, 16] s) { s = Neg (x) }> (c)
+    }
+    """)
+    model.graph.initializer.append(numpy_helper.from_array(WEIGHT, "w"))
     result = run_stage("quantize/dynamic", tmp_path, inputs={"model": artifact(tmp_path, model)})
     assert result.value("quantized") == 1
     assert 0 < result.value("max_abs_error") < 0.5
@@ -265,11 +270,11 @@ def test_types_that_no_array_has(tmp_path: Path, kind: int, name: str) -> None:
 
 
 def test_outputs_of_a_node_that_nobody_asked_for(tmp_path: Path) -> None:
-    weights = {"w": (1, 16, 3), "r": (1, 16, 4)}
-    stored = [numpy_helper.from_array(RANDOM.standard_normal(s).astype(np.float32), n) for n, s in weights.items()]
-    node = helper.make_node("LSTM", ["x", "w", "r"], ["", "", "state"], hidden_size=4)
-    graph = helper.make_graph([node], "g", [float_value("x", "n", 2, 3)], [float_value("state", 1, 2, 4)], stored)
-    before = artifact(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    model = parser.parse_model("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[n, 2, 3] x) => (float[1, 2, 4] state) { , , state = LSTM <hidden_size = 4> (x, w, r) }
+    """)
+    before = artifact(tmp_path, store_weights(model, {"w": (1, 16, 3), "r": (1, 16, 4)}))
     result = run_stage("quantize/debug", tmp_path, inputs={"model": before, "reference": before})
     assert result.value("tensors") == 1
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper, parser
 
 from orun.core.metrics import Metric
 from orun.measure.metrics.paired import exact
@@ -16,21 +16,15 @@ from tests.stages.support import artifact, run_stage
 
 def model(width: int) -> onnx.ModelProto:
     """`y = gelu(x @ w) + c`: weights of 4 x width, a constant of one element, one node of another domain."""
-    constant = numpy_helper.from_array(np.ones(1, np.float32))
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["a"]),
-            helper.make_node("Gelu", ["a"], ["b"], domain="com.microsoft"),
-            helper.make_node("Constant", [], ["c"], value=constant),
-            helper.make_node("Add", ["b", "c"], ["y"]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", width])],
-        [numpy_helper.from_array(np.ones((4, width), np.float32), "w")],
-    )
-    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    parsed = parser.parse_model(f"""
+    <ir_version: 9, opset_import: ["": 20, "com.microsoft": 1]>
+    g (float[batch, 4] x) => (float[batch, {width}] y)
+    {{
+      a = MatMul (x, w)  b = com.microsoft.Gelu (a)  c = Constant <value = float[1] {{1}}> ()  y = Add (b, c)
+    }}
+    """)
+    parsed.graph.initializer.append(numpy_helper.from_array(np.ones((4, width), np.float32), "w"))
+    return parsed
 
 
 def test_alone(tmp_path: Path) -> None:
