@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 
 import orun
-from orun.blame import accuracy
+from orun.blame import accuracy, latency
 from orun.blame.blame import find_requests
 from orun.cli.main import main
 from orun.core.serialization import replace
@@ -17,25 +17,6 @@ from orun.pipeline.model import conditions
 from tests.blame.conftest import PIPELINES, Planted
 from tests.processors import exact_sums
 from tests.report.support import PASSED, verdict
-
-
-@exact_sums
-def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
-    blamed = planted.diagnose("layer")
-    assert [(one.stage, one.passes) for one in blamed.levels] == [("import", True), ("simplify", True), ("int8", False)]
-    assert (blamed.culprit, blamed.chosen) == ("int8", 1)
-    assert (blamed.places[0].node, blamed.places[0].op) == ("second", "MatMul")
-    assert blamed.places[0].share > 0.99
-    assert blamed.proof is not None
-    assert (blamed.proof.how, blamed.proof.stage, blamed.proof.passes) == ("excluded", "int8 without", True)
-    assert blamed.proof.value is not None
-    assert blamed.proof.value > 0.99
-    assert re.fullmatch(
-        r"`int8` lost 1 of cosine\.min; 100 % of the error enters at second; excluding it brings back 0\.999\d? and "
-        r"(costs|saves) (no measurable time( \(less than [\d.]+ [nµm]s\))?|[\d.]+ [nµm]s); the gate then passes",
-        blamed.sentence,
-    )
-
 
 GROUP = "{any: [{cosine.min: {min: 0.97}}, {cosine.mean: {max: 1}}]}"
 
@@ -105,16 +86,22 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     blamed = planted.diagnose("many")
     measured = [name for name in planted.started if name.startswith("accuracy")]
     assert measured == [
-        *(
-            f"accuracy of 64 examples of {name}" for name in ("int8", "import", "shapes")
-        ),  # `same` is `shapes`, byte for byte
+        "accuracy of 64 examples of int8",
+        "accuracy of 64 examples of import",
+        "accuracy of 64 examples of shapes",  # `same` is `shapes`, byte for byte
         "accuracy of same",
         "accuracy of int8 without",
     ]
     assert [(one.stage, one.passes) for one in blamed.levels] == [("same", True), ("int8", False)]
-    assert (blamed.culprit, blamed.places[0].node) == ("int8", "second")
+    assert (blamed.culprit, blamed.chosen) == ("int8", 1)
+    assert (blamed.places[0].node, blamed.places[0].op) == ("second", "MatMul")
     assert blamed.proof is not None
-    assert blamed.proof.passes
+    assert (blamed.proof.how, blamed.proof.stage, blamed.proof.passes) == ("excluded", "int8 without", True)
+    assert re.fullmatch(
+        r"`int8` lost 1 of cosine\.min; 100 % of the error enters at second; excluding it brings back 0\.99\d*; "
+        "the gate then passes",
+        blamed.sentence,
+    )
     assert blamed.note == "found with 64 examples, measured with all of them"
     monkeypatch.setattr(accuracy, "ROUNDS", 1e9)  # as if there was no time for all of them at all
     hasty = planted.diagnose("many")
@@ -148,16 +135,22 @@ def test_all_examples_that_show_no_loss_leave_the_stage_that_few_examples_found(
         onnx.save(parser.parse_model(BENT.replace("OPERATOR", operator)), planted.folder / f"{name}.onnx")
     (planted.folder / "signs.yaml").write_text(SIGNS)
     monkeypatch.setattr(accuracy, "PATIENCE", 0.0)  # as if all examples took too long
-    monkeypatch.setattr(accuracy, "TIMING", {"time": 0.1, "samples": 2})  # of the variant, which does not matter here
     blamed = planted.diagnose("signs")
     assert (blamed.culprit, [level.value for level in blamed.levels]) == ("turn", [1.0, -1.0])
-    assert blamed.sentence.startswith("`turn` lost 2 of cosine; 100 % of the error enters at bend, where ")
+    assert blamed.sentence == (
+        "`turn` lost 2 of cosine; 100 % of the error enters at bend, where `Abs` is now Abs, Neg; "
+        "computing it as `abs` does brings back 2; the gate then passes"
+    )
     assert blamed.proof is not None
     assert (blamed.proof.how, blamed.proof.value) == ("restored", 1.0)
     assert blamed.note == "measured with the first 64 examples, to save time; with all of them no loss was measured"
 
 
-def test_a_wrong_fusion(planted: Planted) -> None:
+COST = r"(costs|saves) (no measurable time( \(less than [\d.]+ [nµm]s\))?|[\d.]+ [nµm]s)"
+
+
+def test_a_wrong_fusion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "TIMING", {"time": 0.1, "samples": 2, "max_launches": 3})
     blamed = planted.diagnose("fusion")
     assert [(one.stage, one.passes) for one in blamed.levels] == [("import", True), ("fuse", False), ("shapes", False)]
     assert (blamed.culprit, blamed.chosen, len(blamed.places)) == ("fuse", 1, 1)
@@ -165,10 +158,13 @@ def test_a_wrong_fusion(planted: Planted) -> None:
     assert (place.node, place.nodes, place.now, place.share) == ("bend", ("first", "bend"), ("FusedGemm",), 1)
     assert blamed.proof is not None
     assert (blamed.proof.how, blamed.proof.value, blamed.proof.passes) == ("restored", 1, True)
-    assert blamed.sentence.startswith(
-        f"`fuse` lost {blamed.lost:.4g} of cosine.min; 100 % of the error enters at bend, where `Relu` is now "
-        f"FusedGemm; computing it as `import` does brings back {blamed.lost:.4g} and "
+    assert re.fullmatch(
+        rf"`fuse` lost {blamed.lost:.4g} of cosine\.min; 100 % of the error enters at bend, where `Relu` is now "
+        rf"FusedGemm; computing it as `import` does brings back {blamed.lost:.4g} and {COST}; the gate then passes",
+        blamed.sentence,
     )
+    again = planted.diagnose("fusion")
+    assert (again.sentence, planted.started) == (blamed.sentence, []), "what was measured is in the store"
 
 
 @pytest.mark.slow
@@ -187,7 +183,8 @@ def test_a_place_that_was_made_slow(planted: Planted) -> None:
     assert "; computing it as `import` does saves " in blamed.sentence
 
 
-def test_slower_than_the_accepted_baseline(planted: Planted) -> None:
+def test_slower_than_the_accepted_baseline(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "TIMING", {"time": 0.2, "samples": 3, "max_launches": 3})
     file = planted.folder / "accepted.yaml"
     assert main([str(file), "--store", str(planted.store), "-q"]) == 0
     assert main(["baseline", "accept", str(file), "--store", str(planted.store)]) == 0
@@ -196,13 +193,6 @@ def test_slower_than_the_accepted_baseline(planted: Planted) -> None:
     assert blamed.places[0].nodes == tuple(f"slow_{number}" for number in range(6))
     assert re.match(r"`edit` takes [\d.]+ µs longer than the accepted baseline \(", blamed.sentence)
     assert "; computing it as the accepted baseline does saves " in blamed.sentence
-
-
-def test_asking_again_runs_nothing(planted: Planted) -> None:
-    first = planted.diagnose("fusion")
-    again = planted.diagnose("fusion")
-    assert planted.started == []
-    assert again.sentence == first.sentence
 
 
 def test_no_time_at_all(planted: Planted) -> None:
