@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import orun
+from orun.core.run_record import RunResult
 from orun.errors import UsageError
 from tests.blame.project import STAGES, Project
 
@@ -15,6 +16,14 @@ from tests.blame.project import STAGES, Project
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
+
+
+def nothing_is_worse(good: RunResult, bad: RunResult) -> str:
+    """The message where nothing failed at all."""
+    return (
+        f"nothing is worse in {bad.run} than in {good.run}\n  no stage and no gate failed there\n"
+        "  hint: name a gate whose metric differs: --gate STAGE.METRIC"
+    )
 
 
 def test_one_parameter_of_several(project: Project) -> None:
@@ -61,8 +70,9 @@ def test_a_member_of_a_group_that_passes_is_not_worse(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.with.weight": 5.0})
     assert [one.exit_code for one in (good, bad)] == [0, 0]
-    with pytest.raises(UsageError, match=r"nothing is worse in .* than in .*\n  no stage and no gate failed there\n"):
+    with pytest.raises(UsageError) as refused:
         project.bisect(good, bad)
+    assert str(refused.value) == nothing_is_worse(good, bad)
 
 
 def test_a_threshold_that_was_changed(project: Project) -> None:
@@ -167,14 +177,6 @@ def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> Non
     assert bisection.causes == (("parts/deep.py was changed",),)
 
 
-def test_what_both_runs_built_is_not_built_again(project: Project) -> None:
-    good = project.run()
-    bad = project.run(**{"stages.score.with.weight": 9.0})
-    bisection = project.bisect(good, bad)
-    assert project.started == []
-    assert bisection.built == 2
-
-
 def test_a_stage_that_fails(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"vars.text": "boom", "stages.score.with.note": "z"})
@@ -186,8 +188,9 @@ def test_a_stage_that_fails(project: Project) -> None:
 def test_a_metric_whose_gate_passes_in_both(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.with.offset": 2.0, "stages.score.with.note": "z"})
-    with pytest.raises(UsageError, match=r"nothing is worse in .* than in .*\n  no stage and no gate failed there\n"):
+    with pytest.raises(UsageError) as refused:
         project.bisect(good, bad)
+    assert str(refused.value) == nothing_is_worse(good, bad)
     bisection = project.bisect(good, bad, "score.score")
     assert bisection.symptom == "score score goes from 3 to 5"
     assert bisection.causes == (("score.offset: 0.0 -> 2.0",),)
@@ -196,9 +199,9 @@ def test_a_metric_whose_gate_passes_in_both(project: Project) -> None:
 def test_a_metric_that_is_the_same(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.with.note": "z"})
-    with pytest.raises(UsageError, match=r"^score\.score is 3 in both runs") as refused:
+    with pytest.raises(UsageError) as refused:
         project.bisect(good, bad, "score.score")
-    assert refused.value.hint == f"orun diff {good.run} {bad.run}"
+    assert str(refused.value) == f"score.score is 3 in both runs\n  hint: orun diff {good.run} {bad.run}"
 
 
 def test_a_stage_that_was_put_between(project: Project) -> None:
@@ -213,10 +216,13 @@ def test_a_stage_that_was_put_between(project: Project) -> None:
 
 
 def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None:
+    """What that one and the bad run built is not built again."""
     project.run()
     again = project.run()
     bad = project.run(**{"stages.score.with.weight": 9.0})
-    assert project.bisect(again, bad).causes == (("score.weight: 1.0 -> 9.0",),)
+    bisection = project.bisect(again, bad)
+    assert bisection.causes == (("score.weight: 1.0 -> 9.0",),)
+    assert (bisection.built, project.started) == (2, [])
 
 
 def test_runs_of_a_part_of_the_pipeline(project: Project) -> None:
@@ -291,16 +297,16 @@ def test_partial_builds_are_not_given_away(project: Project, tmp_path: Path) -> 
     project.edit(
         "pipeline.yaml",
         "  score:",
-        f"  upload: {{uses: ./stages.py:upload, needs: make, with: {{to: {tmp_path}/up}}}}\n  score:",
+        "  upload: {uses: ./stages.py:upload, needs: make, gate: {sent: {max: 0}}, "
+        f"with: {{to: {tmp_path}/up}}}}\n  score:",
     )
-    project.edit("pipeline.yaml", "{uses: ./stages.py:upload", "{gate: {sent: {max: 0}}, uses: ./stages.py:upload")
     good, bad = project.run(), project.run(**{"vars.text": "abcdef"})
     assert [one["upload"].outcome for one in (good, bad)] == ["built", "failed"]
     sent = (tmp_path / "up").read_text()
     for gate in ("", "upload.sent"):
-        with pytest.raises(UsageError) as error:
+        with pytest.raises(UsageError) as refused:
             project.bisect(good, bad, gate)
-        assert str(error.value) == (
+        assert str(refused.value) == (
             "upload publishes a release, so it does not run for an investigation\n"
             f"  hint: orun diff {good.run} {bad.run}"
         )
@@ -309,9 +315,9 @@ def test_partial_builds_are_not_given_away(project: Project, tmp_path: Path) -> 
 
 def test_no_such_gate(project: Project) -> None:
     good = project.run()
-    with pytest.raises(UsageError, match=r"there is no gate 'score\.speed' in ") as refused:
+    with pytest.raises(UsageError) as refused:
         project.bisect(good, good, "score.speed")
-    assert refused.value.why == "it has score.score"
+    assert str(refused.value) == f"there is no gate 'score.speed' in {good.run}\n  it has score.score"
 
 
 def test_data_that_is_gone(project: Project) -> None:
@@ -324,6 +330,9 @@ def test_data_that_is_gone(project: Project) -> None:
     bad = project.run(**{"stages.score.with.weight": 9.0})
     assert project.bisect(good, bad).causes == (("score.weight: 1.0 -> 9.0",),)
     data.unlink()
-    with pytest.raises(UsageError, match=r"more\.bin was removed or changed since the run ") as refused:
+    with pytest.raises(UsageError) as refused:
         project.bisect(good, bad)
-    assert refused.value.hint == f"restore it: {data}"
+    assert str(refused.value) == (
+        f"more.bin was removed or changed since the run {good.run}\n"
+        f"  runs store only code and small text files\n  hint: restore it: {data}"
+    )

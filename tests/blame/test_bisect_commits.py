@@ -41,7 +41,6 @@ def test_those_that_touch_the_file_that_did_it(project: Project) -> None:
 
 def test_of_a_parameter_those_of_the_pipeline_file(project: Project) -> None:
     good = project.run()
-    project.edit("helper.py", "value", "value")
     (project.folder / "notes.txt").write_text("unrelated")
     commit(project.folder, "notes")
     project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import pytest
-
 from orun.blame.delta_debugging import Outcome, Test, find_causes, minimize
 
 EIGHT = list(range(8))
@@ -19,9 +17,9 @@ def needs(*wanted: int) -> Test[int]:
     return test
 
 
-@pytest.mark.parametrize("cause", [*[(one,) for one in EIGHT], *itertools.combinations(EIGHT, 2), (0, 3, 7)])
-def test_every_cause_is_found_exactly(cause: tuple[int, ...]) -> None:
-    assert tuple(minimize(EIGHT, needs(*cause))) == cause
+def test_every_cause_is_found_exactly() -> None:
+    for cause in (*[(one,) for one in EIGHT], *itertools.combinations(EIGHT, 2), (0, 3, 7)):
+        assert tuple(minimize(EIGHT, needs(*cause))) == cause
 
 
 def test_a_single_cause_takes_few_tests() -> None:
@@ -32,7 +30,7 @@ def test_a_single_cause_takes_few_tests() -> None:
         return "bad" if 5 in chosen else "good"
 
     assert minimize(list(range(64)), test) == [5]
-    assert len(asked) <= 2 * 6
+    assert len(asked) == 8
 
 
 def test_two_causes_far_apart_take_few_partial_builds() -> None:
