@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.facts import sentences
-from tests.project import Project, built
+from tests.project import built
+from tests.reruns.telling import make_telling, texts, why
 
-PIPELINE = """
-name: text
-stages:
-  tell: {uses: ./tell.py:tell}
-"""
+pytestmark = pytest.mark.usefixtures("native_reads")
 CODE = """
 import ctypes
 import multiprocessing
@@ -69,62 +64,54 @@ def tell(context):
 """
 
 
-def make(folder: Path, ask: str) -> Project:
-    project = Project.make(folder / "project", PIPELINE)
-    project.write("tell.py", CODE.replace("ASK", ask))
-    return project
+MAY_BE_READ = {
+    "native": "access(path)",
+    "in_folder": "faccessat(path)",
+    "worker": "in_worker(access, path)",
+    "program": "by_python(path)",
+}
+LEADS_TO = {
+    "native": "readlink(path)",
+    "resolved": "realpath(path)",
+    "worker": "in_worker(readlink, path)",
+    "program": "by_readlink(path)",
+}
+APPEARED = ("flag has appeared (looked for by the stage)",)
 
 
-def flag(project: Project) -> None:
-    project.write("flag", "")
-
-
-def link(project: Project) -> None:
-    (project.folder / "flag").symlink_to("data")
-
-
-@pytest.mark.parametrize(
-    ("ask", "change", "before", "after"),
-    [
-        ("access(path)", flag, "False", "True"),
-        ("faccessat(path)", flag, "False", "True"),
-        ("in_worker(access, path)", flag, "False", "True"),
-        ("by_python(path)", flag, "False", "True"),
-        ("readlink(path)", link, "none", "data"),
-        ("realpath(path)", link, "none", "data"),
-        ("in_worker(readlink, path)", link, "none", "data"),
-        ("by_readlink(path)", link, "none", "data"),
-    ],
-)
-@pytest.mark.usefixtures("native_reads")
-def test_what_is_asked_for(
-    tmp_path: Path, ask: str, change: Callable[[Project], None], before: str, after: str
-) -> None:
-    project = make(tmp_path, ask)
-    project.write("data", "")
-    assert built(project.run()) == ["tell"]
-    assert project.text("tell") == before
+def test_whether_a_file_may_be_read(tmp_path: Path) -> None:
+    stages = MAY_BE_READ.keys()
+    project = make_telling(tmp_path, {name: CODE.replace("ASK", ask) for name, ask in MAY_BE_READ.items()})
+    assert built(project.run()) == [*stages]
+    assert texts(project, stages) == dict.fromkeys(stages, "False")
     assert built(project.run()) == []
-    change(project)
-    assert sentences(project.run()["tell"].reasons) == ("flag has appeared (looked for by the stage)",)
-    assert project.text("tell") == after
+    flag = project.write("flag", "")
+    assert why(project.run()) == dict.fromkeys(stages, APPEARED)
+    assert texts(project, stages) == dict.fromkeys(stages, "True")
     assert built(project.run()) == []
-    (project.folder / "flag").unlink()
+    flag.unlink()
     assert built(project.run()) == []
-    assert project.text("tell") == before
+    assert texts(project, stages) == dict.fromkeys(stages, "False")
 
 
-@pytest.mark.parametrize("ask", ["readlink(path)", "realpath(path)", "by_readlink(path)"])
-@pytest.mark.usefixtures("native_reads")
-def test_a_link_that_leads_elsewhere(tmp_path: Path, ask: str) -> None:
-    project = make(tmp_path, ask)
-    project.write("data", "")
-    project.write("other", "")
-    link(project)
-    assert built(project.run()) == ["tell"]
-    assert project.text("tell") == "data"
-    (project.folder / "flag").unlink()
-    (project.folder / "flag").symlink_to("other")
-    assert sentences(project.run()["tell"].reasons) == ("flag changed (looked for by the stage)",)
-    assert project.text("tell") == "other"
+def test_where_a_link_leads(tmp_path: Path) -> None:
+    stages = LEADS_TO.keys()
+    project = make_telling(tmp_path, {name: CODE.replace("ASK", ask) for name, ask in LEADS_TO.items()})
+    for name in ("data", "other"):
+        project.write(name, "")
+    link = project.folder / "flag"
+    assert built(project.run()) == [*stages]
+    assert texts(project, stages) == dict.fromkeys(stages, "none")
     assert built(project.run()) == []
+    link.symlink_to("data")
+    assert why(project.run()) == dict.fromkeys(stages, APPEARED)
+    assert texts(project, stages) == dict.fromkeys(stages, "data")
+    assert built(project.run()) == []
+    link.unlink()
+    link.symlink_to("other")
+    assert why(project.run()) == dict.fromkeys(stages, ("flag changed (looked for by the stage)",))
+    assert texts(project, stages) == dict.fromkeys(stages, "other")
+    assert built(project.run()) == []
+    link.unlink()
+    assert built(project.run()) == []
+    assert texts(project, stages) == dict.fromkeys(stages, "none")

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, built
+from tests.project import built
+from tests.reruns.telling import make_telling, texts
 
-PIPELINE = """
-name: text
-stages:
-  tell: {uses: ./tell.py:tell}
-"""
 CODE = """
 import os
 import subprocess
@@ -28,25 +24,24 @@ def tell(context):
 """
 
 
-@pytest.mark.parametrize(
-    ("ask", "first"),
-    [
-        ("(context.root / 'data.txt').read_text()", "1"),
-        ("sorted(os.listdir(context.root / 'data'))", "['1']"),
-        ("(context.root / 'data' / '1').exists()", "True"),
-        ("(context.root / 'data.txt').stat().st_size", "1"),
-        ("os.environ['ORUN_TEST_MARK']", "1"),
-    ],
-)
-def test_how_things_stood_when_a_stage_did_not_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str, first: str
-) -> None:
-    project = Project.make(tmp_path / "project", PIPELINE)
-    project.write("tell.py", CODE.replace("ASK", ask))
+ASKS = {  # what each stage asks, and what it is told at first
+    "reads": ("(context.root / 'data.txt').read_text()", "1"),
+    "lists": ("sorted(os.listdir(context.root / 'data'))", "['1']"),
+    "looks": ("(context.root / 'data' / '1').exists()", "True"),
+    "measures": ("(context.root / 'data.txt').stat().st_size", "1"),
+    "environment": ("os.environ['ORUN_TEST_MARK']", "1"),
+}
+
+
+def test_how_things_stood_when_a_stage_did_not_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = make_telling(tmp_path, {name: CODE.replace("ASK", ask) for name, (ask, _) in ASKS.items()})
+    first = {name: answer for name, (_, answer) in ASKS.items()}
     (project.folder / "data").mkdir()
 
     def turn(text: str, *, on: bool) -> None:
-        project.write("switch", "").unlink() if not on else project.write("switch", "")
+        switch = project.write("switch", "")
+        if not on:
+            switch.unlink()
         project.write("data.txt", text)
         for path in (project.folder / "data").iterdir():
             path.unlink()
@@ -54,11 +49,11 @@ def test_how_things_stood_when_a_stage_did_not_look(
         monkeypatch.setenv("ORUN_TEST_MARK", text)
 
     turn("1", on=True)
-    assert built(project.run()) == ["tell"]
-    assert project.text("tell") == first
+    assert built(project.run()) == [*ASKS]
+    assert texts(project, ASKS) == first
     turn("22", on=False)
-    assert built(project.run()) == ["tell"]
-    assert project.text("tell") == "off"
+    assert built(project.run()) == [*ASKS]
+    assert texts(project, ASKS) == dict.fromkeys(ASKS, "off")
     turn("1", on=True)
     assert built(project.run()) == []
-    assert project.text("tell") == first
+    assert texts(project, ASKS) == first
