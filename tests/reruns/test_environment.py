@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from orun.core.events import RunStarted
 from orun.core.source_location import Position
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.planning.facts import LocalFacts
 from orun.stages.contract import Spec
-from tests.facts import named, sentences
+from tests.facts import named
 from tests.project import Project, built
-from tests.thin import mostly_slow
+from tests.reruns.telling import make_telling, texts, why
 
-PIPELINE = """
-name: text
-stages:
-  tell: {uses: ./tell.py:tell}
-"""
 CODE = """
 import os
 
@@ -39,51 +34,49 @@ def none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def recalled(project: Project) -> bool:
-    """Whether the last run was recognised without a look at its stages."""
-    return any(isinstance(event, RunStarted) and event.repeats for event in project.events)
+def make(folder: Path, asks: Mapping[str, str]) -> Project:
+    return make_telling(folder, {name: CODE.replace("ASK", ask) for name, ask in asks.items()})
 
 
-@pytest.mark.parametrize(
-    ("ask", "name", "first", "second"),
-    [
-        ('os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")', "TF_CPP_MIN_LOG_LEVEL", "2", "1"),
-        ('os.environ.get("PYTHONHASHSEED")', "PYTHONHASHSEED", "0", "7"),
-        ('os.environ["ORT_DISABLE_TELEMETRY"]', "ORT_DISABLE_TELEMETRY", "1", None),
-        ('os.environ.get("ORUN_REMOTE_KEY")', "ORUN_REMOTE_KEY", "None", None),
-        ('dict(os.environ.items())["TF_CPP_MIN_LOG_LEVEL"]', "TF_CPP_MIN_LOG_LEVEL", "2", "1"),
-    ],
-)
-def test_a_stage_that_looks_one_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str, name: str, first: str, second: str | None
-) -> None:
-    """It was run anew each time, because the value that it had found was not the one of the process that looks."""
-    project = Project.make(tmp_path / "project", PIPELINE)
-    project.write("tell.py", CODE.replace("ASK", ask))
-    assert built(project.run()) == ["tell"]
-    assert project.text("tell") == first
+def test_stages_that_look_one_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were run anew each time, because the value that they had found was not that of the process that looks."""
+    asks = {
+        "set_by_default": 'os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")',
+        "one_of_all": 'dict(os.environ.items())["TF_CPP_MIN_LOG_LEVEL"]',
+        "always_the_same": 'os.environ["ORT_DISABLE_TELEMETRY"]',
+        "kept_away": 'os.environ.get("ORUN_REMOTE_KEY")',
+    }
+    project = make(tmp_path, asks)
+    first = {"set_by_default": "2", "one_of_all": "2", "always_the_same": "1", "kept_away": "None"}
+    assert built(project.run()) == [*asks]
+    assert texts(project, asks) == first
+    assert project.run().repeats
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "any")
+    monkeypatch.setenv("ORUN_REMOTE_KEY", "any")
     assert built(project.run()) == []
-    assert recalled(project)
-    monkeypatch.setenv(name, second or "any")
-    assert built(project.run()) == ([] if second is None else ["tell"])
-    assert project.text("tell") == (first if second is None else second)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")
+    assert built(project.run()) == ["set_by_default", "one_of_all"]
+    assert texts(project, asks) == first | {"set_by_default": "1", "one_of_all": "1"}
 
 
 def test_the_order_of_sets_that_a_seed_of_yours_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results under several seeds are kept apart; without one, sets iterate as with 0."""
-    project = Project.make(tmp_path / "project", PIPELINE)
-    project.write("tell.py", CODE.replace("ASK", '"".join({*"abcdefgh"})'))
-    assert built(project.run()) == ["tell"]
-    first = project.text("tell")
+    asks = {"order": '"".join({*"abcdefgh"})', "looks": 'os.environ.get("PYTHONHASHSEED")'}
+    project = make(tmp_path, asks)
+    assert built(project.run()) == [*asks]
+    first = texts(project, asks)
+    assert first["looks"] == "0"
+    assert project.run().repeats
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     assert built(project.run()) == []
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    assert sentences(project.run()["tell"].reasons) == ("environment variable PYTHONHASHSEED changed",)
-    assert project.text("tell") != first
+    assert why(project.run()) == dict.fromkeys(asks, ("environment variable PYTHONHASHSEED changed",))
+    assert project.text("order") != first["order"]
+    assert project.text("looks") == "7"
     assert built(project.run()) == []
     monkeypatch.delenv("PYTHONHASHSEED")
     assert built(project.run()) == []
-    assert project.text("tell") == first
+    assert texts(project, asks) == first
 
 
 @pytest.mark.parametrize(("uses", "counts"), [("file", True), ("plug-in", True), ("built-in", False)])
@@ -119,49 +112,59 @@ def in_worker():
 """
 
 
-ASKS = [  # expression, variable, its new value, and what the expression is then
-    ("os.path.expanduser('~/x')", "HOME", "/elsewhere", "/elsewhere/x"),
-    ("os.path.expanduser(b'~/x').decode()", "HOME", "/elsewhere", "/elsewhere/x"),
-    ("pathlib.Path.home()", "HOME", "/elsewhere", "/elsewhere"),
-    ("pathlib.Path('~/x').expanduser()", "HOME", "/elsewhere", "/elsewhere/x"),
-    ("locale.setlocale(locale.LC_ALL, '')", "LC_ALL", "C", "C"),
-    ("locale.setlocale(locale.LC_NUMERIC, '')", "LC_NUMERIC", "C", "C"),
-    ("locale.setlocale(locale.LC_TIME, '')", "LANG", "C", "C"),
-    ("locale.setlocale(category=locale.LC_MONETARY, locale='')", "LC_ALL", "C", "C"),
-    ("gettext.find('none', '/nowhere', all=True)", "LANGUAGE", "de", "[]"),
+HOME_AND_LOCALE = {  # what a stage asks, a variable, its new value, and what the stage is told then
+    "expanded": ("os.path.expanduser('~/x')", "HOME", "/elsewhere", "/elsewhere/x"),
+    "expanded_bytes": ("os.path.expanduser(b'~/x').decode()", "HOME", "/elsewhere", "/elsewhere/x"),
+    "home": ("pathlib.Path.home()", "HOME", "/elsewhere", "/elsewhere"),
+    "expanded_path": ("pathlib.Path('~/x').expanduser()", "HOME", "/elsewhere", "/elsewhere/x"),
+    "all_of_it": ("locale.setlocale(locale.LC_ALL, '')", "LC_ALL", "C", "C"),
+    "figures": ("locale.setlocale(locale.LC_NUMERIC, '')", "LC_NUMERIC", "C", "C"),
+    "times": ("locale.setlocale(locale.LC_TIME, '')", "LANG", "C", "C"),
+    "money": ("locale.setlocale(category=locale.LC_MONETARY, locale='')", "LC_ALL", "C", "C"),
+    "translations": ("gettext.find('none', '/nowhere', all=True)", "LANGUAGE", "de", "[]"),
+}
+IN_WORKERS = [("fork", "expanded"), ("spawn", "all_of_it"), ("forkserver", "expanded")]
+MORE_IN_WORKERS = [
+    (method, name)
+    for method in ("fork", "spawn", "forkserver")
+    for name in ("home", "all_of_it", "times", "translations")
 ]
-HOME_AND_LOCALE = [("", *ask) for ask in ASKS]
-IN_WORKERS = [(method, *ask) for ask in ASKS for method in ("fork", "spawn", "forkserver")]
-QUICK = [*HOME_AND_LOCALE, ("fork", *ASKS[0]), ("spawn", *ASKS[4]), ("forkserver", *ASKS[0])]
 
 
-@pytest.mark.parametrize(
-    ("method", "ask", "name", "value", "text"), mostly_slow([*HOME_AND_LOCALE, *IN_WORKERS], *QUICK)
-)
+@pytest.mark.parametrize("workers", [IN_WORKERS, pytest.param(MORE_IN_WORKERS, marks=pytest.mark.slow)])
 def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, ask: str, name: str, value: str, text: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Sequence[tuple[str, str]]
 ) -> None:
     """Functions that look the variable up in Python or in C, in the stage or in a worker of it."""
     set_none(monkeypatch)
-    project = Project.make(tmp_path / "project", PIPELINE)
     code = CODE.replace("import os", "import gettext\nimport locale\nimport os\nimport pathlib")
-    if method:
-        code = code.replace("@stage", f"{WORKER.replace('METHOD', method).replace('ASK', ask)}\n\n@stage")
-    project.write("tell.py", code.replace("ASK", "in_worker()" if method else ask))
-    assert built(project.run()) == ["tell"]
+    in_worker = code.replace("@stage", f"{WORKER}\n\n@stage").replace("str(ASK)", "str(in_worker())")
+    cases = HOME_AND_LOCALE | {f"{name}_{method}": HOME_AND_LOCALE[name] for method, name in workers}
+    stages = {name: code.replace("ASK", HOME_AND_LOCALE[name][0]) for name in HOME_AND_LOCALE} | {
+        f"{name}_{method}": in_worker.replace("METHOD", method).replace("ASK", HOME_AND_LOCALE[name][0])
+        for method, name in workers
+    }
+    project = make_telling(tmp_path, stages)
+    assert built(project.run()) == [*stages]
+    first = texts(project, stages)
     assert built(project.run()) == []
-    monkeypatch.setenv("LC_PAPER", "C")
-    monkeypatch.setenv(name, value)
-    assert sentences(project.run()["tell"].reasons)[0] == f"environment variable {name} changed (read by the stage)"
-    assert project.text("tell") == text
-    assert built(project.run()) == []
+    for variable, value in sorted({(variable, value) for _, variable, value, _ in cases.values()}):
+        asking = [name for name, case in cases.items() if case[1] == variable]
+        with monkeypatch.context() as patch:
+            patch.setenv("LC_PAPER", "C")
+            patch.setenv(variable, value)
+            reasons = why(project.run())
+            changed = f"environment variable {variable} changed (read by the stage)"
+            assert {name: reasons[name][0] for name in asking} == dict.fromkeys(asking, changed)
+            assert texts(project, asking) == {name: cases[name][3] for name in asking}
+        assert built(project.run()) == []
+    assert texts(project, stages) == first
 
 
 def test_a_locale_that_a_stage_sets_itself_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_none(monkeypatch)
-    project = Project.make(tmp_path / "project", PIPELINE)
     code = CODE.replace("import os", "import locale\nimport os")
-    project.write("tell.py", code.replace("ASK", "locale.setlocale(locale.LC_ALL, 'C.UTF-8')"))
+    project = make_telling(tmp_path, {"tell": code.replace("ASK", "locale.setlocale(locale.LC_ALL, 'C.UTF-8')")})
     assert built(project.run()) == ["tell"]
     monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("LANG", "POSIX")

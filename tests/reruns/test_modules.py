@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.facts import sentences
 from tests.project import Project, built
+from tests.reruns.telling import make_telling, texts
 
-PIPELINE = """
-name: text
-stages:
-  tell: {uses: ./tell.py:tell}
-"""
 TELL = """
 from orun import stage
 
@@ -51,7 +48,7 @@ def by_a_program(source, target):
 
 @stage(inputs={}, output="files")
 def tell(context):
-    MOVE(context.root / "data", context.output / "data")
+    MOVE(context.root / "PATH", context.output / "data")
 """
 
 
@@ -72,8 +69,7 @@ def tell(context):
 
 def make(folder: Path, code: str) -> Project:
     """A project, and a folder beside it for a library in development."""
-    project = Project.make(folder / "project", PIPELINE)
-    project.write("tell.py", code)
+    project = make_telling(folder, {"tell": code})
     (folder / "lib").mkdir()
     return project
 
@@ -115,29 +111,36 @@ def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert project.text("tell") == word
 
 
-@pytest.mark.parametrize("option", ["-u", "-O", "-OO"])
 @pytest.mark.usefixtures("native_reads")
-def test_byte_code_of_another_text_in_a_program(tmp_path: Path, option: str) -> None:
+def test_byte_code_of_another_text_in_a_program(tmp_path: Path) -> None:
     """Each level of optimisation has byte code of its own."""
-    project = make(tmp_path, STARTED.replace("[sys.executable, ", f"[sys.executable, {option!r}, "))
+    options = {"none": "-u", "first": "-O", "second": "-OO"}
+    code = {name: STARTED.replace("[sys.executable, ", f"[sys.executable, {o!r}, ") for name, o in options.items()}
+    project = make_telling(tmp_path, code)
     project.write("tool.py", "import part; print(part.WORD, end='')")
     for word in ("one", "two"):
         os.utime(project.write("part.py", f"WORD = {word!r}"), (10**9, 10**9))
-        assert built(project.run()) == ["tell"]
-        assert project.text("tell") == word
+        assert built(project.run()) == [*code]
+        assert texts(project, code) == dict.fromkeys(code, word)
 
 
-@pytest.mark.parametrize("move", ["os.rename", "os.replace", "shutil.move", "by_a_program"])
-@pytest.mark.parametrize("name", ["data", "data/deep"])
-def test_what_a_stage_moves_away_it_has_read(
-    request: pytest.FixtureRequest, tmp_path: Path, move: str, name: str
-) -> None:
-    if move == "by_a_program":
-        request.getfixturevalue("native_reads")
-    """It cannot be made again from what is left."""
-    project = make(tmp_path, MOVE.replace("MOVE", move))
-    (project.folder / name).parent.mkdir(exist_ok=True)
-    project.write(name, "one")
-    failure = project.run()["tell"].failure
-    assert failure is not None
-    assert failure.what == f"{name} was removed while tell ran"
+def check_moves(folder: Path, calls: Iterable[str]) -> None:
+    """Each way to move a file of the project, at its top and deeper: it cannot be made again from what is left."""
+    ways = {f"{name}{number}": call for number, call in enumerate(calls) for name in ("top", "deep")}
+    paths = {name: f"files/{name}" if name.startswith("deep") else name for name in ways}
+    code = {name: MOVE.replace("MOVE", call).replace("PATH", paths[name]) for name, call in ways.items()}
+    project = make_telling(folder, code)
+    (project.folder / "files").mkdir()
+    for path in paths.values():
+        project.write(path, "one")
+    failures = {stage.stage: stage.failure.what for stage in project.run(keep_going=True).stages if stage.failure}
+    assert failures == {name: f"{path} was removed while {name} ran" for name, path in paths.items()}
+
+
+def test_what_a_stage_moves_away_it_has_read(tmp_path: Path) -> None:
+    check_moves(tmp_path, ["os.rename", "os.replace", "shutil.move"])
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_what_a_program_moves_away_the_stage_has_read(tmp_path: Path) -> None:
+    check_moves(tmp_path, ["by_a_program"])

@@ -11,6 +11,7 @@ import pytest
 from orun.core.events import Notice
 from tests.facts import sentences
 from tests.project import Project, built
+from tests.reruns.telling import make_telling, texts, why
 
 COPIES = """
 name: text
@@ -77,13 +78,18 @@ def folder(tmp_path: Path) -> Project:
     return project
 
 
-def test_copies_of_code_read_what_is_beside_them(tmp_path: Path) -> None:
-    project = Project.make(tmp_path / "project", COPIES)
+def write_copies(project: Project, mark: str = "", data: str = "same", export: str = EXPORT) -> None:
+    """Write the same code in two folders; VERSION stands for the name of each in what lies beside it."""
     for version in ("v1", "v2"):
         (project.folder / version).mkdir()
-        project.write(f"{version}/export.py", EXPORT)
-        project.write(f"{version}/beside.py", f"MARK = '{version} '")
-        project.write(f"{version}/data.txt", version)
+        project.write(f"{version}/export.py", export)
+        project.write(f"{version}/beside.py", f"MARK = {mark.replace('VERSION', version)!r}")
+        project.write(f"{version}/data.txt", data.replace("VERSION", version))
+
+
+def test_copies_of_code_read_what_is_beside_them(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project", COPIES)
+    write_copies(project, mark="VERSION ", data="VERSION")
     assert built(project.run()) == ["one", "two"]
     assert (project.text("one"), project.text("two")) == ("v1 v1", "v2 v2")
     project.folder.rename(tmp_path / "moved")
@@ -92,11 +98,7 @@ def test_copies_of_code_read_what_is_beside_them(tmp_path: Path) -> None:
 
 def test_code_that_moves_to_another_folder(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project", COPIES)
-    for version in ("v1", "v2"):
-        (project.folder / version).mkdir()
-        project.write(f"{version}/export.py", EXPORT)
-        project.write(f"{version}/beside.py", "MARK = ''")
-        project.write(f"{version}/data.txt", "same")
+    write_copies(project)
     project.run()
     project.edit("pipeline.yaml", "one: {uses: ./v1", "one: {uses: ./v2")
     assert sentences(project.run()["one"].reasons) == ("up to date (the same as two)",)
@@ -151,11 +153,7 @@ def test_a_project_behind_a_link_that_comes_to_lead_elsewhere(tmp_path: Path) ->
     current = tmp_path / "current"
     for release in ("1", "2"):
         project = Project.make(tmp_path / release, COPIES)
-        for version in ("v1", "v2"):
-            (project.folder / version).mkdir()
-            project.write(f"{version}/export.py", EXPORT.replace("Path(__file__)", "Path(__file__).resolve()"))
-            project.write(f"{version}/beside.py", "MARK = ''")
-            project.write(f"{version}/data.txt", release)
+        write_copies(project, data=release, export=EXPORT.replace("Path(__file__)", "Path(__file__).resolve()"))
     for release in ("1", "2", "1"):
         current.unlink(missing_ok=True)
         current.symlink_to(tmp_path / release)
@@ -187,44 +185,50 @@ def test_an_input_that_never_comes_to_rest(folder: Project, monkeypatch: pytest.
     )
 
 
-@pytest.mark.parametrize(
-    ("what", "before", "after"),
-    [
-        ("os.path.getsize(path)", "5", "6"),
-        ("os.readlink(path)", "v1", "v2"),
-        ("Path(path).resolve().name", "v1", "v2"),
-        ("os.path.islink(path)", "True", "False"),
-        ("path.is_symlink()", "True", "False"),
-    ],
-)
-def test_what_is_asked_of_a_file_that_is_not_opened(folder: Project, what: str, before: str, after: str) -> None:
-    folder.write(
-        "folder.py",
-        f"""
-        import os
-        from pathlib import Path
+# Of a link that comes to lead elsewhere, or in whose place a file comes: what a stage asks, and is told before and after.
+ASKS = {
+    "size": ("os.path.getsize(path)", "5", "6"),
+    "target": ("os.readlink(path)", "v1", "v2"),
+    "resolved": ("path.resolve().name", "v1", "v2"),
+    "is_link": ("os.path.islink(path)", "True", "False"),
+    "is_link_by_path": ("path.is_symlink()", "True", "False"),
+}
+ASKING = """
+import os
 
-        from orun import FilePath, stage
+from orun import stage
 
 
-        @stage(inputs={{}}, output="files")
-        def names(context, *, folder: FilePath):
-            path = context.root / "latest"
-            (context.output / "text").write_text(str({what}))
-        """,
-    )
+@stage(inputs={}, output="files")
+def tell(context):
+    path = context.root / "NAME"
+    (context.output / "text").write_text(str(ASK))
+"""
+
+
+def test_what_is_asked_of_a_file_that_is_not_opened(tmp_path: Path) -> None:
+    code = {
+        name: ASKING.replace("ASK", ask).replace("NAME", "replaced" if after == "False" else "latest")
+        for name, (ask, _, after) in ASKS.items()
+    }
+    project = make_telling(tmp_path, code)
     for name, text in (("v1", "12345"), ("v2", "123456")):
-        folder.write(name, text)
-    latest = folder.folder / "latest"
-    latest.symlink_to("v1")
-    assert built(folder.run()) == ["names"]
-    assert folder.text("names") == before
-    assert folder.run().repeats
-    latest.unlink()
-    latest.write_text("123456") if before == "True" else latest.symlink_to("v2")
-    result = folder.run()
-    assert sentences(result["names"].reasons) == ("latest changed (looked for by the stage)",)
-    assert folder.text("names") == after
+        project.write(name, text)
+    latest, replaced = (project.folder / name for name in ("latest", "replaced"))
+    for link in (latest, replaced):
+        link.symlink_to("v1")
+    assert built(project.run()) == [*ASKS]
+    assert texts(project, ASKS) == {name: before for name, (_, before, _) in ASKS.items()}
+    assert project.run().repeats
+    for link in (latest, replaced):
+        link.unlink()
+    latest.symlink_to("v2")
+    replaced.write_text("123456")
+    assert why(project.run()) == {
+        name: (f"{'replaced' if after == 'False' else 'latest'} changed (looked for by the stage)",)
+        for name, (_, _, after) in ASKS.items()
+    }
+    assert texts(project, ASKS) == {name: after for name, (_, _, after) in ASKS.items()}
 
 
 def test_a_link_to_nothing_where_there_was_none(folder: Project) -> None:

@@ -1,6 +1,7 @@
 """What workers of a pool find out counts for the stage: they are processes of their own, and are killed at its end.
 
-They are forked or started as programs, as the stage or the version of Python has it.
+They are forked or started as programs, as the stage or the version of Python has it. Quickly, programs are tried in
+`test_optional.py` and `test_environment.py`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,10 @@ from pathlib import Path
 import pytest
 
 from orun.store import Store
-from tests.facts import sentences
 from tests.project import Project, built
+from tests.reruns.telling import make_telling, texts, why
 from tests.thin import mostly_slow
 
-PIPELINE = """
-name: text
-stages:
-"""
 METHODS = ("fork", "spawn", "forkserver", "loky")
 CODE = """
 import importlib
@@ -49,7 +46,7 @@ def answers(number):
 
 
 @stage(inputs={}, output="files")
-def ask(context):
+def tell(context):
     os.chdir(context.root)
     (context.output / "text").write_text(str(answers(2 if "METHOD" == "loky" else 1)[0]))
 """
@@ -97,19 +94,17 @@ WORD = importlib.import_module('yaml'.lower()).__name__
 """
 
 
-@pytest.mark.parametrize("method", mostly_slow(METHODS, "fork", "forkserver"))
+@pytest.mark.parametrize("method", mostly_slow(METHODS, "fork"))
 @pytest.mark.usefixtures("native_reads")
 def test_what_a_worker_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     answers = {name: case[0] for name, case in CASES.items()} | PACKAGES
-    lines = (f"  {name}: {{uses: './{name}.py:ask'}}\n" for name in answers)
-    project = Project.make(tmp_path / "project", PIPELINE + "".join(lines))
+    stages = {name: CODE.replace("ANSWER", answer).replace("METHOD", method) for name, answer in answers.items()}
+    project = make_telling(tmp_path, stages)
     (project.folder / "data").mkdir()
     project.write("data/a", "")
     project.write("lonely.py", ALONE)
-    for name, answer in answers.items():
-        project.write(f"{name}.py", CODE.replace("ANSWER", answer).replace("METHOD", method))
-    assert set(built(project.run())) == answers.keys()
-    assert {name: project.text(name) for name in CASES} == {name: case[2] for name, case in CASES.items()}
+    assert built(project.run()) == [*stages]
+    assert texts(project, CASES) == {name: case[2] for name, case in CASES.items()}
     assert project.text("alone") == "yaml"
     with Store.open(project.store) as store:
         actions = {name: store.latest("text", name) for name in PACKAGES}
@@ -120,9 +115,6 @@ def test_what_a_worker_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, me
     assert built(project.run()) == []
     for _, change, *_ in CASES.values():
         change(project, monkeypatch)
-    result = project.run()
-    assert {name: sentences(result[name].reasons) for name in built(result)} == {
-        name: (case[4],) for name, case in CASES.items()
-    }
-    assert {name: project.text(name) for name in CASES} == {name: case[3] for name, case in CASES.items()}
+    assert why(project.run()) == {name: (case[4],) for name, case in CASES.items()}
+    assert texts(project, CASES) == {name: case[3] for name, case in CASES.items()}
     assert built(project.run()) == []
