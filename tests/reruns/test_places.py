@@ -185,7 +185,7 @@ def test_an_input_that_never_comes_to_rest(folder: Project, monkeypatch: pytest.
     )
 
 
-# Of a link that comes to lead elsewhere, or in whose place a file comes: what a stage asks, and is told before and after.
+# Of a link that comes to lead elsewhere, or in whose place a file comes: the question, and the answer before and after.
 ASKS = {
     "size": ("os.path.getsize(path)", "5", "6"),
     "target": ("os.readlink(path)", "v1", "v2"),
