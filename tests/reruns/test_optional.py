@@ -11,12 +11,9 @@ import pytest
 
 from orun.store import Store
 from tests.project import Project
+from tests.reruns.telling import make_telling, texts
 from tests.site_packages import Site, reasons
 
-PIPELINE = """
-name: text
-stages:
-"""
 CODE = """
 {before}
 
@@ -80,48 +77,40 @@ import sys
 def ask():
     return subprocess.check_output([sys.executable, {script!r}], text=True)
 """
-NONE, GONE = "not installed", "package extra: 1.0 -> not installed (imported by the stage)"
 
 
-def make_all(folder: Path, stages: Mapping[str, tuple[str, str]]) -> tuple[Project, Site]:
+def make(folder: Path, stages: Mapping[str, tuple[str, str]]) -> tuple[Project, Site]:
     """Write a project with these stages, each with what it writes and what stands before its function."""
-    all_stages = {**stages, "neither": ("0", "")}
-    lines = (f"  {name}: {{uses: './{name}.py:tell'}}\n" for name in all_stages)
-    project, site = Project.make(folder / "project", PIPELINE + "".join(lines)), Site.make(folder)
-    for name, (value, before) in all_stages.items():
-        project.write(f"{name}.py", CODE.format(value=value, before=before))
+    cases = {**stages, "neither": ("0", "")}
+    code = {name: CODE.format(value=value, before=before) for name, (value, before) in cases.items()}
+    return make_telling(folder, code), Site.make(folder)
+
+
+def make_asking(folder: Path, library: str, before: str = "import library") -> tuple[Project, Site]:
+    """Write a project whose stage `asks` tells the word of a library of this text."""
+    project, site = make(folder, {"asks": ("__import__('library').WORD", before)})
+    site.install("library", "1.0", library)
     return project, site
 
 
-def make(folder: Path, value: str, before: str = "") -> tuple[Project, Site]:
-    """Write a project whose stage `asks` is of interest."""
-    return make_all(folder, {"asks": (value, before)})
-
-
 def check(project: Project, site: Site, stages: Collection[str]) -> None:
-    """Install an optional package, another one, the first one anew, and remove it again."""
-
-    def texts() -> set[str]:
-        return {project.text(stage) for stage in stages}
-
-    assert set(reasons(site.run(project))) == {*stages, "neither"}
-    assert texts() == {"none"}
-    assert reasons(site.run(project)) == {}
+    """Install another package, an optional one, both anew, and remove the optional one again."""
+    assert list(reasons(site.run(project))) == [*stages, "neither"]
+    assert texts(project, stages) == dict.fromkeys(stages, "none")
     site.install("unrelated", "1.0", "")
     assert reasons(site.run(project)) == {}
     site.install("extra", "1.0", "WORD = 'there'")
     why = "package extra: not installed -> 1.0 (imported by the stage)"
     assert reasons(site.run(project)) == {stage: [why] for stage in stages}
-    assert texts() == {"there"}
+    assert texts(project, stages) == dict.fromkeys(stages, "there")
     assert reasons(site.run(project)) == {}
     site.install("unrelated", "2.0", "")
-    assert reasons(site.run(project)) == {}
     site.install("extra", "2.0", "WORD = 'there'")
     why = "package extra: 1.0 -> 2.0 (imported by the stage)"
     assert reasons(site.run(project)) == {stage: [why] for stage in stages}
     site.remove("extra")
     assert reasons(site.run(project)) == {}, "the first result holds again"
-    assert texts() == {"none"}
+    assert texts(project, stages) == dict.fromkeys(stages, "none")
 
 
 def test_a_package_that_your_code_asks_for_or_a_library(tmp_path: Path) -> None:
@@ -135,7 +124,7 @@ def test_a_package_that_your_code_asks_for_or_a_library(tmp_path: Path) -> None:
         "of_a_library": ("outer.WORD", "import outer"),
         "in_the_function": ("__import__('outer').WORD", ""),
     }
-    project, site = make_all(tmp_path, stages)
+    project, site = make(tmp_path, stages)
     install_libraries(site)
     site.install("outer", "1.0", "from deeper import WORD")
     site.install("deeper", "1.0", BY_LIBRARY["imports"])
@@ -151,7 +140,7 @@ def test_a_package_that_another_process_of_the_stage_asks_for(tmp_path: Path) ->
     }
     script = tmp_path / "project" / "script.py"
     stages["program"] = ("ask()", SCRIPT.format(script=str(script)))
-    project, site = make_all(tmp_path, stages)
+    project, site = make(tmp_path, stages)
     script.write_text(f"import sys\n{BY_LIBRARY['imports']}sys.stdout.write(WORD)")
     install_libraries(site)
     check(project, site, stages)
@@ -163,79 +152,73 @@ def install_libraries(site: Site) -> None:
 
 
 def test_a_module_of_another_name_than_its_distribution(tmp_path: Path) -> None:
-    project, site = make(tmp_path, "library.WORD", "import library")
-    site.install("library", "1.0", BY_LIBRARY["imports"])
+    project, site = make_asking(tmp_path, BY_LIBRARY["imports"])
     assert list(reasons(site.run(project))) == ["asks", "neither"]
     metadata = site.install("some_wheel", "1.0", "")
-    (site.folder / "some_wheel.py").rename(site.folder / "extra.py")
+    (site.folder / "some_wheel.py").unlink()
     (site.folder / "extra.py").write_text("WORD = 'there'")
     (metadata / "RECORD").write_text("extra.py,,\nsome_wheel-1.0.dist-info/METADATA,,\n")
     why = "package extra: not installed -> installed (imported by the stage)"
     assert reasons(site.run(project)) == {"asks": [why]}
     assert project.text("asks") == "there"
-    assert reasons(site.run(project)) == {}
     metadata.rename(site.folder / "some_wheel-2.0.dist-info")
     assert reasons(site.run(project)) == {"asks": ["package some-wheel: 1.0 -> 2.0 (imported by the stage)"]}
 
 
-@pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
-def test_a_module_that_is_copied_among_the_installed_ones(tmp_path: Path, *, package: bool) -> None:
-    """No distribution comes with it, so that the list of these stays as it was."""
-    project, site = make(tmp_path, "library.WORD", "import library")
-    site.install("library", "1.0", BY_LIBRARY["imports"])
-    assert list(reasons(site.run(project))) == ["asks", "neither"]
+def test_what_is_copied_among_the_installed_packages(tmp_path: Path) -> None:
+    """A module or a package, or a part of a package that distributions share, as `google` is.
+
+    No distribution comes with it, so that the list of these stays as it was.
+    """
+    names = {"module": "extra", "package": "more", "part": "space.extra", "part_package": "space.more"}
+    project, site = make(tmp_path, {stage: (f"by_{stage}.WORD", f"import by_{stage}") for stage in names})
+    for stage, name in names.items():
+        site.install(f"by_{stage}", "1.0", f"import space.one\n{BY_LIBRARY['imports'].replace('extra', name)}")
+    (site.folder / "space").mkdir()
+    (site.folder / "space" / "one.py").touch()
+    assert list(reasons(site.run(project))) == [*names, "neither"]
+    assert texts(project, names) == dict.fromkeys(names, "none")
+    (site.folder / "space" / "two.py").touch()
     assert reasons(site.run(project)) == {}
-    if package:
-        (site.folder / "extra").mkdir()
-    (site.folder / ("extra/__init__.py" if package else "extra.py")).write_text("WORD = 'there'")
-    why = "package extra: not installed -> installed (imported by the stage)"
-    assert reasons(site.run(project)) == {"asks": [why]}
-    assert project.text("asks") == "there"
+    files = [
+        site.folder / name for name in ("extra.py", "more/__init__.py", "space/extra.py", "space/more/__init__.py")
+    ]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("WORD = 'there'")
+    assert reasons(site.run(project)) == {
+        "module": ["package extra: not installed -> installed (imported by the stage)"],
+        "package": ["package more: not installed -> installed (imported by the stage)"],
+        "part": [f"{site.folder}/space/extra.py has appeared (looked for by the stage)"],
+        "part_package": [f"{site.folder}/space/more has appeared (looked for by the stage)"],
+    }
+    assert texts(project, names) == dict.fromkeys(names, "there")
     assert reasons(site.run(project)) == {}
-    shutil.rmtree(site.folder / "extra") if package else (site.folder / "extra.py").unlink()
+    for file in files:
+        file.unlink()
+    for folder in ("more", "space/more"):
+        shutil.rmtree(site.folder / folder)
     assert reasons(site.run(project)) == {}
-    assert project.text("asks") == "none"
+    assert texts(project, names) == dict.fromkeys(names, "none")
 
 
 def test_a_module_of_yours_that_a_library_imports_instead(tmp_path: Path) -> None:
-    project, site = make(tmp_path, "__import__('library').WORD")
-    site.install("library", "1.0", BY_LIBRARY["imports"])
+    project, site = make_asking(tmp_path, BY_LIBRARY["imports"], before="")
     assert list(reasons(site.run(project))) == ["asks", "neither"]
     project.write("extra.py", "WORD = 'mine'")
     assert reasons(site.run(project)) == {"asks": ["extra.py has appeared (read by the stage)"]}
     assert project.text("asks") == "mine"
 
 
-@pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
-def test_a_part_of_a_package_that_distributions_share(tmp_path: Path, *, package: bool) -> None:
-    """As `google` is: it is there, and one of its modules is not."""
-    project, site = make(tmp_path, "library.WORD", "import library")
-    site.install("library", "1.0", "import space.one\n" + BY_LIBRARY["imports"].replace("extra", "space.extra"))
-    (site.folder / "space").mkdir()
-    (site.folder / "space" / "one.py").touch()
-    assert list(reasons(site.run(project))) == ["asks", "neither"]
-    assert project.text("asks") == "none"
-    assert reasons(site.run(project)) == {}
-    (site.folder / "space" / "two.py").touch()
-    assert reasons(site.run(project)) == {}
-    if package:
-        (site.folder / "space" / "extra").mkdir()
-    name = "space/extra" if package else "space/extra.py"
-    (site.folder / (f"{name}/__init__.py" if package else name)).write_text("WORD = 'there'")
-    assert reasons(site.run(project)) == {"asks": [f"{site.folder}/{name} has appeared (looked for by the stage)"]}
-    assert project.text("asks") == "there"
-    assert reasons(site.run(project)) == {}
-
-
 def test_what_counts_is_what_was_asked_for(tmp_path: Path) -> None:
     """Nothing of the standard library, of orun's own, and of packages that are only installed beside."""
-    project, site = make(tmp_path, "library.WORD", "import asyncio, library, sqlite3, xml.dom.minidom")
-    site.install("library", "1.0", f"import copy, pickle, platform\n{BY_LIBRARY['imports']}")
+    library = f"import copy, pickle, platform\n{BY_LIBRARY['imports']}"
+    project, site = make_asking(tmp_path, library, before="import asyncio, library, sqlite3, xml.dom.minidom")
     site.install("unrelated", "1.0", "")
     site.run(project)
     with Store.open(project.store) as store:
-        asks, neither = (store.latest("text", name) for name in ("asks", "neither"))
-    assert asks
-    assert neither
-    assert asks.implicit_deps.packages == {"extra": NONE, "library": "1.0"}
-    assert neither.implicit_deps.packages == {}
+        actions = [store.latest("text", name) for name in ("asks", "neither")]
+    assert [dict(action.implicit_deps.packages) for action in actions if action] == [
+        {"extra": "not installed", "library": "1.0"},
+        {},
+    ]

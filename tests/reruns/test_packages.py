@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.project import Project
+from tests.reruns.telling import make_telling, texts
 from tests.site_packages import Site, reasons
 from tests.thin import mostly_slow
 
-PIPELINE = """
-name: text
-stages:
-{stages}
-  neither: {{uses: './neither.py:tell'}}
-"""
 CODE = """
 {before}
 
@@ -96,30 +92,25 @@ if __name__ == "__main__":
 """
 
 
-def project_of(folder: Path, stages: dict[str, tuple[str, str]]) -> Project:
-    lines = [f"  {name}: {{uses: './{name}.py:tell'}}" for name in stages]
-    project = Project.make(folder / "project", PIPELINE.format(stages="\n".join(lines)))
-    for name, (value, before) in {**stages, "neither": ("'0'", "")}.items():
-        project.write(f"{name}.py", code(value, before))
+def project_of(folder: Path, stages: Mapping[str, tuple[str, str]]) -> Project:
+    """Write a project with these stages, each with what it writes and what stands before its function."""
+    cases = {**stages, "neither": ("'0'", "")}
+    code = {name: CODE.format(value=value, before=before) for name, (value, before) in cases.items()}
+    return make_telling(folder, code)
+
+
+def check(folder: Path, stages: Mapping[str, tuple[str, str]]) -> None:
+    """Run with one version of a package and with another: the stages run again that use it, and no other."""
+    project, site = project_of(folder, stages), Site.make(folder)
     project.write("script_of_it.py", PROGRAM)
     (folder / "shared").mkdir()
     (folder / "shared" / "team.py").write_text("import sample\n\nVERSION = sample.VERSION\n")
-    return project
-
-
-def code(value: str, before: str = "") -> str:
-    return CODE.format(value=value, before=before)
-
-
-def check(folder: Path, stages: dict[str, tuple[str, str]]) -> None:
-    project, site = project_of(folder, stages), Site.make(folder)
     site.install("sample", "1.0", SAMPLE.format("1.0"))
     assert reasons(site.run(project)) == {name: ["never run before"] for name in (*stages, "neither")}
-    assert reasons(site.run(project)) == {}
     site.install("sample", "2.0", SAMPLE.format("2.0"))
     why = ["package sample: 1.0 -> 2.0 (imported by the stage)"]
     assert reasons(site.run(project)) == dict.fromkeys(stages, why)
-    assert {project.text(name) for name in stages} == {"2.0"}
+    assert texts(project, stages) == dict.fromkeys(stages, "2.0")
     assert reasons(site.run(project)) == {}
 
 
@@ -132,31 +123,43 @@ def test_what_processes_load_that_a_stage_starts(tmp_path: Path) -> None:
     check(tmp_path, IN_OTHERS)
 
 
-def test_a_module_that_no_distribution_has_brought(tmp_path: Path) -> None:
-    project = project_of(tmp_path, {"alone": ("lonely.VERSION", "import lonely")})
+def develop(site: Site, folder: Path) -> None:
+    """Let a package be the one in a folder, as its installer notes it; the module stands for what finds it there."""
+    folder.mkdir(exist_ok=True)
+    (folder / "inner.py").write_text(f"VERSION = '{folder.name}'")
+    metadata = site.install("sample", "1.0", f"exec(open({str(folder / 'inner.py')!r}).read())")
+    noted = {"url": f"file://{folder}", "dir_info": {"editable": True}}
+    (metadata / "direct_url.json").write_text(json.dumps(noted))
+
+
+def test_what_stands_for_the_version_of_a_package(tmp_path: Path) -> None:
+    """Of a module that no distribution has brought, of metadata as Debian has it, and of a package in development."""
+    names = {"alone": "lonely", "older": "old", "developed": "sample"}
+    project = project_of(tmp_path, {stage: (f"{name}.VERSION", f"import {name}") for stage, name in names.items()})
     site = Site.make(tmp_path)
     module = site.folder / "lonely.py"
-    module.write_text("VERSION = '1'\n")
+    module.write_text("VERSION = '1.0'\n")
     os.utime(module, (10**9, 10**9))
-    assert list(reasons(site.run(project))) == ["alone", "neither"]
+    (site.folder / "old-1.0-py3.11.egg-info").write_text("Metadata-Version: 1.1\nName: old\nVersion: 1.0\n")
+    site.place("old", "VERSION = '1.0'\n")
+    develop(site, tmp_path / "first")
+    assert list(reasons(site.run(project))) == [*names, "neither"]
     assert reasons(site.run(project)) == {}
-    module.write_text("VERSION = '2'\n")
+    module.write_text("VERSION = '2.0'\n")  # of the same size and time
     os.utime(module, (10**9, 10**9))
-    assert reasons(site.run(project)) == {"alone": [f"{module} changed (read by the stage)"]}
-    assert project.text("alone") == "2"
-
-
-def test_a_distribution_with_metadata_of_the_older_kind(tmp_path: Path) -> None:
-    """As packages of Debian have them: its version had not been seen."""
-    project = project_of(tmp_path, {"older": ("sample.VERSION", "import sample")})
-    site = Site.make(tmp_path)
-    (site.folder / "sample-1.0-py3.11.egg-info").write_text("Metadata-Version: 1.1\nName: sample\nVersion: 1.0\n")
-    site.place("sample", "VERSION = '1.0'\n")
-    assert list(reasons(site.run(project))) == ["older", "neither"]
-    site.place("sample", "VERSION = '2.0'\n")
-    (site.folder / "sample-1.0-py3.11.egg-info").rename(site.folder / "sample-2.0.egg-info")
-    assert reasons(site.run(project)) == {"older": ["package sample: 1.0 -> 2.0 (imported by the stage)"]}
-    assert project.text("older") == "2.0"
+    site.place("old", "VERSION = '2.0'\n")
+    (site.folder / "old-1.0-py3.11.egg-info").rename(site.folder / "old-2.0.egg-info")
+    develop(site, tmp_path / "second")  # of the same version, and the files of the old checkout are as they were
+    again = reasons(site.run(project))
+    (why,) = again.pop("developed")
+    label = "1.0\\+editable\\.[0-9a-f]{16}"
+    assert re.fullmatch(f"package sample: {label} -> {label} \\(imported by the stage\\)", why)
+    assert again == {
+        "alone": [f"{module} changed (read by the stage)"],
+        "older": ["package old: 1.0 -> 2.0 (imported by the stage)"],
+    }
+    assert texts(project, names) == {"alone": "2.0", "older": "2.0", "developed": "second"}
+    assert reasons(site.run(project)) == {}
 
 
 def test_a_plug_in_that_is_edited_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,34 +192,11 @@ def test_a_plug_in_s_workers_run_it_as_it_is(tmp_path: Path, method: str) -> Non
     pool = f"multiprocessing.get_context({method!r}).Pool(1).map(words, ['!'])[0]"
     code = PLUG_IN.replace('"one"', pool).replace('preload=("example_kinds",)', "")
     (package / "repeat.py").write_text(f"import multiprocessing\nfrom example_kinds.words import words\n{code}")
-    for word in ("one", "two", "six"):
+    for word in ("one", "two"):
         (package / "words.py").write_text(f"def words(end):\n    return {word!r} + end\n")
         os.utime(package / "words.py", (10**9, 10**9))
         assert list(reasons(site.run(project))) == ["repeat"]
         assert project.text("repeat") == f"{word}!"
-
-
-def develop(site: Site, folder: Path) -> None:
-    """Let a package be the one in a folder, as its installer notes it; the module stands for what finds it there."""
-    folder.mkdir(exist_ok=True)
-    (folder / "inner.py").write_text(f"VERSION = '{folder.name}'")
-    metadata = site.install("sample", "1.0", f"exec(open({str(folder / 'inner.py')!r}).read())")
-    noted = {"url": f"file://{folder}", "dir_info": {"editable": True}}
-    (metadata / "direct_url.json").write_text(json.dumps(noted))
-
-
-def test_a_package_that_is_developed_in_another_checkout_from_now_on(tmp_path: Path) -> None:
-    """Its version is the same, and so are the files of the old checkout."""
-    project, site = project_of(tmp_path, {"uses": ("sample.VERSION", "import sample")}), Site.make(tmp_path)
-    develop(site, tmp_path / "first")
-    assert list(reasons(site.run(project))) == ["uses", "neither"]
-    assert reasons(site.run(project)) == {}
-    develop(site, tmp_path / "second")
-    (why,) = reasons(site.run(project))["uses"]
-    label = "1.0\\+editable\\.[0-9a-f]{16}"
-    assert re.fullmatch(f"package sample: {label} -> {label} \\(imported by the stage\\)", why)
-    assert project.text("uses") == "second"
-    assert reasons(site.run(project)) == {}
 
 
 def test_a_project_that_is_installed_in_development_may_move(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import pytest
 from tests.faults.projects import write_model
 from tests.project import Project, built
 from tests.site_packages import CHECKOUT, reasons
-from tests.thin import mostly_slow
 
 PIPELINE = """
 name: text
@@ -134,32 +134,40 @@ def environment(tmp_path: Path) -> Environment:
     return Environment.make(tmp_path / "venv")
 
 
-def check(project: Project, environment: Environment, file: Path, code: str, **variables: str) -> None:
-    """Write code that runs at the start, another one, and remove it: every stage runs again."""
+def check(project: Project, environment: Environment, files: Mapping[Path, Sequence[str]], **variables: str) -> None:
+    """Write code that runs at the start, for each value, and remove all of it: each time every stage runs again."""
     assert list(reasons(environment.run(project, **variables))) == ["tell", "take"]
-    for value in ("one", "three"):  # of different lengths: Python trusts byte code of the same second and size
-        file.write_text(code.format(value))
-        why = reasons(environment.run(project, **variables))
-        assert why.keys() == {"tell", "take"}
-        assert all(one.startswith("startup code: ") for (one,) in why.values())
-        assert project.text("tell") == value
+    for file, values in files.items():
+        for value in values:
+            file.write_text(f"import builtins; builtins.ORUN_TEST = {value!r}\n")
+            why = reasons(environment.run(project, **variables))
+            assert why.keys() == {"tell", "take"}
+            assert all(reason.startswith("startup code: ") for (reason,) in why.values())
+            assert project.text("tell") == value
     assert reasons(environment.run(project, **variables)) == {}
-    file.unlink()
+    for file in files:
+        file.unlink()
     assert reasons(environment.run(project, **variables)) == {}
     assert project.text("tell") == "none"
 
 
-SETS = "import builtins; builtins.ORUN_TEST = {!r}\n"
+LENGTHS = ("one", "three")  # different ones: Python trusts byte code of the same second and size
 
 
-@pytest.mark.parametrize("name", mostly_slow(["sitecustomize.py", "usercustomize.py", "team.pth"], "team.pth"))
-def test_what_is_installed_beside_the_packages(project: Project, environment: Environment, name: str) -> None:
-    check(project, environment, environment.site / name, SETS)
+def test_what_is_installed_beside_the_packages_and_by_the_user(project: Project, environment: Environment) -> None:
+    files = {environment.site / "team.pth": LENGTHS, environment.user / "usercustomize.py": ("user's",)}
+    check(project, environment, files)
 
 
-@pytest.mark.parametrize("name", mostly_slow(["usercustomize.py", "team.pth"], "usercustomize.py"))
-def test_what_the_user_has_installed(project: Project, environment: Environment, name: str) -> None:
-    check(project, environment, environment.user / name, SETS)
+@pytest.mark.slow  # by the same way as those above
+def test_the_other_names_of_such_code(project: Project, environment: Environment) -> None:
+    """In the order in which Python runs them: the last is the one that counts."""
+    files = {
+        environment.user / "team.pth": LENGTHS,
+        environment.site / "sitecustomize.py": ("seven",),
+        environment.site / "usercustomize.py": ("eleven",),
+    }
+    check(project, environment, files)
 
 
 @pytest.mark.slow  # one of the project is tried above, by runs in this process
@@ -169,24 +177,36 @@ def test_a_folder_elsewhere_on_pythonpath(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "other.py").touch()
-    check(project, environment, tmp_path / "elsewhere" / name, SETS, PYTHONPATH=str(tmp_path / "elsewhere"))
+    check(project, environment, {tmp_path / "elsewhere" / name: LENGTHS}, PYTHONPATH=str(tmp_path / "elsewhere"))
 
 
 @pytest.mark.slow
 def test_a_folder_that_a_path_file_adds(project: Project, environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     environment.write("more.pth", str(tmp_path / "elsewhere"))
-    check(project, environment, tmp_path / "elsewhere" / "sitecustomize.py", SETS)
+    check(project, environment, {tmp_path / "elsewhere" / "sitecustomize.py": LENGTHS})
+
+
+PATH_FILES = {  # as installers write them: what comes from there counts where it is imported
+    "other.pth": "/nowhere\n# a comment\n",
+    "__editable__.other-1.0.pth": "import __editable___other_finder; __editable___other_finder.install()\n",
+    "_other.pth": "import _editable_impl_other\n",
+    "other-nspkg.pth": "import sys, types, os; os.path\n",
+}
 
 
 def test_what_such_code_imports(project: Project, environment: Environment) -> None:
-    """A distribution by its version, any other module by its content."""
+    """A distribution counts by its version, any other module by its content; what only finds packages does not."""
+    environment.write("__editable___other_finder.py", "def install(): pass\n")
+    environment.write("_editable_impl_other.py", "")
     environment.write("patching.py", "import builtins\nimport values_of_it\nbuiltins.ORUN_TEST = values_of_it.VALUE\n")
     (environment.site / "patching-1.0.dist-info").mkdir()
     environment.write("values_of_it.py", "VALUE = 'one'")
     environment.write("team.pth", "import patching\n")
     assert list(reasons(environment.run(project))) == ["tell", "take"]
     assert project.text("tell") == "one"
+    for name, text in PATH_FILES.items():
+        environment.write(name, text)
     assert reasons(environment.run(project)) == {}
     environment.write("values_of_it.py", "VALUE = 'three'")
     changed = [f"{environment.site}/values_of_it.py changed (read by the stage)"]
@@ -195,21 +215,3 @@ def test_what_such_code_imports(project: Project, environment: Environment) -> N
     (environment.site / "patching-1.0.dist-info").rename(environment.site / "patching-2.0.dist-info")
     upgraded = ["package patching: 1.0 -> 2.0 (imported by the stage)"]
     assert reasons(environment.run(project)) == {"tell": upgraded, "take": upgraded}
-
-
-PATH_FILES = {
-    "other.pth": "/nowhere\n# a comment\n",
-    "__editable__.other-1.0.pth": "import __editable___other_finder; __editable___other_finder.install()\n",
-    "_other.pth": "import _editable_impl_other\n",
-    "other-nspkg.pth": "import sys, types, os; os.path\n",
-}
-
-
-def test_what_only_makes_packages_importable(project: Project, environment: Environment) -> None:
-    """Path files as installers write them: what comes from there counts where it is imported."""
-    environment.write("__editable___other_finder.py", "def install(): pass\n")
-    environment.write("_editable_impl_other.py", "")
-    assert list(reasons(environment.run(project))) == ["tell", "take"]
-    for name, text in PATH_FILES.items():
-        environment.write(name, text)
-    assert reasons(environment.run(project)) == {}
