@@ -17,6 +17,7 @@ from orun.noop.check import Request, find_record
 from orun.store import Store
 from tests.facts import sentences
 from tests.project import PIPELINE, Project, built
+from tests.reruns.telling import make_telling, texts, why
 
 ALL = ["make", "upper", "count"]
 READ = """
@@ -122,24 +123,24 @@ def write_readme(project: Project) -> None:
 
 
 ORDERS = ("{uses: ./stages.py:upper, needs: make}", "{needs: make, uses: ./stages.py:upper}")
+LIMITS = ("uses: ./stages.py:upper}", "uses: ./stages.py:upper, timeout: 60s, resources: {cpus: 2}}")
 NOTHING: dict[str, Callable[[Project], None]] = {
-    "no change": lambda _: None,
     "a comment in the file": edit("pipeline.yaml", "name: text", "# why\nname: text"),
     "the order of keys": edit("pipeline.yaml", *ORDERS),
     "times of files": touch,
     "a file that no stage reads": write_readme,
-    "a limit of a stage": edit("pipeline.yaml", "needs: make}", "needs: make, timeout: 60s, resources: {cpus: 2}}"),
+    "a limit of a stage": edit("pipeline.yaml", *LIMITS),
     "a gate that passes": edit("pipeline.yaml", "with: {text: a b}", "with: {text: a b}\n    gate: {length: {max: 3}}"),
 }
 
 
-@pytest.mark.parametrize("change", NOTHING.values(), ids=NOTHING)
-def test_nothing_reruns_after(project: Project, change: Callable[[Project], None]) -> None:
-    change(project)
-    result = project.run()
-    assert built(result) == []
-    assert result.exit_code == 0
-    assert [sentences(stage.reasons) for stage in result.stages] == [("up to date",)] * 3
+def test_changes_that_rerun_nothing(project: Project) -> None:
+    assert project.run().repeats
+    for name, change in NOTHING.items():
+        change(project)
+        result = project.run()
+        assert [sentences(stage.reasons) for stage in result.stages] == [("up to date",)] * 3, name
+        assert (built(result), result.exit_code) == ([], 0)
 
 
 def test_a_parameter_reruns_its_stage_and_what_its_bytes_reach(project: Project) -> None:
@@ -165,19 +166,11 @@ def test_the_code_of_a_stage_reruns_the_stages_of_that_file(project: Project) ->
     assert sentences(result["make"].reasons) == ("stages.py changed",)
 
 
-@pytest.mark.parametrize(("name", "text"), [("helper.py", "deep.split(text)"), ("deep.py", "text.split()")])
-def test_a_helper_reruns_the_stages_that_import_it(project: Project, name: str, text: str) -> None:
-    project.edit(name, text, f"[*{text}]")
-    result = project.run()
-    assert built(result) == ["make", "upper", "count"], "all three functions live in the file that imports it"
-    assert sentences(result["upper"].reasons) == (f"{name} changed (read by the stage)",)
-
-
-def test_an_edit_that_is_taken_back_finds_the_old_result(project: Project) -> None:
-    project.edit("helper.py", "deep.split(text)", "[*deep.split(text)]")
-    project.run()
-    project.edit("helper.py", "[*deep.split(text)]", "deep.split(text)")
-    assert built(project.run()) == []
+def test_a_helper_reruns_the_stages_that_import_it(project: Project) -> None:
+    """One that is imported by another as well; all three functions live in the file that imports the first."""
+    for name, text in (("helper.py", "deep.split(text)"), ("deep.py", "text.split()")):
+        project.edit(name, text, f"[*{text}]")
+        assert why(project.run()) == dict.fromkeys(ALL, (f"{name} changed (read by the stage)",))
 
 
 def test_what_has_changed_is_told_since_the_last_run_not_since_the_newest_result(project: Project) -> None:
@@ -185,7 +178,7 @@ def test_what_has_changed_is_told_since_the_last_run_not_since_the_newest_result
     project.edit("helper.py", "deep.split(text)", "[*deep.split(text)]")
     assert built(project.run()) == ALL
     project.edit("helper.py", "[*deep.split(text)]", "deep.split(text)")
-    assert built(project.run()) == []
+    assert built(project.run()) == [], "the result of before the edit is found"
     project.edit("deep.py", "text.split()", "[*text.split()]")
     result = project.run()
     assert [sentences(stage.reasons) for stage in result.stages] == [("deep.py changed (read by the stage)",)] * 3
@@ -202,15 +195,12 @@ def test_a_parameter_that_is_as_it_was_where_the_code_is_not(project: Project) -
     )
 
 
-def test_a_data_file_that_was_not_declared(reader: Project) -> None:
+def test_a_data_file_that_was_not_declared_changes_goes_and_comes_back(reader: Project) -> None:
     reader.write("data.txt", "two")
     result = reader.run()
     assert built(result) == ["read", "after"]
     assert sentences(result["read"].reasons) == ("data.txt changed (read by the stage)",)
     assert reader.text("after") == "TWO!"
-
-
-def test_a_data_file_that_goes_and_comes_back(reader: Project) -> None:
     (reader.folder / "data.txt").unlink()
     result = reader.run()
     assert built(result) == ["read", "after"]
@@ -222,46 +212,47 @@ def test_a_data_file_that_goes_and_comes_back(reader: Project) -> None:
 
 
 LOOKS = """
-from orun import stage
+BEFORE
 
-try:
-    import words
-except ImportError:
-    words = None
+from orun import stage
 
 
 @stage(inputs={}, output="files")
-def read(context):
-    found = (context.root / "mark").exists(), (context.root / "marks").is_dir(), words is not None
-    (context.output / "text").write_text(str(found))
+def tell(context):
+    (context.output / "text").write_text(str(ASK))
 """
+IMPORTS = "try:\n    import NAME\nexcept ImportError:\n    NAME = None\n"
+IN_VAIN = {  # what stands before the function of a stage, what the function asks, and what appears then
+    "exists": ("", "(context.root / 'mark').exists()", "mark"),
+    "is_folder": ("", "(context.root / 'marks').is_dir()", "marks/1"),
+    "module": (IMPORTS.replace("NAME", "words"), "words is not None", "words.py"),
+    "package": (IMPORTS.replace("NAME", "more"), "more is not None", "more/__init__.py"),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "reason", "found"),
-    [
-        ("mark", "mark has appeared (looked for by the stage)", "(True, False, False)"),
-        ("marks/1", "marks has appeared (looked for by the stage)", "(False, True, False)"),
-        ("words.py", "words.py has appeared (read by the stage)", "(False, False, True)"),
-        ("words/__init__.py", "words/__init__.py has appeared (read by the stage)", "(False, False, True)"),
-    ],
-)
-def test_what_the_code_looked_for_in_vain(tmp_path: Path, name: str, reason: str, found: str) -> None:
-    project = Project.make(tmp_path / "project", "name: text\nstages: {read: {uses: './looks.py:read'}}\n")
-    project.write("looks.py", LOOKS)
-    assert built(project.run()) == ["read"]
-    assert project.text("read") == "(False, False, False)"
+def test_what_the_code_looked_for_in_vain(tmp_path: Path) -> None:
+    code = {name: LOOKS.replace("BEFORE", before).replace("ASK", ask) for name, (before, ask, _) in IN_VAIN.items()}
+    project = make_telling(tmp_path, code)
+    assert built(project.run()) == [*IN_VAIN]
+    assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "False")
     assert built(project.run()) == []
-    new = project.folder / name
-    new.parent.mkdir(exist_ok=True)
-    new.touch()
-    assert sentences(project.run()["read"].reasons) == (reason,)
-    assert project.text("read") == found
-    new.unlink()
-    if new.parent != project.folder:
-        new.parent.rmdir()
-    assert built(project.run()) == [], "the old result holds again"
-    assert project.text("read") == "(False, False, False)"
+    files = [project.folder / file for *_, file in IN_VAIN.values()]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    assert why(project.run()) == {
+        "exists": ("mark has appeared (looked for by the stage)",),
+        "is_folder": ("marks has appeared (looked for by the stage)",),
+        "module": ("words.py has appeared (read by the stage)",),
+        "package": ("more/__init__.py has appeared (read by the stage)",),
+    }
+    assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "True")
+    for file in files:
+        file.unlink()
+    for folder in ("marks", "more"):
+        shutil.rmtree(project.folder / folder)
+    assert built(project.run()) == [], "the old results hold again"
+    assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "False")
 
 
 def test_an_environment_variable_that_the_code_looks_up(reader: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,7 +414,7 @@ def test_forced(project: Project) -> None:
     assert sentences(result["upper"].reasons) == ("forced",)
 
 
-def test_a_damaged_artifact_is_made_again(project: Project) -> None:
+def test_an_artifact_that_was_edited_by_hand_is_put_right(project: Project) -> None:
     out = project.store / "out" / "text" / "upper" / "text"
     out.chmod(0o644)
     out.write_text("edited by hand")
@@ -459,18 +450,16 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(project.folder / "data.txt")
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
     assert find_record(Request(project.store, project.folder / "pipeline.yaml", {})) is None
-    assert {step.stage.id: sentences(step.reasons)[0] for step in steps}[
-        "read"
-    ] == "data.txt is gone (read by the stage)"
+    assert {step.stage.id: sentences(step.reasons) for step in steps} == {
+        "beside": ("up to date",),
+        "read": ("data.txt is gone (read by the stage)",),
+        "after": ("after read",),
+    }
 
 
 def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = Project.make(tmp_path / "project", "name: text\nstages: {told: {uses: './told.py:told'}}\n")
-    project.write(
-        "told.py",
-        "import outside\nfrom orun import stage\n\n@stage(inputs={}, output='files')\ndef told(context):\n"
-        "    (context.output / 'text').write_text(outside.NAME)\n",
-    )
+    code = LOOKS.replace("BEFORE", "import outside").replace("ASK", "outside.NAME")
+    project = make_telling(tmp_path, {"told": code})
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         folder.mkdir()
@@ -516,12 +505,8 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Variables, what is looked for in vain, and packages: of a folder beside the project."""
-    project = Project.make(tmp_path / "project", "name: text\nstages: {told: {uses: './told.py:told'}}\n")
-    project.write(
-        "told.py",
-        "import outside\nfrom orun import stage\n\n@stage(inputs={}, output='files')\ndef told(context):\n"
-        "    (context.output / 'text').write_text(outside.name())\n",
-    )
+    code = LOOKS.replace("BEFORE", "import outside").replace("ASK", "outside.name()")
+    project = make_telling(tmp_path, {"told": code})
     outside = tmp_path / "outside"
     outside.mkdir()
     code = "import os, yaml\ntry: import orun_test_absent\nexcept ImportError: pass\n"
