@@ -28,7 +28,6 @@ def tell(context):
     os.environ["ORUN_TEST_OWN"] = "1"
     (context.output / "text").write_text(subprocess.check_output(COMMAND, text=True))
 """
-COMMAND = "['orun-test-teller']"
 LOADS = """
 import ctypes
 
@@ -55,7 +54,7 @@ def teller(folder: Path) -> Path:
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     project = Project.make(tmp_path / "project", PIPELINE)
-    project.write("tell.py", CODE.replace("COMMAND", COMMAND))
+    project.write("tell.py", CODE.replace("COMMAND", "['orun-test-teller']"))
     return project
 
 
@@ -88,7 +87,7 @@ def test_one_that_a_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert built(project.run()) == ["tell", "neither"]
     assert built(project.run()) == []
     on_the_path(monkeypatch, second.parent, first.parent)
-    assert built(project.run()) == ["tell"]
+    assert sentences(project.run()["tell"].reasons) == (f"{first} is not first on PATH now (used by the stage)",)
     assert project.text("tell") == "second"
 
 
@@ -118,5 +117,7 @@ def test_one_that_comes_to_lie_before_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert built(project.run()) == ["tell", "neither"]
     assert built(project.run()) == []
     teller(tmp_path / "earlier")
-    assert built(project.run()) == ["tell"]
+    result = project.run()
+    assert built(result) == ["tell"]
+    assert sentences(result["tell"].reasons) == (f"{later} is not first on PATH now (used by the stage)",)
     assert project.text("tell") == "earlier"
