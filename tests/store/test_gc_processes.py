@@ -197,6 +197,8 @@ def die_while_collecting(step: int) -> None:
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         run(Path(folder) / "store")
         (began,) = (Path(folder) / "store" / "runs").iterdir()
+        for name in ("events.jsonl", "log", "report.html", "report.md"):
+            (began / name).write_text(name)
         before = content(began)
         os.utime(began, (0, 0))
         code, death = -9, 1 - step
