@@ -31,13 +31,13 @@ def test_software_makes_no_other_machine() -> None:
     assert same_machine(FORGE, {**FORGE, "runtime": "onnxruntime 1.31.1", "python": "3.11"})
 
 
-def test_a_machine_and_what_runs_on_it() -> None:
+def test_facts_of_a_host_are_of_its_hardware_or_its_software() -> None:
     host = {**FORGE, "runtime": "onnxruntime 1.31.1", "python": "3.11", "system": "linux"}
     on_it = {"gpu driver_version": "580.65", "runtime": "onnxruntime 1.31.1", "python": "3.11"}
     assert (software(host), hardware(host)) == (on_it, {name: host[name] for name in host if name not in on_it})
 
 
-def test_what_it_is_called() -> None:
+def test_a_machine_is_called_by_its_host_and_processor() -> None:
     assert machine(FORGE) == "forge, EPYC 9554P"
     assert machine({}) == "unknown"
     assert (device(FORGE), device({"cpu": "EPYC"}), device({})) == ("NVIDIA H100", "EPYC", "")

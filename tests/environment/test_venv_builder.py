@@ -115,7 +115,9 @@ def test_two_processes_make_it_together() -> None:
     assert said[1] == "environment 'tiny': making it, once for this machine (tiny==1.0)\ndone\n"
 
 
-def test_one_that_is_killed_leaves_nothing_that_passes_for_made(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_killed_leaves_nothing_that_passes_for_made(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked, answer = threading.Event(), threading.Event()
 
     class Waiting(SimpleHTTPRequestHandler):
@@ -189,7 +191,7 @@ def test_what_was_changed_is_made_again(made: Path, harm: Callable[[Path], None]
     assert ask("import inner; print(inner.version)") == "1.0"
 
 
-def test_a_copy_is_as_good_and_so_is_one_with_caches_beside_the_code(
+def test_a_copy_is_as_good_with_caches_beside_the_code(
     once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(once, tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
@@ -204,7 +206,7 @@ def test_a_copy_is_as_good_and_so_is_one_with_caches_beside_the_code(
 @pytest.mark.parametrize(
     ("text", "why"), [(None, "gone"), ("{", "damaged"), ("[]", "damaged"), ('{"a": 1}', "damaged")]
 )
-def test_a_list_of_files_that_cannot_be_used(made: Path, text: str | None, why: str) -> None:
+def test_a_list_of_files_that_cannot_be_used_is_damage(made: Path, text: str | None, why: str) -> None:
     listed = made / venv_contents.LIST
     if text is None:
         listed.unlink()
@@ -244,7 +246,9 @@ def test_a_package_from_a_url_comes_from_there_again(index: Path) -> None:
 
 
 @pytest.mark.slow
-def test_settings_of_pip_that_would_leave_it_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_pip_that_would_leave_it_empty_are_ignored_or_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("PIP_DRY_RUN", "PIP_NO_DEPS"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("PIP_ROOT", str(tmp_path / "elsewhere"))
@@ -261,7 +265,7 @@ def test_settings_of_pip_that_would_leave_it_empty(tmp_path: Path, monkeypatch: 
     )
 
 
-def test_a_folder_whose_path_has_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_whose_path_has_a_colon_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "a:b"))
     with pytest.raises(EnvironmentFailed) as caught:
         make()
@@ -274,7 +278,7 @@ def test_a_folder_whose_path_has_a_colon(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_an_index_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
@@ -295,7 +299,7 @@ def test_without_pip_the_one_that_python_brings_along_is_used(monkeypatch: pytes
     assert venvs.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
 
 
-def test_no_pip_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_pip_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setattr("venv.EnvBuilder._setup_pip", _without_ensurepip)
     with pytest.raises(EnvironmentFailed) as caught:
@@ -311,7 +315,7 @@ def _without_ensurepip(*_: object) -> None:
     raise ModuleNotFoundError("No module named ensurepip")
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "file"))
     with pytest.raises(StoreError, match="cannot make an environment"):

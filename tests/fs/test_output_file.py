@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_new_file_in_a_new_folder(tmp_path: Path) -> None:
+def test_a_new_file_in_a_new_folder_has_the_mode_of_the_umask(tmp_path: Path) -> None:
     umask = os.umask(0o027)
     try:
         write(tmp_path / "a" / "b" / "report.html")
@@ -70,7 +70,7 @@ def test_a_file_keeps_its_mode(file: Path) -> None:
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (NEW, 0o600)
 
 
-def test_a_name_as_long_as_may_be(tmp_path: Path) -> None:
+def test_a_file_may_have_a_name_as_long_as_may_be(tmp_path: Path) -> None:
     write(tmp_path / ("x" * 255))
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [NEW]
 
@@ -104,7 +104,7 @@ def test_what_a_link_points_at_is_made(tmp_path: Path) -> None:
     assert (tmp_path / "link").readlink() == Path("folder/report.html")
 
 
-def test_a_link_that_leads_back_to_itself(tmp_path: Path) -> None:
+def test_a_link_that_leads_back_to_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert refused(tmp_path / "a") == (errno.ELOOP, "Too many levels of symbolic links")
@@ -126,7 +126,7 @@ def test_what_is_added_to_a_file_is_added_to_all_its_names(tmp_path: Path, file:
     assert (tmp_path / "summary.md").read_bytes() == NEW
 
 
-def test_a_pipe_with_a_reader(tmp_path: Path) -> None:
+def test_a_pipe_with_a_reader_gets_all(tmp_path: Path) -> None:
     """More than a pipe holds, and the reader is slow to begin."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -148,7 +148,7 @@ def write_when_read(pipe: Path, data: bytes) -> None:
             return
 
 
-def test_a_pipe_without_a_reader(tmp_path: Path) -> None:
+def test_a_pipe_without_a_reader_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link"):
@@ -156,7 +156,7 @@ def test_a_pipe_without_a_reader(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_pipe_whose_reader_has_gone(tmp_path: Path) -> None:
+def test_a_pipe_whose_reader_has_gone_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     output = OutputFile(tmp_path / "pipe")
@@ -176,7 +176,7 @@ def test_a_reader_sees_the_end_where_nothing_was_written(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd", "/proc/thread-self/fd"])
 @pytest.mark.parametrize("linked", [False, True])
-def test_an_open_descriptor(tmp_path: Path, folder: str, linked: bool) -> None:
+def test_an_open_descriptor_is_written_to_where_it_stands(tmp_path: Path, folder: str, linked: bool) -> None:
     """It is written to where it stands, as `>> file` has opened it, whatever is behind it."""
     if not Path(folder).is_dir():
         pytest.skip(f"no {folder}")
@@ -195,7 +195,7 @@ def test_an_open_descriptor(tmp_path: Path, folder: str, linked: bool) -> None:
         os.close(number)
 
 
-def test_a_descriptor_that_cannot_be_written_to(file: Path) -> None:
+def test_a_descriptor_that_cannot_be_written_to_is_refused(file: Path) -> None:
     number = os.open(file, os.O_RDONLY)
     assert refused(f"/dev/fd/{number}") == (errno.EBADF, f"descriptor {number} is open for reading only")
     os.close(number)
@@ -203,7 +203,7 @@ def test_a_descriptor_that_cannot_be_written_to(file: Path) -> None:
     assert file.read_text() == "old\n"
 
 
-def test_a_device(tmp_path: Path) -> None:
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
     device = tmp_path / "null"
     try:
         os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
@@ -214,11 +214,11 @@ def test_a_device(tmp_path: Path) -> None:
     assert names(tmp_path) == ["null"]
 
 
-def test_a_device_that_is_full() -> None:
+def test_a_device_that_is_full_is_an_error() -> None:
     assert refused("/dev/full") == (errno.ENOSPC, "No space left on device")
 
 
-def test_what_is_neither(tmp_path: Path) -> None:
+def test_what_is_neither_file_nor_pipe_is_refused(tmp_path: Path) -> None:
     import socket
 
     assert refused(tmp_path) == (errno.EISDIR, "it is a folder")
@@ -242,14 +242,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk(small_disk: Path) -> None:
+def test_a_full_disk_leaves_the_old_file(small_disk: Path) -> None:
     file = small_disk / "report.html"
     file.write_text("old\n")
     assert refused(file, bytes(1 << 20)) == (errno.ENOSPC, "No space left on device")
     assert (file.read_text(), names(small_disk)) == ("old\n", ["report.html"])
 
 
-def test_a_read_only_file_system(small_disk: Path) -> None:
+def test_a_read_only_file_system_is_an_error(small_disk: Path) -> None:
     (small_disk / "report.html").write_text("old\n")
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     for name in ("report.html", "new.html", "folder/new.html"):
@@ -257,7 +257,7 @@ def test_a_read_only_file_system(small_disk: Path) -> None:
     assert (small_disk / "report.html").read_text() == "old\n"
 
 
-def test_a_folder_and_a_file_that_may_not_be_written_to(tmp_path: Path, file: Path) -> None:
+def test_a_folder_and_a_file_that_may_not_be_written_to_are_left(tmp_path: Path, file: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     file.chmod(0o444)
@@ -269,7 +269,7 @@ def test_a_folder_and_a_file_that_may_not_be_written_to(tmp_path: Path, file: Pa
     assert file.read_text() == "old\n"
 
 
-def test_a_file_larger_than_may_be_written(file: Path) -> None:
+def test_a_file_larger_than_may_be_written_is_left(file: Path) -> None:
     """A write that fails in the middle leaves the old file, and nothing beside it."""
     handler, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))

@@ -64,12 +64,12 @@ def test_a_value_stands_where_it_is_used_and_a_path_belongs_to_the_file_that_wro
     assert found.file == str(tmp_path / "p.yaml")
 
 
-def test_the_axes_that_are_used(tmp_path: Path) -> None:
+def test_axes_that_are_used_are_found(tmp_path: Path) -> None:
     root = mapping(tmp_path, "a: ${matrix.x}-${ matrix.y }\nb: ['$${matrix.z}', '${vars.v}']\n")
     assert used_axes(scalars(root)) == {"x", "y"}
 
 
-def test_variables_that_multiply(tmp_path: Path) -> None:
+def test_variables_that_multiply_are_refused(tmp_path: Path) -> None:
     levels = ["  v0: [x, x, x, x, x, x, x, x, x, x]"]
     for number in range(1, 9):
         use = f'"${{vars.v{number - 1}}}"'
@@ -80,7 +80,7 @@ def test_variables_that_multiply(tmp_path: Path) -> None:
     )
 
 
-def test_a_long_chain_of_variables(tmp_path: Path) -> None:
+def test_a_long_chain_of_variables_is_refused(tmp_path: Path) -> None:
     chain = "".join(f"  v{n}: ${{vars.v{n + 1}}}\n" for n in range(60)) + "  v60: 1\n"
     told = complaint(tmp_path, f"vars:\n{chain}stages:\n{EXPORT}")
     assert told == (
@@ -120,7 +120,7 @@ def test_unused_variables_are_checked_too(tmp_path: Path) -> None:
     assert [problem.message for problem in caught.value.problems] == ["there is no variable 'x'"]
 
 
-def test_a_stage_that_variables_make_too_large(tmp_path: Path) -> None:
+def test_a_stage_that_variables_make_too_large_is_refused(tmp_path: Path) -> None:
     items = ", ".join(["x"] * 1000)
     uses = ", ".join(['"${vars.many}"'] * 400)
     text = f"vars: {{many: [{items}]}}\nstages:\n{EXPORT}  int8:\n    uses: quantize/dynamic\n    needs: export\n"
@@ -131,7 +131,7 @@ def test_a_stage_that_variables_make_too_large(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["vars", "name", "--set"])
-def test_text_that_multiplies(tmp_path: Path, where: str) -> None:
+def test_text_that_multiplies_is_refused(tmp_path: Path, where: str) -> None:
     """Ten times the text below it at each level: a gigabyte after nine of them."""
     levels = "".join(f'  v{n}: "{f"${{vars.v{n - 1}}}" * 10}"\n' for n in range(1, 10))
     text = f"vars:\n  v0: ten\n{levels}stages:\n{EXPORT}"
@@ -143,7 +143,7 @@ def test_text_that_multiplies(tmp_path: Path, where: str) -> None:
     )
 
 
-def test_a_long_text_that_stands_in_many_values(tmp_path: Path) -> None:
+def test_a_long_text_that_stands_in_many_values_is_refused(tmp_path: Path) -> None:
     long, many = "x" * 100_000, ", ".join(["'-${vars.long}'"] * 1000)
     told = complaint(tmp_path, f"vars: {{long: {long}, many: [{many}]}}\nstages:\n{EXPORT}")
     assert told.splitlines()[0] == (

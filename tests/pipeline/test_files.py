@@ -78,7 +78,7 @@ def test_a_loop_behind_a_file_that_several_extend_is_told_once(tmp_path: Path) -
     )
 
 
-def test_a_file_that_is_extended_twice(tmp_path: Path) -> None:
+def test_a_file_that_is_extended_twice_is_refused(tmp_path: Path) -> None:
     write(tmp_path, f"stages:\n{EXPORT}", "base.yaml")
     assert complaint(tmp_path, "extends: [base.yaml, base.yaml]\n") == (
         "p.yaml:1:22: error: 'base.yaml' is named twice\n"
@@ -88,7 +88,7 @@ def test_a_file_that_is_extended_twice(tmp_path: Path) -> None:
     )
 
 
-def test_many_files(tmp_path: Path) -> None:
+def test_so_many_files_are_extended_and_no_more(tmp_path: Path) -> None:
     """A file has as many names as there are ways to it through links: their number is bounded, too."""
     for number in range(300):
         (tmp_path / f"f{number}.yaml").write_text("seed: 1\n")
@@ -105,7 +105,7 @@ def test_all_files_together_hold_so_much(tmp_path: Path) -> None:
     )
 
 
-def test_a_long_chain_of_files(tmp_path: Path) -> None:
+def test_a_long_chain_of_files_is_refused(tmp_path: Path) -> None:
     for number in range(100):
         write(tmp_path, f"extends: f{number + 1}.yaml\n", f"f{number}.yaml")
     write(tmp_path, f"stages:\n{EXPORT}", "f100.yaml")
@@ -231,7 +231,7 @@ p.yaml:7:69: error: there is no code file 'parts/own.py'
     )
 
 
-def test_a_base_that_lies_beside_the_target_of_a_link(tmp_path: Path) -> None:
+def test_a_base_that_lies_beside_the_target_of_a_link_is_told(tmp_path: Path) -> None:
     assert linked(tmp_path, "extends: base.yaml\n") == (
         """\
 p.yaml:1:10: error: cannot read 'base.yaml': No such file or directory
@@ -260,7 +260,7 @@ def test_a_baseline_is_no_pipeline(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_permission_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "stages: {}").chmod(0)
     with pytest.raises(UsageError, match="Permission denied"):

@@ -61,7 +61,7 @@ def test_a_long_value_is_shortened_in_its_message(tmp_path: Path, monkeypatch: p
 WRITE = "  hint: to write one for a model: orun init MODEL"
 
 
-def test_no_such_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_file_that_is_not_there_the_nearest_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tmp_path.joinpath("bert.yaml").touch()
     with pytest.raises(UsageError) as caught:
@@ -85,7 +85,7 @@ def test_no_such_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("below/further/nope.yaml", ".", ""),
     ],
 )
-def test_a_file_that_may_be_meant(
+def test_a_file_in_another_folder_or_of_another_suffix_may_be_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, working_folder: str, meant: str
 ) -> None:
     """`e.yaml` was suggested, as its suffix is the same, and not a file of the very name in another folder."""
@@ -132,7 +132,9 @@ def test_a_folder_of_pipelines_is_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
-def test_thousands_of_stages_that_need_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_that_need_what_is_not_there_are_told_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of a hundred names was compared with all of them: for a minute where they were ten thousand."""
     stages = (f"  stage{number}: {{uses: optimize/simplify, needs: stag{number}}}\n" for number in range(300))
     file = tmp_path / "p.yaml"

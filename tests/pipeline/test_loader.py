@@ -15,7 +15,7 @@ from orun.stages.optimize import simplify
 from tests.pipeline.support import EXPORT, complaint, loaded, write
 
 
-def test_a_pipeline(tmp_path: Path) -> None:
+def test_a_pipeline_has_what_its_file_says(tmp_path: Path) -> None:
     pipeline = loaded(
         tmp_path, f"name: bert\nseed: 7\nstages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: export}}\n"
     )
@@ -206,7 +206,7 @@ def test_the_target_cpu_is_there_without_being_named(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).stage("l").target == Target("cpu")
 
 
-def test_a_target(tmp_path: Path) -> None:
+def test_a_target_has_its_providers_and_session_options(tmp_path: Path) -> None:
     text = f"""\
 targets:
   gpu:

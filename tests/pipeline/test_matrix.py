@@ -126,7 +126,7 @@ def test_a_mistake_in_a_stage_with_a_matrix_is_told_once(tmp_path: Path) -> None
     ]
 
 
-def test_a_matrix_of_thousands(tmp_path: Path) -> None:
+def test_a_matrix_of_thousands_is_refused(tmp_path: Path) -> None:
     numbers = ", ".join(str(number) for number in range(40))
     text = (
         f"stages:\n{EXPORT}"
@@ -135,7 +135,7 @@ def test_a_matrix_of_thousands(tmp_path: Path) -> None:
     assert f"this matrix makes more than {MAX_STAGES} stages" in complaint(tmp_path, text)
 
 
-def test_a_loop_through_a_matrix(tmp_path: Path) -> None:
+def test_a_loop_through_a_matrix_is_told(tmp_path: Path) -> None:
     text = (
         "stages:\n"
         "  a: {uses: quantize/dynamic, needs: b, matrix: {per_channel: [true, false]}}\n"
@@ -146,7 +146,7 @@ def test_a_loop_through_a_matrix(tmp_path: Path) -> None:
     )
 
 
-def test_inputs_that_are_crossed_to_thousands(tmp_path: Path) -> None:
+def test_inputs_that_are_crossed_to_thousands_are_refused(tmp_path: Path) -> None:
     axes = ", ".join(str(number) for number in range(100))
     text = f"stages:\n{EXPORT}" + "".join(
         f"  {name}: {{uses: optimize/simplify, needs: export, matrix: {{{axis}: [{axes}]}}}}\n"
@@ -158,7 +158,7 @@ def test_inputs_that_are_crossed_to_thousands(tmp_path: Path) -> None:
     )
 
 
-def test_large_stages_of_a_matrix(tmp_path: Path) -> None:
+def test_large_stages_of_a_matrix_are_refused(tmp_path: Path) -> None:
     many = ", ".join(str(number) for number in range(1000))
     made = f"{{uses: quantize/dynamic, needs: export, with: {{exclude: [{many}]}}, matrix: {{a: [{many}]}}}}"
     assert complaint(tmp_path, f"stages:\n{EXPORT}  s: {made}\n").splitlines()[0] == (
@@ -182,7 +182,7 @@ def test_a_loop_of_many_stages_names_a_few(tmp_path: Path) -> None:
     assert "... " not in complaint(tmp_path, loop(8))
 
 
-def test_a_dense_loop(tmp_path: Path) -> None:
+def test_the_shortest_loop_of_a_dense_graph_is_told(tmp_path: Path) -> None:
     """Where every stage needs every other one, the shortest loop is found by going through the graph once."""
     names = [f"s{number}" for number in range(60)]
     text = "stages:\n" + "".join(
@@ -194,7 +194,7 @@ def test_a_dense_loop(tmp_path: Path) -> None:
     )
 
 
-def test_a_stage_that_a_list_names_twice(tmp_path: Path) -> None:
+def test_a_stage_that_a_list_names_twice_is_refused(tmp_path: Path) -> None:
     told = complaint(tmp_path, f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: [export, export]}}\n")
     assert told == (
         "p.yaml:3:48: error: 'export' is named twice\n"

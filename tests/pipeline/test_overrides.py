@@ -37,12 +37,12 @@ def test_values_are_yaml(path: str, value: str, stage: str, parameter: str, expe
     assert loaded(tmp_path, TEXT, {path: value}).stage(stage).params[parameter] == expected
 
 
-def test_several_in_turn(tmp_path: Path) -> None:
+def test_several_values_are_set_in_turn(tmp_path: Path) -> None:
     pipeline = loaded(tmp_path, TEXT, {"vars.samples": "20", "seed": "3", "name": "other", "vars.deep.y": "1"})
     assert (pipeline.stage("latency").params["samples"], pipeline.seed, pipeline.name) == (20, 3, "other")
 
 
-def test_a_metric_with_dots(tmp_path: Path) -> None:
+def test_a_threshold_of_a_metric_with_dots_is_set(tmp_path: Path) -> None:
     text = (
         f"{TEXT}  accuracy:\n    uses: measure/accuracy\n    needs: {{model: int8, reference: int8}}\n"
         "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
@@ -53,7 +53,7 @@ def test_a_metric_with_dots(tmp_path: Path) -> None:
     assert gate.position == Position("--set", 1, 33)
 
 
-def test_a_configuration_entry_with_dots(tmp_path: Path) -> None:
+def test_a_configuration_entry_with_dots_is_set(tmp_path: Path) -> None:
     text = TEXT.replace('samples: "${vars.samples}"', "target: cpu")
     pipeline = loaded(tmp_path, text, {"targets.cpu.session.session.intra_op.allow_spinning": "0"})
     target = pipeline.stage("latency").target
@@ -61,7 +61,7 @@ def test_a_configuration_entry_with_dots(tmp_path: Path) -> None:
     assert target.session == {"session.intra_op.allow_spinning": "0"}
 
 
-def test_a_path_through_a_scalar(tmp_path: Path) -> None:
+def test_a_path_through_a_scalar_is_refused(tmp_path: Path) -> None:
     assert complaint(tmp_path, TEXT, {"stages.int8.needs.model": "export"}) == (
         "--set: error: stages.int8.needs is 'export', which has no key 'model'\n"
         "      | stages.int8.needs.model=export\n"
@@ -71,13 +71,13 @@ def test_a_path_through_a_scalar(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("control", ["\x1b", "\0", "\udcff"])
-def test_a_control_character(tmp_path: Path, control: str) -> None:
+def test_a_control_character_is_refused(tmp_path: Path, control: str) -> None:
     assert complaint(tmp_path, TEXT, {"vars.samples": f"a{control}b"}) == (
         f"--set: error: the value of 'vars.samples' holds the control character {control!r}"
     )
 
 
-def test_a_key_that_stands_in_the_file_alone(tmp_path: Path) -> None:
+def test_a_key_that_stands_in_the_file_alone_is_refused(tmp_path: Path) -> None:
     assert complaint(tmp_path, TEXT, {"ship": "[weights.bin]"}) == (
         "--set: error: 'ship' stands in the file alone\n"
         "      | ship=[weights.bin]\n"

@@ -13,7 +13,7 @@ FILES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_it_is_valid(file: Path) -> None:
+def test_a_pipeline_of_ours_is_valid_and_names_all_its_parameters(file: Path) -> None:
     pipeline = load(file)
     assert pipeline.name == file.stem
     assert pipeline.stages

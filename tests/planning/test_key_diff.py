@@ -90,7 +90,9 @@ def test_long_values_are_told_by_where_they_differ(old: Any, new: Any, said: str
         ("unset", None, "environment variable MODE no longer counts, and was not set"),
     ],
 )
-def test_an_environment_variable(old: str | None, new: str | None, said: str) -> None:
+def test_an_environment_variable_that_changed_counts_or_no_longer_counts_is_told(
+    old: str | None, new: str | None, said: str
+) -> None:
     then, now = ({"kind": "k"} | ({"environment MODE": one} if one else {}) for one in (old, new))
     assert changes(then, now) == [said]
 
@@ -102,7 +104,7 @@ def test_an_environment_variable(old: str | None, new: str | None, said: str) ->
         (None, "without accuracy[method=static], static"),
     ],
 )
-def test_a_stage_before_that_has_another_name(new: str | None, said: str) -> None:
+def test_stages_before_it_are_told_by_the_names_that_differ(new: str | None, said: str) -> None:
     """Only the names that differ; that their own parts are new in the key goes without saying."""
 
     def parts(name: str | None) -> dict[str, str]:
@@ -114,7 +116,7 @@ def test_a_stage_before_that_has_another_name(new: str | None, said: str) -> Non
     assert changes(parts("static"), parts(new)) == [f"history: {said}"]
 
 
-def test_stages_before_it_in_another_order() -> None:
+def test_stages_before_it_in_another_order_are_told() -> None:
     names = ["take", "export", "accuracy[method=dynamic,on=one]", "accuracy[method=dynamic,on=two]"]
     then, now = ({"history": json.dumps(order), "verdicts of take": order[0]} for order in (names, names[::-1]))
     said = ["history is in another order", "the verdicts of take changed"]

@@ -73,7 +73,7 @@ def test_a_full_disk_loses_nothing(disk: Path, tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_disk_that_is_full_to_the_last_byte(disk: Path) -> None:
+def test_a_disk_that_is_full_to_the_last_byte_can_be_read(disk: Path) -> None:
     """No record, no index, no checkout can be written; what was stored can still be used, and space mends it."""
     with Store.open(disk / "store") as store:
         digest = add(store, {"model.onnx": b"proto", "model.data": b"w" * MEGABYTE})
@@ -150,7 +150,7 @@ def limited(store: Path, limit: str, value: int) -> list[str]:
     return subprocess.check_output(command, text=True).splitlines()
 
 
-def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+def test_a_limit_on_the_size_of_files_is_told(tmp_path: Path) -> None:
     what, why, hint = limited(tmp_path / "store", "RLIMIT_FSIZE", MEGABYTE)
     assert what == "cannot store a file: a file is larger than this process may write"
     assert why.endswith(": File too large")
@@ -160,14 +160,14 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
         assert list((tmp_path / "store" / "tmp").iterdir()) == []
 
 
-def test_a_limit_on_open_files(tmp_path: Path) -> None:
+def test_a_limit_on_open_files_is_told(tmp_path: Path) -> None:
     what, why, hint = limited(tmp_path / "store", "RLIMIT_NOFILE", 32)
     assert what.endswith(": too many open files")
     assert why.endswith(": Too many open files")
     assert hint == "  hint: Raise the limit of this process: ulimit -n 4096"
 
 
-def test_a_path_that_is_too_long(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_told(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 300)
     with pytest.raises(StoreError) as caught:
         Store.open(path)
@@ -178,7 +178,7 @@ def test_a_path_that_is_too_long(tmp_path: Path) -> None:
     )
 
 
-def test_a_path_with_everything_in_it(tmp_path: Path) -> None:
+def test_a_path_may_hold_anything(tmp_path: Path) -> None:
     folder = tmp_path / ("a store of größe 文 'quoted' [1] %s {x}" + "y" * 180)
     with Store.open(folder) as store:
         digest = add(store, {"my model.onnx": b"proto"})
@@ -192,7 +192,7 @@ def test_a_path_with_everything_in_it(tmp_path: Path) -> None:
 
 @needs_root
 @forks
-def test_a_store_of_somebody_else(everybodys: Path) -> None:
+def test_a_store_of_somebody_else_is_read_and_not_written(everybodys: Path) -> None:
     with Store.open(everybodys / "store") as store:
         digest = add(store, {"model.onnx": b"proto"})
         assert in_child(lambda: Store.open(store.root).check(digest), NOBODY) == "()"
@@ -206,7 +206,7 @@ def test_a_store_of_somebody_else(everybodys: Path) -> None:
 
 @needs_root
 @forks
-def test_a_store_that_a_group_shares(everybodys: Path) -> None:
+def test_a_store_that_a_group_shares_is_written_by_all(everybodys: Path) -> None:
     """Each user replaces what another one has placed, where their umask lets the group write."""
 
     def placed(text: str) -> object:
@@ -222,7 +222,7 @@ def test_a_store_that_a_group_shares(everybodys: Path) -> None:
 
 @needs_root
 @forks
-def test_files_that_lost_the_rights_of_their_owner(everybodys: Path) -> None:
+def test_files_that_lost_the_rights_of_their_owner_get_them_back(everybodys: Path) -> None:
     """As by a copy of the store with other modes, or `chmod -R`; root would not notice."""
     root = everybodys / "store"
 
