@@ -163,6 +163,26 @@ def test_what_people_add_is_put_away(store: Store, digest: str, out: Path) -> No
     assert len(store.drain_notices()) == 3
 
 
+def test_what_people_add_while_a_checkout_is_replaced_is_put_away(
+    store: Store, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, rename = add(store, {"model.onnx": b"another model"}), os.rename
+
+    def add_and_rename(source: str, target: str) -> None:
+        if source == str(out):
+            (out / "notes.txt").write_bytes(b"mine")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", add_and_rename)
+    assert store.checkout(new, "bert", "int8") == (out, True)
+    assert content(out) == {"model.onnx": b"another model"}
+    (kept,) = (store.root / "quarantine").iterdir()
+    assert kept.read_bytes() == b"mine"
+    assert store.drain_notices() == [
+        f"out/bert/int8/notes.txt is not part of its stored result; moved to quarantine as {kept}"
+    ]
+
+
 def test_an_empty_folder_that_was_added_goes_without_a_word(store: Store, digest: str, out: Path) -> None:
     (out / "empty").mkdir()
     assert store.checkout(digest, "bert", "int8") == (out, True)
