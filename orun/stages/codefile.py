@@ -110,8 +110,9 @@ def parse(path: Path) -> CodeFile:
     except SyntaxError as error:
         raise PipelineError([_syntax_problem(path, error)]) from error
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes, wrong encoding, endless nesting
+        why = error if isinstance(error, ValueError) else "its expressions are nested too deeply"
         position = Position(str(path), 1, 1)
-        raise PipelineError([Problem(position, f"Python cannot parse this file: {error}")]) from error
+        raise PipelineError([Problem(position, f"Python cannot parse this file: {why}")]) from error
     return CodeFile(path, blake3(data).hexdigest(), tree, tuple(lines))
 
 

@@ -266,8 +266,10 @@ def test_a_star_import_may_bring_anything(tmp_path: Path) -> None:
             "code.py:1:7: error: Python cannot parse this: invalid syntax\n    1 | def f(:\n      |       ^",
         ),
         (b"x\x00\n", "code.py:1:1: error: Python cannot parse this: source code string cannot contain null bytes"),
-        (b"(" * 5000, "error: Python cannot parse this: too many nested parentheses"),
-        (b"-" * 100_000 + b"1\n", "code.py:1:1: error: Python cannot parse this file"),
+        (
+            b"-" * 100_000 + b"1\n",
+            "code.py:1:1: error: Python cannot parse this file: its expressions are nested too deeply",
+        ),
     ],
 )
 def test_what_is_not_python(data: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +277,15 @@ def test_what_is_not_python(data: bytes, message: str, tmp_path: Path, monkeypat
     tmp_path.joinpath("code.py").write_bytes(data)
     with pytest.raises(PipelineError) as caught:
         parse(tmp_path / "code.py")
-    assert message in render(caught.value.problems)
+    assert render(caught.value.problems) == message
+
+
+def test_a_mistake_in_a_long_line_is_shown_where_it_is(tmp_path: Path) -> None:
+    tmp_path.joinpath("code.py").write_bytes(b"(" * 5000)
+    with pytest.raises(PipelineError) as caught:
+        parse(tmp_path / "code.py")
+    (problem,) = caught.value.problems
+    assert (problem.position.column, problem.message) == (201, "Python cannot parse this: too many nested parentheses")
 
 
 def test_bytes_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
