@@ -4,12 +4,14 @@ import gc
 import importlib.util
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -73,7 +75,21 @@ def no_waiting_for_the_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", flush)
+        patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=UnflushedDatabase))
         yield
+
+
+class UnflushedDatabase(sqlite3.Connection):
+    """Connection to a database that is not flushed, whatever is asked for."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        with suppress(sqlite3.Error):  # a damaged one says so at the first statement of its user
+            self.execute("PRAGMA synchronous")
+
+    def execute(self, text: str, *values: Any) -> sqlite3.Cursor:
+        """Execute a statement."""
+        return super().execute("PRAGMA synchronous=OFF" if text.startswith("PRAGMA synchronous") else text, *values)
 
 
 @pytest.fixture(scope="session", autouse=True)
