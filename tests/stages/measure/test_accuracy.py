@@ -89,14 +89,15 @@ def folder(tmp_path: Path) -> Path:
 
 def linear(weight: np.ndarray, *, output: str = "y", to: int = TensorProto.FLOAT) -> onnx.ModelProto:
     """`y = cast(x @ weight)`, `[batch, 3]`."""
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["product"]), helper.make_node("Cast", ["product"], [output], to=to)],
-        "linear",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
-        [helper.make_tensor_value_info(output, to, ["batch", weight.shape[1]])],
-        [numpy_helper.from_array(weight, "w")],
-    )
-    return model(graph)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Cast", ["product"], [output], to=to),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3]),
+        helper.make_tensor_value_info(output, to, ["batch", weight.shape[1]]),
+    ]
+    return model(helper.make_graph(nodes, "linear", ends[:1], ends[1:], [numpy_helper.from_array(weight, "w")]))
 
 
 def model(graph: onnx.GraphProto) -> onnx.ModelProto:
@@ -379,16 +380,11 @@ def test_values_that_are_missing_in_the_data(folder: Path) -> None:
         "output 'y' of the model is not finite for example 2\n  3 NaN and 0 infinite among its 3 values\n"
         "  the example itself has inputs that are not finite: x"
     )
-    rounding = linear(EYE)
-    for name, value in (("scale", np.float32(0.1)), ("zero", np.uint8(0))):
-        rounding.graph.initializer.append(numpy_helper.from_array(np.array(value), name))
-    pair = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["rounded"]),
-    ]
-    rounding.graph.node[0].input[0] = "rounded"
-    for place, node in enumerate(pair):
-        rounding.graph.node.insert(place, node)
+    rounding = parse("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[batch, 3] x) => (float[batch, 3] y) <float scale = {0.1}, uint8 zero = {0}>
+    { q = QuantizeLinear (x, scale, zero)  y = DequantizeLinear (q, scale, zero) }
+    """)
     assert refusal(folder, params, model=rounding) == (
         "example 2 of the dataset holds NaN in 'x', which the model treats as a number\n"
         "  it quantizes its values, and an integer cannot say that one is missing: the answer would be of another "

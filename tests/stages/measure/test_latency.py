@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from orun.core.targets import Provider, Target
-from orun.errors import OrunError, StageFailed, UsageError
+from orun.errors import StageFailed, UsageError
 from orun.measure.latency.metrics import NAMES
 from orun.measure.latency.quantiles import ranks
 from orun.stages.contract import MODEL, Context
@@ -32,9 +32,6 @@ import orun
 
 def rows():
     return orun.Dataset({"x": np.ones((5, 32), np.float32)})
-
-def array():
-    return np.ones((5, 32), np.float32)
 """
 
 
@@ -175,16 +172,6 @@ def test_a_model_without_a_node_left_can_be_timed(tmp_path: Path) -> None:
     """ONNX Runtime folds what is constant away, so that there is nothing to feed and no thread has work."""
     inputs = dict.fromkeys(("model", "reference"), artifact(tmp_path, parse(CONSTANT)))
     assert run_stage("measure/latency", tmp_path, QUICK, inputs=inputs, target=TWO_THREADS).value("speedup") > 0
-
-
-def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data.py").write_text(DATA)
-    with pytest.raises(OrunError) as caught:
-        run_stage("measure/latency", tmp_path, {"inputs": "data.py:array"}, inputs={"model": saved(tmp_path, "model")})
-    assert str(caught.value) == (
-        "data.py:array must return an orun.Dataset, not a ndarray\n"
-        "  hint: wrap the arrays: orun.Dataset({'input name': array})"
-    )
 
 
 def test_more_launches_than_there_may_be(tmp_path: Path) -> None:

@@ -67,7 +67,6 @@ class Heard(torch.nn.Module):  # type: ignore[misc]
         self.model = transformers.Wav2Vec2ForCTC(config)
 
     def forward(self, sound: torch.Tensor) -> torch.Tensor:
-        """A waveform, `[batch, length]`."""
         output: torch.Tensor = self.model(sound)[0]
         return output
 
@@ -76,7 +75,6 @@ class Broken(Heard):
     """The same, wrong by a hundredth wherever it is exported."""
 
     def forward(self, sound: torch.Tensor) -> torch.Tensor:
-        """A waveform, `[batch, length]`."""
         output = super().forward(sound)
         return output * 1.01 if torch.onnx.is_in_onnx_export() else output
 
@@ -91,7 +89,6 @@ class Misled(First):
     """A decoder whose export shows hidden tokens to the others."""
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """As that of `First`."""
         if torch.onnx.is_in_onnx_export():
             attention_mask = attention_mask * 0 + 1
         return super().forward(input_ids, attention_mask)
@@ -116,7 +113,6 @@ class Normed(torch.nn.Module):  # type: ignore[misc]
     factor = 2.0
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Any `[n, 64]`."""
         factor = self.factor if torch.onnx.is_in_onnx_export() else 2.0
         wide = x * 1.1
         return x * factor, (wide - wide.mean(-1, keepdim=True)) / (wide.std(-1, keepdim=True) + 1e-12)
@@ -136,7 +132,6 @@ class Typed(torch.nn.Module):  # type: ignore[misc]
     """Makes a matrix of its own in float32, so that it has no results in float64; and is exported wrong."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any `[n, 2]`."""
         output: torch.Tensor = x @ torch.eye(2, dtype=torch.float32)
         return output * 1.01 if torch.onnx.is_in_onnx_export() else output
 

@@ -64,7 +64,6 @@ def bodies() -> orun.Dataset:
 
 
 def texts() -> orun.Dataset:
-    """Short texts."""
     return orun.Dataset({"text": TEXTS})
 
 
@@ -248,12 +247,10 @@ def polynomial() -> Any:
 
 
 def pipeline() -> Any:
-    """Scaling and logistic regression."""
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=100)).fit(X[:600], Y[:600])
 
 
 def forest() -> Any:
-    """A random forest."""
     return RandomForestClassifier(8, max_depth=6, random_state=0).fit(X[:600], Y[:600])
 
 
@@ -289,23 +286,19 @@ def vote() -> Any:
 
 
 def quadratic() -> Any:
-    """Bells of each class."""
     random = np.random.default_rng(0)
     return QuadraticDiscriminantAnalysis().fit(random.normal(size=(300, 10)), SUGAR[:300] > 150)
 
 
 def ridge() -> Any:
-    """A linear regressor."""
     return Ridge().fit(BODIES[:300], SUGAR[:300])
 
 
 def regression_tree() -> Any:
-    """A tree that regresses."""
     return DecisionTreeRegressor(max_depth=4, random_state=0).fit(BODIES[:300], SUGAR[:300])
 
 
 def neighbours() -> Any:
-    """Regression by the nearest neighbours."""
     return KNeighborsRegressor(3).fit(BODIES[:50], SUGAR[:50])
 
 
@@ -318,7 +311,6 @@ def weighed_neighbours_of_names() -> Any:
 
 
 def components() -> Any:
-    """A transformer."""
     return PCA(3, random_state=0).fit(X[:200])
 
 
@@ -361,12 +353,10 @@ def isotonic() -> Any:
 
 
 def outliers() -> Any:
-    """What finds outliers."""
     return IsolationForest(n_estimators=5, random_state=0).fit(BODIES[:300])
 
 
 def opinions() -> Any:
-    """A classifier of texts."""
     return make_pipeline(TfidfVectorizer(lowercase=False), LogisticRegression()).fit(TEXTS, np.arange(len(TEXTS)) % 2)
 
 
@@ -386,14 +376,12 @@ def german_counts() -> Any:
 
 
 def columns() -> Any:
-    """A pipeline over columns of several types."""
     split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", OneHotEncoder(), [1])])
     table = np.stack([AGES.astype(object), TOWNS], axis=1)
     return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
 
 
 def imputed() -> Any:
-    """A pipeline that fills in missing words."""
     words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
     split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", words, [1])])
     table = np.stack([AGES.astype(object), TOWNS], axis=1)
@@ -430,17 +418,14 @@ def _fit_without_town(encoder: Any) -> Any:
 
 
 def unfitted() -> Any:
-    """Nothing was learned yet."""
     return Ridge()
 
 
 def number() -> int:
-    """No estimator."""
     return 4
 
 
 def pickled() -> bytes:
-    """A file of an estimator."""
     import pickle
 
     return pickle.dumps(ridge())

@@ -119,13 +119,7 @@ def data_of(name: str) -> tuple[Any, Any]:
         return special[name]
     if name in ("MultiOutputClassifier", "ClassifierChain"):
         return FLOWERS, np.stack([KINDS == 1, KINDS == 2], axis=1).astype(int)
-    if name.startswith("MultiTask") or name in (
-        "MultiOutputRegressor",
-        "RegressorChain",
-        "PLSCanonical",
-        "CCA",
-        "PLSSVD",
-    ):
+    if name.startswith("MultiTask") or name in SEVERAL:
         return BODIES, np.stack([SUGAR, BODIES[:, 0]], axis=1)
     regressor = is_regressor(KINDS_OF[name](**GIVEN.get(name, {})))
     return (BODIES, SUGAR) if regressor else (FLOWERS, KINDS)

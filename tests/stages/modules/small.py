@@ -37,7 +37,6 @@ class Frozen(nn.Module):  # type: ignore[misc]
     """Computes with the size of its example: right for that size alone once it is traced."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any `[n, 2]`."""
         return x * float(len(x))
 
 
@@ -48,7 +47,6 @@ class Same(nn.Module):  # type: ignore[misc]
     """Returns its input, and one value twice."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Any tensor."""
         double = x + x
         return x, double, double
 
@@ -71,7 +69,6 @@ class Logarithm(nn.Module):  # type: ignore[misc]
     """Is not finite below zero."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any tensor."""
         return torch.log(x)
 
 
@@ -80,7 +77,6 @@ logarithm = Logarithm
 
 class Packed(nn.Module):  # type: ignore[misc]
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Of one mapping."""
         return batch["x"] + batch["y"]
 
 
@@ -94,7 +90,6 @@ class Answer:
 
 class Structured(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> Answer:
-        """In an object."""
         return Answer(x - 2 * y)
 
 
@@ -154,7 +149,6 @@ class Noisy(nn.Module):  # type: ignore[misc]
     """Drops values in evaluation mode as well."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any tensor."""
         return functional.dropout(x, 0.3)
 
 
@@ -169,7 +163,6 @@ class Counter(nn.Module):  # type: ignore[misc]
         self.register_buffer("calls", torch.zeros(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Any tensor."""
         self.calls += 1
         return x * self.calls
 
@@ -186,7 +179,6 @@ class Siamese(nn.Module):  # type: ignore[misc]
     """Returns a mapping, with a named tuple in it."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-        """Two tensors of one shape."""
         return {"distance": x - y, "same": x == y, "halves": Pair(x / 2, y / 2)}
 
 
@@ -205,7 +197,6 @@ def convolution() -> nn.Module:
 
 class Count(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
-        """With a number of Python."""
         return x + 1, 7
 
 
