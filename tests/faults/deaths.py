@@ -37,8 +37,8 @@ class Process:
 
     @property
     def is_stage(self) -> bool:
-        """Whether it is the process of a stage: it has a group of its own in the session of the servers."""
-        return self.group == self.id != self.session
+        """Whether it is the process of a stage: forked from a server, with a group of its own in their session."""
+        return self.group == self.id != self.session and "zygote" in self.name
 
 
 @dataclass(frozen=True)

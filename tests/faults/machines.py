@@ -86,7 +86,7 @@ def kill_stage(site: Site, chance: Random, run: Run) -> Incident:
     until = time.monotonic() + 5
     while time.monotonic() < until and run.process.poll() is None:
         each = [process for name in AGENTS for process in processes(f"{site.token}-{name}")]
-        if stages := [process for process in each if process.is_stage and "zygote" in process.name]:
+        if stages := [process for process in each if process.is_stage]:
             with suppress(ProcessLookupError):
                 os.kill(chance.choice(stages).id, signal.SIGKILL)
             return Incident("a stage killed")

@@ -365,7 +365,7 @@ class Site:
         """Return the processes of stages on all machines."""
         tokens = [f"{self.token}-{name}" for name in ("head", *AGENTS)]
         each = [process for token in tokens for process in processes(token)]
-        stages = [process.name for process in each if process.is_stage and "zygote" in process.name]
+        stages = [process.name for process in each if process.is_stage]
         return stages + [process.name for process in each if process.name.startswith("sleep")]
 
     def orphans(self) -> list[str]:
