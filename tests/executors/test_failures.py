@@ -87,8 +87,8 @@ def code(project: Project) -> Path:
     return project.write("pipelines/mine.py", CODE)
 
 
-def told(error: StageError, job: Job) -> str:
-    """The whole message, with the folder of the job's log left out."""
+def message_of(error: StageError, job: Job) -> str:
+    """The whole message; LOGS and ROOT stand for the folders of the job."""
     return str(error).replace(str(Path(job.log).parent), "LOGS").replace(job.root, "ROOT")
 
 
@@ -202,13 +202,13 @@ shy raised Shy: (its message cannot be shown: RuntimeError)
     ],
 )
 @pytest.mark.usefixtures("code")
-def test_what_is_said(
+def test_the_message_of_a_failure(
     executor: LocalExecutor, project: Project, function: str, kind: type[StageError], message: str
 ) -> None:
     job = project.job(f"mine.py:{function}")
     error = failure(executor, job)
     assert type(error) is kind
-    assert told(error, job) == message
+    assert message_of(error, job) == message
     assert (error.stage, error.log) == (function, job.log)
 
 
@@ -232,12 +232,69 @@ def test_code_that_is_no_python_is_shown_at_its_line(executor: LocalExecutor, pr
     project.write("pipelines/mine.py", "import helper\n\ndef f(context): pass\n")
     project.write("pipelines/helper.py", "\n\nx = = 1\n")
     job = project.job("mine.py:f")
-    assert told(failure(executor, job), job) == (
+    assert message_of(failure(executor, job), job) == (
         "f raised SyntaxError: invalid syntax\n"
         "  at ROOT/helper.py:3\n"
         "  hint: Its log: LOGS/log.txt\n"
         "  hint: Run it alone: orun ROOT/release.yaml --only f"
     )
+
+
+ELSEWHERE = "It is in {0}, where Python does not look: PYTHONPATH={0} orun ..."
+
+
+@pytest.mark.parametrize(
+    ("files", "module", "hint"),
+    [
+        pytest.param([], "no_such_module.deep", f"{installer()} no_such_module", id="it is nowhere"),
+        pytest.param(["pipelines/helpers.py"], "helprs", "Did you mean helpers?", id="a similar name beside the code"),
+        pytest.param(
+            ["pipelines/no_such_module/image.txt"],
+            "no_such_modules",
+            f"{installer()} no_such_modules",
+            id="a folder without code has a similar name",
+        ),
+        pytest.param(
+            ["backends/no_such_module/upload.py"],
+            "no_such_module",
+            f"{installer()} no_such_module",
+            id="a folder about the package has its name",
+        ),
+        pytest.param(
+            [".venv/shared.py", "lib/shared.py"],
+            "shard",
+            f"{installer()} shard",
+            id="a package may have a similar name",
+        ),
+        pytest.param(["shared/nets.py"], "shared.nets", ELSEWHERE.format("PROJECT"), id="at the top of the project"),
+        pytest.param(
+            [".venv/shared.py", "lib/shared.py"], "shared", ELSEWHERE.format("PROJECT/lib"), id="a file in a folder"
+        ),
+        pytest.param(["lib/shared/__init__.py"], "shared", ELSEWHERE.format("PROJECT/lib"), id="a package in a folder"),
+        pytest.param(
+            ["pipelines/lib/shared.py"], "shared", ELSEWHERE.format("PROJECT/pipelines/lib"), id="below the pipeline"
+        ),
+        pytest.param(
+            ["pipelines/shared/nets.py"], "shared.net", "Did you mean shared.nets?", id="a similar name in its package"
+        ),
+        pytest.param(
+            ["pipelines/shared/nets.py"],
+            "shared.data",
+            "shared is there, and has no data in it",
+            id="its package has none of such a name",
+        ),
+    ],
+)
+def test_the_hint_about_a_module_that_is_missing(
+    executor: LocalExecutor, project: Project, files: list[str], module: str, hint: str
+) -> None:
+    for file in files:
+        project.write(file, "")
+        if "shared/" in file:
+            project.write(f"{file.rpartition('/')[0]}/__init__.py", "")
+    project.write("pipelines/mine.py", f"def f(context): import {module}\n")
+    error = failure(executor, project.job("mine.py:f"))
+    assert error.hint.splitlines()[0] == hint.replace("PROJECT", str(project.folder))
 
 
 MISSING = """
@@ -248,26 +305,10 @@ def f(context):
 """
 
 
-def test_a_module_that_is_missing(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/helpers.py", "")
-    project.write("pipelines/mine.py", "def f(context): import helprs\ndef g(context): import no_such_module.deep\n")
-    job = project.job("mine.py:f")
-    assert "  hint: Did you mean helpers?\n" in told(failure(executor, job), job)
-    job = project.job("mine.py:g")
-    assert f"  hint: {installer()} no_such_module\n" in told(failure(executor, job), job)
-
-
-def test_a_folder_without_code_is_no_module_that_was_meant(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/no_such_module/image.txt", "")
-    project.write("pipelines/mine.py", "def f(context): import no_such_modules\n")
-    job = project.job("mine.py:f")
-    assert f"  hint: {installer()} no_such_modules\n" in told(failure(executor, job), job)
-
-
 def test_a_package_that_a_parameter_needs(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", MISSING)
     job = project.job("mine.py:f")
-    assert told(failure(executor, job), job) == (
+    assert message_of(failure(executor, job), job) == (
         "reading x needs obstore, which is not installed\n"
         "  at ROOT/mine.py:5 in f\n"
         f"  hint: {pipelines.install_hint('remote')}\n"
@@ -277,46 +318,6 @@ def test_a_package_that_a_parameter_needs(executor: LocalExecutor, project: Proj
     isolated = replace(job, interpreter="/env/bin/python")
     trouble = Trouble("StageFailed", "reading x needs obstore, which is not installed", packages=("obstore",))
     assert from_trouble(isolated, trouble).hint.startswith("List obstore among the packages of its environment\n")
-
-
-def test_a_module_of_the_project_that_python_does_not_look_for_there(executor: LocalExecutor, project: Project) -> None:
-    """`Did you mean shared?` had been said to who had written just that."""
-    project.write("shared/__init__.py", "")
-    project.write("shared/nets.py", "")
-    project.write("pipelines/mine.py", "def f(context): import shared.nets\n")
-    job = project.job("mine.py:f")
-    where = f"It is in {job.project}, where Python does not look: PYTHONPATH={job.project} orun ..."
-    assert f"  hint: {where}\n" in told(failure(executor, job), job)
-
-
-def test_a_folder_about_a_missing_package_is_not_that_package(executor: LocalExecutor, project: Project) -> None:
-    project.write("backends/no_such_module/upload.py", "")
-    project.write("pipelines/mine.py", "def f(context): import no_such_module\n")
-    job = project.job("mine.py:f")
-    assert f"  hint: {installer()} no_such_module\n" in told(failure(executor, job), job)
-
-
-@pytest.mark.parametrize("file", ["lib/shared.py", "lib/shared/__init__.py", "pipelines/lib/shared.py"])
-def test_a_module_in_a_folder_that_is_not_on_the_path(executor: LocalExecutor, project: Project, file: str) -> None:
-    project.write(".venv/shared.py", "")
-    project.write(file, "")
-    project.write("pipelines/mine.py", "def f(context): import shared\ndef g(context): import shard\n")
-    job = project.job("mine.py:f")
-    lib = f"{job.project}/{file.partition('lib')[0]}lib"
-    assert f"  hint: It is in {lib}, where Python does not look: PYTHONPATH={lib} orun ...\n" in told(
-        failure(executor, job), job
-    ).replace("ROOT", job.root)
-    job = project.job("mine.py:g")  # an installed package may have a similar name
-    assert f"  hint: {installer()} shard\n" in told(failure(executor, job), job)
-
-
-def test_a_module_that_a_package_lacks(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/shared/__init__.py", "")
-    project.write("pipelines/shared/nets.py", "")
-    project.write("pipelines/mine.py", "def f(context): import shared.net\ndef g(context): import shared.data\n")
-    for name, hint in (("f", "Did you mean shared.nets?"), ("g", "shared is there, and has no data in it")):
-        job = project.job(f"mine.py:{name}")
-        assert f"  hint: {hint}\n" in told(failure(executor, job), job)
 
 
 def test_what_orun_refuses_of_a_call_is_told_up_to_that_call(executor: LocalExecutor, project: Project) -> None:
@@ -337,7 +338,7 @@ def test_what_leads_to_the_user_s_function_is_not_in_the_log(executor: LocalExec
 def test_an_input_that_is_not_declared(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", "def f(context): context.inputs['data']\n")
     job = project.job("mine.py:f")
-    assert told(failure(executor, job), job).startswith(
+    assert message_of(failure(executor, job), job).startswith(
         "f raised KeyError: 'data'\n  its inputs are none: `@stage(inputs=...)` says which there are\n"
     )
 
@@ -346,7 +347,7 @@ def test_notes_of_an_exception_are_told(executor: LocalExecutor, project: Projec
     code = "def f(context):\n    error = KeyError('y')\n    error.add_note('it has x')\n    raise error\n"
     project.write("pipelines/mine.py", code)
     job = project.job("mine.py:f")
-    message = told(failure(executor, job), job)
+    message = message_of(failure(executor, job), job)
     assert message.startswith("f raised KeyError: 'y'\n  it has x\n  at ROOT/mine.py:4 in f\n")
 
 
@@ -354,7 +355,7 @@ def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: Loc
     project.write("pipelines/mine.py", "def f(context): open('data/train.csv')\ndef g(context): open('gone.csv')\n")
     project.write("pipelines/data/train.csv", "1")
     job = project.job("mine.py:f")
-    assert told(failure(executor, job), job) == (
+    assert message_of(failure(executor, job), job) == (
         "f raised FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'\n"
         "  at ROOT/mine.py:1 in f\n"
         "  hint: A stage runs in an empty folder of its own: Path(__file__).parent / 'data/train.csv'\n"
@@ -362,7 +363,7 @@ def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: Loc
         "  hint: Run it alone: orun ROOT/release.yaml --only f"
     )
     job = project.job("mine.py:g")
-    assert told(failure(executor, job), job) == (
+    assert message_of(failure(executor, job), job) == (
         "g raised FileNotFoundError: [Errno 2] No such file or directory: 'gone.csv'\n"
         "  at ROOT/mine.py:2 in g\n"
         "  hint: Its log: LOGS/log.txt\n"
@@ -416,12 +417,8 @@ def test_a_failure_inside_a_kind_is_placed_there(executor: LocalExecutor, projec
     spec = Spec(output="onnx")
     job = project.job("orun.stages.convert.onnx", origin="built-in", spec=spec, params=params, stage="model[a=1]")
     error = failure(executor, job)
-    assert (
-        error.what
-        == "model[a=1] raised FileNotFoundError: [Errno 2] No such file or directory: 'ROOT/gone.onnx'".replace(
-            "ROOT", job.root
-        )
-    )
+    gone = f"{job.root}/gone.onnx"
+    assert error.what == f"model[a=1] raised FileNotFoundError: [Errno 2] No such file or directory: '{gone}'"
     assert re.fullmatch(r"at orun/stages/_graph/io\.py:\d+ in load_graph", error.why)
     assert error.hint.splitlines()[1] == f"Run it alone: orun {job.file} --only 'model[a=1]'"
 
@@ -556,10 +553,8 @@ def run(context, params):
 
 def test_a_plug_in_of_one_file(tmp_path: Path) -> None:
     """What it raised was lost: its process ended over the folder that only a package has."""
-    project, site = (
-        pipelines.Project.make(tmp_path / "project", "stages: {mine: {uses: example/mine}}\n"),
-        Site.make(tmp_path),
-    )
+    project = pipelines.Project.make(tmp_path / "project", "stages: {mine: {uses: example/mine}}\n")
+    site = Site.make(tmp_path)
     metadata = site.install("example_kinds", "1.0", PLUG_IN)
     (metadata / "entry_points.txt").write_text("[orun.stages]\nexample/mine = example_kinds\n")
     failure = site.run(project)["mine"]["failure"]

@@ -17,8 +17,9 @@ def test_an_edit_between_two_stages_is_run(executor: LocalExecutor, project: Pro
         )
         helper = project.write("pipelines/helper.py", f"def x(): return {number}\n")
         for path in (mine, helper):
-            os.utime(path, (1_700_000_000, 1_700_000_000))
+            os.utime(path, (1_700_000_000, 1_700_000_000))  # and the same size: cached byte code would be stale
         assert result(executor, project.job("mine.py:value")).metrics["x"].value == 2 * number
+    assert list(project.folder.rglob("__pycache__")) == []
 
 
 def test_a_warning_of_the_compiler_is_in_the_log_of_every_stage(executor: LocalExecutor, project: Project) -> None:

@@ -44,7 +44,7 @@ def test_an_output_that_is_edited_in_place_damages_its_object_and_both_are_mende
 
 
 def test_the_folder_of_all_runs_is_made_anew(text: Rig) -> None:
-    assert after(text, delete, "runs").outcome == "survived"
+    assert after(text, delete, "runs") == Judgement("survived")
 
 
 @pytest.mark.parametrize("damage", [make_file, dangle])
@@ -55,7 +55,7 @@ def test_something_else_in_the_place_of_the_runs_is_said(text: Rig, damage: Call
 
 
 def test_the_note_of_the_last_run_is_no_more_than_a_help(text: Rig) -> None:
-    assert after(text, make_folder, "index/run-*").outcome == "survived"
+    assert after(text, make_folder, "index/run-*") == Judgement("survived")
 
 
 def test_what_a_dead_process_has_left_is_removed_by_a_run_with_nothing_to_do(text: Rig) -> None:

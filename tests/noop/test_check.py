@@ -55,6 +55,13 @@ def project(built: Path, tmp_path: Path) -> Project:
     return project
 
 
+def remove_note(project: Project) -> Path:
+    """Remove the note of the last run; where it was."""
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+    return note
+
+
 def test_the_note_of_another_version_is_not_believed(project: Project) -> None:
     (note,) = project.store.glob("index/run-*.json")
     content = decode_checksummed(note.read_bytes())
@@ -172,8 +179,7 @@ def test_what_was_changed_by_hand_is_put_away_on_the_short_way(
     project: Project, monkeypatch: pytest.MonkeyPatch, clock: int
 ) -> None:
     monkeypatch.setattr(integrity_snapshot, "CLOCK", clock)
-    (note,) = project.store.glob("index/run-*.json")
-    note.unlink()
+    remove_note(project)
     project.run()
     out = project.store / "out" / "text" / "upper"
     (out / "mine").write_text("added")
@@ -208,8 +214,7 @@ def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
     code.parent.mkdir()
     code.touch()
     monkeypatch.setattr(noop_record, "PACKAGE", code.parent)
-    (note,) = project.store.glob("index/run-*.json")
-    note.unlink()
+    note = remove_note(project)
 
     def edit(event: Event) -> None:
         if isinstance(event, RunStarted):
@@ -242,8 +247,7 @@ def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(
 
 @pytest.mark.parametrize(("name", "old", "new"), [("stages.py", '"!"', '"?"'), ("deep.py", "split()", "split('b')")])
 def test_what_is_edited_after_it_was_decided_upon_is_not_noted(project: Project, name: str, old: str, new: str) -> None:
-    (note,) = project.store.glob("index/run-*.json")
-    note.unlink()
+    remove_note(project)
 
     def edit(event: Event) -> None:
         if isinstance(event, StageFinished) and event.result.stage == "count":
@@ -257,8 +261,7 @@ def test_what_is_edited_after_it_was_decided_upon_is_not_noted(project: Project,
 
 @pytest.mark.parametrize("text", ["", "no baseline"])
 def test_a_baseline_that_comes_after_the_gates_were_judged_is_not_noted(project: Project, text: str) -> None:
-    (note,) = project.store.glob("index/run-*.json")
-    note.unlink()
+    note = remove_note(project)
     path = project.folder / "pipeline.baseline.json"
 
     def accept(event: Event) -> None:
@@ -271,8 +274,7 @@ def test_a_baseline_that_comes_after_the_gates_were_judged_is_not_noted(project:
 
 
 def test_what_moves_while_it_is_looked_at_is_not_noted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    (note,) = project.store.glob("index/run-*.json")
-    note.unlink()
+    note = remove_note(project)
     read = baselines.read
 
     def edit_and_read(pipeline: Pipeline) -> Baseline | None:
@@ -318,8 +320,7 @@ def test_what_is_edited_while_the_note_is_made_is_seen_by_the_next_run(
 
 
 def test_outputs_that_are_not_whole_are_not_noted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    (note,) = project.store.glob("index/run-*.json")
-    note.unlink()
+    note = remove_note(project)
     monkeypatch.setattr(Store, "take_snapshot", lambda *_: None)
     assert project.run().exit_code == 0
     assert not note.exists()
@@ -329,8 +330,7 @@ def test_a_file_that_changed_just_now_is_noted_by_its_content(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(noop_record, "CLOCK", 3600 * 10**9)  # however slow this is
-    (note,) = project.store.glob("index/run-*.json")
-    note.unlink()
+    note = remove_note(project)
     project.run()
     content = decode_checksummed(note.read_bytes())
     mine = [str(project.folder / name) for name in ("deep.py", "helper.py", "pipeline.yaml", "stages.py")]

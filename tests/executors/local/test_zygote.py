@@ -41,14 +41,6 @@ def test_a_stage_starts_with_what_its_kind_asks_for_and_with_nothing_else(
         assert log_of(job) == f"{seen}\n"
 
 
-@forked
-def test_onnx_is_there_for_the_check_of_a_model(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", LOADED)
-    job = project.job("mine.py:loaded", params={"names": ["onnx"]}, spec=Spec(output="onnx"))
-    failure(executor, job)
-    assert log_of(job).startswith("onnx\n")
-
-
 def test_a_library_that_cannot_be_imported_is_the_stage_s_own_affair(
     own_executor: LocalExecutor, project: Project, library: Path
 ) -> None:
@@ -104,15 +96,6 @@ def boom(context):
     error = failure(own_executor, project.job("mine.py:boom"))
     assert isinstance(error, StageFailed)
     assert error.what == "boom raised ValueError: bad"
-
-
-def test_the_user_s_own_modules_are_not_imported_beforehand(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", "import helper, time\ndef value(context): return {'x': helper.X}\n")
-    for number in range(3):
-        helper = project.write("pipelines/helper.py", f"X = {number}\n")
-        os.utime(helper, (1_700_000_000, 1_700_000_000))  # the same second and size: cached byte code would be stale
-        assert result(executor, project.job("mine.py:value")).metrics["x"].value == number
-    assert not list(project.folder.rglob("__pycache__"))
 
 
 def test_a_server_that_is_killed_is_started_anew(own_executor: LocalExecutor, project: Project) -> None:

@@ -59,7 +59,7 @@ def test_a_link_from_a_temporary_folder_leads_to_other_files(
 ) -> None:
     data = tmp_path / "data.txt"
     data.write_text("text")
-    assert [path for path in looked_at(project, executor, "symbolic", data) if path.endswith("/link")]
+    assert [Path(path).name for path in looked_at(project, executor, "symbolic", data)] == ["link"]
 
 
 def test_a_folder_that_was_there_is_no_temporary_one(project: Project, executor: LocalExecutor, tmp_path: Path) -> None:
