@@ -168,10 +168,13 @@ def test_a_deleted_output_is_put_back_on_the_short_way(project: Project) -> None
 def test_outputs_that_move_while_they_are_put_back_are_not_noted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (note,) = project.store.glob("index/run-*.json")
+    before = note.read_bytes()
     shutil.rmtree(project.store / "out" / "text" / "upper")
     monkeypatch.setattr(Store, "take_snapshot", lambda *_: None)
     assert project.run().repeats
     assert project.text("upper") == "A B!"
+    assert note.read_bytes() == before
 
 
 @pytest.mark.parametrize("clock", [0, CLOCK], ids=["by times", "by names"])

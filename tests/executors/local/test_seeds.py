@@ -29,7 +29,7 @@ def draws(library: str, seed: int) -> float:
         return float(np.random.RandomState(seed).rand())
     import torch
 
-    return torch.rand(1, generator=torch.Generator().manual_seed(seed)).item()
+    return float(torch.rand(1, generator=torch.Generator().manual_seed(seed)).item())
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])

@@ -34,7 +34,7 @@ def notices(project: Project) -> list[Notice]:
     return [event for event in project.events if isinstance(event, Notice)]
 
 
-def traces(result: RunResult) -> dict[str, str]:
+def traces(result: RunResult) -> dict[str, str | None]:
     """How much was seen of each stage."""
     return {stage.stage: stage.trace for stage in result.stages}
 
