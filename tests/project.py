@@ -10,7 +10,7 @@ from typing import Any
 
 import orun
 from orun.core.events import Event, Planning
-from orun.core.run_record import RunResult
+from orun.core.run_record import Failure, RunResult
 from orun.environment.install_commands import installer
 
 ROOT = Path(__file__).parents[1]
@@ -135,3 +135,10 @@ def outcomes(result: RunResult) -> Mapping[str, str]:
 def built(result: RunResult) -> list[str]:
     """The stages that ran."""
     return [stage.stage for stage in result.stages if stage.outcome == "built"]
+
+
+def failure_of(result: RunResult, stage: str) -> Failure:
+    """Why a stage failed."""
+    failure = result[stage].failure
+    assert failure is not None
+    return failure

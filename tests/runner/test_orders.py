@@ -22,7 +22,7 @@ from orun.planning.assignment import SAME_STORE
 from orun.report.stages import stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
-from tests.project import Project, built, outcomes
+from tests.project import Project, built, failure_of, outcomes
 from tests.runner.fleet import (
     SNAPSHOT,
     FakeFleet,
@@ -258,16 +258,14 @@ def test_a_stage_is_lost_with_three_machines_at_most(on: Fixture) -> None:
     on.fleet.labels = {**MACHINES, "more": {"accelerator": "T4"}}
     result = on.run()
     assert (result.exit_code, outcomes(result)) == (3, {"make": "failed", "upper": "blocked", "count": "blocked"})
-    failure = result["make"].failure
-    assert failure is not None
+    failure = failure_of(result, "make")
     assert (failure.error, failure.what) == ("MachineLost", "make was lost with 3 machines: builder, bench, bench-b")
 
 
 def test_the_last_machine_with_a_label_is_lost(on: Fixture) -> None:
     on.fleet.answers["upper"] = [lose, lose]
     result = on.run()
-    failure = result["upper"].failure
-    assert failure is not None
+    failure = failure_of(result, "upper")
     assert failure.what.startswith("machine bench-b was lost after ")
     assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
 
@@ -276,8 +274,7 @@ def test_the_last_machine_for_a_measurement_is_lost(tmp_path: Path) -> None:
     on = Fixture(tmp_path, MEASURED)
     on.project.write("measure.py", MEASURE)
     on.fleet.answers["count"] = [lose, lose]
-    failure = on.run()["count"].failure
-    assert failure is not None
+    failure = failure_of(on.run(), "count")
     assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
 
 
@@ -345,8 +342,7 @@ def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkey
 def test_a_stage_waits_no_longer_than_it_may(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.05)
     on.fleet.answers["upper"] = [lose, lose]
-    failure = on.run(wait=0.1)["upper"].failure
-    assert failure is not None
+    failure = failure_of(on.run(wait=0.1), "upper")
     assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
 
 
@@ -365,8 +361,7 @@ def test_a_machine_that_always_refuses_fails_the_stage(on: Fixture) -> None:
     on.fleet.labels = {"bench": {"accelerator": "T4"}}
     on.fleet.answers["upper"] = [refuse] * 4
     result = on.run()
-    failure = result["upper"].failure
-    assert failure is not None
+    failure = failure_of(result, "upper")
     assert failure.what == "bench refuses upper: what it depends on changes there all the time"
     assert len(on.fleet.machine_of("upper")) == 4
 
@@ -375,8 +370,7 @@ def test_a_failed_stage_has_the_error_and_the_log_of_its_machine(on: Fixture) ->
     on.fleet.answers["upper"] = [fail]
     result = on.run()
     assert (result.exit_code, outcomes(result)) == (3, {"make": "built", "upper": "failed", "count": "blocked"})
-    failure = result["upper"].failure
-    assert failure is not None
+    failure = failure_of(result, "upper")
     assert (failure.error, failure.what) == ("StageFailed", "upper raised ValueError: no")
     assert Path(failure.log).read_text() == "Traceback\n"
     assert result["upper"].machine == "bench"
@@ -444,8 +438,7 @@ def test_a_remote_is_needed(on: Fixture) -> None:
 
 def test_a_result_that_does_not_arrive_fails_the_stage(on: Fixture) -> None:
     on.fleet.answers["make"] = [push_nothing] * 3
-    failure = on.run()["make"].failure
-    assert failure is not None
+    failure = failure_of(on.run(), "make")
     assert failure.what == "make was built on bench, and its result did not arrive from the remote"
 
 
@@ -503,8 +496,7 @@ def test_a_file_that_is_edited_meanwhile_fails_the_stage(on: Fixture) -> None:
         return messages
 
     on.fleet.answers["make"] = [edit]
-    failure = on.run()["make"].failure
-    assert failure is not None
+    failure = failure_of(on.run(), "make")
     assert (failure.error, failure.what) == ("InputChanged", "stages.py was changed while make ran")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, outcomes
+from tests.project import Project, failure_of, outcomes
 
 PIPELINE = """
 name: text
@@ -48,8 +48,7 @@ def test_a_stage_that_does_not_wait_for_it_is_refused(tmp_path: Path, kind: str)
         result = made.run()
         assert result.exit_code == 3
         assert outcomes(result) == {"made-elsewhere": "cached", "reads": "failed"}
-        failure = result["reads"].failure
-        assert failure is not None
+        failure = failure_of(result, "reads")
         assert failure.error == "UndeclaredInput"
         read = "artifacts/out/text/made-elsewhere/text"
         assert failure.what == f"reads reads {read}, the output of made-elsewhere, and does not need made-elsewhere"

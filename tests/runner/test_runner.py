@@ -19,7 +19,7 @@ from orun.runner.stage_locks import who_measures
 from orun.store import MachineClaim, Store, machine_lock
 from tests.facts import sentences
 from tests.faults.projects import write_model
-from tests.project import PIPELINE, Project, built, outcomes
+from tests.project import PIPELINE, Project, built, failure_of, outcomes
 
 CLAIM = MachineClaim(4711, "/models", "bert", "latency")
 FAILING = """
@@ -103,8 +103,7 @@ def wide_pipeline(count: int, options: str = "") -> str:
 def test_a_failed_stage_is_a_result_with_its_reason_and_the_way_on(failing: Project) -> None:
     result = failing.run(keep_going=True)
     assert result.exit_code == 3
-    failure = result["breaks"].failure
-    assert failure is not None
+    failure = failure_of(result, "breaks")
     log = result.folder / "logs" / "breaks.log"
     assert (failure.error, failure.what, failure.log) == (
         "StageFailed",
@@ -134,10 +133,9 @@ def test_keep_going_stops_only_what_is_after_the_failure(failing: Project) -> No
 
 
 def test_a_failure_stops_what_has_not_started(failing: Project) -> None:
-    failing.edit("pipeline.yaml", "{uses: ./broken.py:breaks}", "{uses: ./broken.py:breaks, needs: {}, env: []}")
-    failing.run(only=["make"])
-    result = failing.run(jobs=1, only=["breaks", "after"])
-    assert (result["breaks"].outcome, result["after"].outcome) == ("failed", "blocked")
+    result = failing.run(jobs=1)
+    assert outcomes(result) == {"make": "built", "breaks": "failed", "after": "blocked", "other": "blocked"}
+    assert sentences(result["other"].reasons) == ("another stage failed, and --keep-going is not set",)
 
 
 def test_a_failed_stage_stores_nothing_and_runs_again(failing: Project) -> None:
@@ -158,8 +156,7 @@ def test_what_is_edited_while_its_stage_runs_makes_nothing(tmp_path: Path, name:
     project.write("edits.py", EDITS)
     project.write("data.txt", "one")
     result = project.run()
-    failure = result["edits"].failure
-    assert failure is not None
+    failure = failure_of(result, "edits")
     assert (failure.error, failure.what) == ("InputChanged", f"{name} was edited while edits ran")
     assert result.exit_code == 3
     assert not list((project.store / "actions").rglob("*.json"))
@@ -170,8 +167,7 @@ def test_an_artifact_that_is_damaged_while_a_stage_reads_it_makes_nothing(tmp_pa
     project = Project.make(tmp_path / "project", text)
     project.write("damages.py", DAMAGES.replace("OBJECTS", str(project.store / "objects")))
     result = project.run()
-    failure = result["after"].failure
-    assert failure is not None
+    failure = failure_of(result, "after")
     assert (failure.error, failure.what) == ("InputChanged", "input text was edited while after ran")
     assert [path.name for path in (project.store / "out" / "text").iterdir()] == ["make"]
 

@@ -16,7 +16,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
-from tests.project import Project, outcomes
+from tests.project import Project, failure_of, outcomes
 from tests.report.support import result_lines
 
 PIPELINE = """
@@ -130,8 +130,7 @@ def test_a_stage_that_reads_what_another_run_of_a_stage_left_is_refused(tmp_path
         result = made.run()
         assert result.exit_code == 3
         assert outcomes(result) == {"writes": "cached", "reads": "failed"}
-        failure = result["reads"].failure
-        assert failure is not None
+        failure = failure_of(result, "reads")
         assert failure.error == "UndeclaredInput"
         assert failure.what == "reads reads side.txt, which has changed since writes wrote it"
         assert (failure.why, failure.hint) == (WHY, HINT)
@@ -193,8 +192,7 @@ def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
     made.edit("beside.py", f"inputs={{}}{WRITES}", f'inputs={{"text": "files"}}{WRITES}')
     result = made.run()
     assert outcomes(result) == {"writes": "failed", "reads": "built"}
-    failure = result["writes"].failure
-    assert failure is not None
+    failure = failure_of(result, "writes")
     assert failure.what == "reads reads side.txt, which has changed since writes wrote it"
 
 
