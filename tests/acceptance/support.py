@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from orun.errors import EnvironmentFailed
 from orun.pipeline import load
 
 ROOT = Path(__file__).parents[2]
+PIPELINES = ROOT / "pipelines"
 
 
 def command(*words: str | Path, cwd: Path) -> str:
@@ -20,6 +24,25 @@ def command(*words: str | Path, cwd: Path) -> str:
     done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def copy_pipelines(folder: Path) -> Path:
+    """Copy the shipped pipelines with their models and data; return where they are."""
+    return shutil.copytree(PIPELINES, folder / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def run_json(folder: Path, name: str, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run a pipeline file of a folder in a process of its own; return the exit code and the result."""
+    line = [sys.executable, "-m", "orun", name, "--json", *words]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, result
+
+
+def shorten(*stages: str) -> list[str]:
+    """Options with which stages of `measure/latency` take as long as they are told to."""
+    values = ("time=0s", "warmup=0s", "max_launches=3", "samples=6")
+    return [word for stage in stages for value in values for word in ("--set", f"stages.{stage}.with.{value}")]
 
 
 def make_environments(file: Path) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import orun
+from tests.acceptance.support import run_json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STAGES = {
@@ -51,7 +48,7 @@ RUN = {"text": pytest.mark.table}  # the stages and the model of pipelines/bert.
 def test_an_example_runs_to_a_release(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "artifacts"))
-    code, result = run(folder, name)
+    code, result = run_json(folder, f"{name}.yaml")
     assert code == 0, result
     assert {stage["stage"]: stage["outcome"] for stage in result["stages"]} == dict.fromkeys(STAGES[name], "built")
     verdicts = result["verdicts"]
@@ -60,12 +57,5 @@ def test_an_example_runs_to_a_release(name: str, tmp_path: Path) -> None:
     release = folder / "artifacts" / "out" / name / "release"
     assert orun.verify(release).ok
     assert {"model.onnx", "README.md"} <= {path.name for path in release.iterdir()}
-    code, again = run(folder, name)
+    code, again = run_json(folder, f"{name}.yaml")
     assert (code, {stage["outcome"] for stage in again["stages"]}) == (0, {"cached"})
-
-
-def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "orun", f"{name}.yaml", "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
-    result: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, result

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.acceptance.support import copy_pipelines, run_json
 
 pytestmark = pytest.mark.slow
 
 TENSORFLOW = pytest.mark.skipif(
     sys.version_info >= (3, 14) and find_spec("tensorflow") is None, reason="there is none for this Python"
 )
-PIPELINES = Path(__file__).parents[2] / "pipelines"
-
-
-def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "orun", name, "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
-    result: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, result
 
 
 @pytest.mark.parametrize(
@@ -35,13 +25,12 @@ def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:
     ],
 )
 def test_digits_are_recognised(tmp_path: Path, name: str, judged: str, stages: list[str]) -> None:
-    folder = tmp_path / "pipelines"
-    shutil.copytree(PIPELINES, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    code, result = run(folder, name)
+    folder = copy_pipelines(tmp_path)
+    code, result = run_json(folder, name)
     assert (code, {stage["stage"] for stage in result["stages"]}) == (0, set(stages)), result
     assert not [gate for gate in result["verdicts"] if gate["outcome"] != "passed"]
     (accuracy,) = [stage for stage in result["stages"] if stage["stage"] == judged]
     assert accuracy["metrics"]["accuracy"]["value"] > 0.9
     assert accuracy["metrics"]["auc"]["value"] > 0.99
-    code, again = run(folder, name)
+    code, again = run_json(folder, name)
     assert (code, {stage["outcome"] for stage in again["stages"]}) == (0, {"cached"})

@@ -32,21 +32,10 @@ stages:
   covered: {uses: check/coverage, needs: import, with: {target: htp}}
   engine: {uses: compile/engine, needs: import, with: {target: htp, launches: 1, atol: 1e-2}}
 """
-
-
-BY_PATH = """
-environments:
-  qnn: {packages: [onnxruntime==1.31.1, onnxruntime-qnn==2.7.0, onnx==1.23.2, numpy==2.4.6]}
-targets:
-  htp:
-    environment: qnn
-    providers: [{library: LIBRARY, name: QNNExecutionProvider, options: {backend_type: htp}}]
-    fallback: forbid-cpu
-stages:
-  import: {uses: convert/onnx, with: {path: model.onnx}}
-  covered: {uses: check/coverage, needs: import, with: {target: htp}}
-  engine: {uses: compile/engine, needs: import, with: {target: htp, launches: 1, atol: 1e-2}}
-"""
+BY_PATH = PIPELINE.replace(
+    "QNNExecutionProvider: {backend_type: htp}",
+    "{library: LIBRARY, name: QNNExecutionProvider, options: {backend_type: htp}}",
+)
 
 
 @pytest.mark.slow

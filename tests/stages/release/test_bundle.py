@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,42 +16,11 @@ from blake3 import blake3
 from onnx import TensorProto, helper
 
 from orun.core.metrics import Metric
-from orun.core.serialization import encode
 from orun.errors import StageFailed
 from orun.stages.release._manifest import verify_bundle, write_manifest
 from tests.stages.support import StageRun, artifact, run_stage
 
-WHY = "cosine is .99, at or above the minimum"
-FINDING: Mapping[str, Any] = {"code": "no-machine", "arguments": {"problem": WHY}}
-LINEAGE: Mapping[str, Any] = {
-    "pipeline": "bert",
-    "stages": [
-        {
-            "stage": "export",
-            "uses": "convert/torch",
-            "params": {"model": "minilm.py:load", "opset": 20},
-            "tools": {"torch": "2.13.0"},
-            "key": "k1",
-            "tree": "t1",
-            "metrics": {},
-            "verdicts": [],
-            "host": {"cpu": "x"},
-        },
-        {
-            "stage": "accuracy",
-            "uses": "measure/accuracy",
-            "params": {"dataset": "docs.py:pairs"},
-            "tools": {"onnxruntime": "1.31.1"},
-            "key": "k2",
-            "tree": "t2",
-            "metrics": {"cosine": encode(Metric(0.99, better="higher"))},
-            "verdicts": [
-                {"stage": "accuracy", "metric": "cosine", "outcome": "passed", "finding": FINDING, "why": WHY}
-            ],
-            "host": {"cpu": "x"},
-        },
-    ],
-}
+from .support import lineage, lineage_file
 
 
 def model() -> onnx.ModelProto:
@@ -69,9 +38,8 @@ def source(tmp_path: Path) -> Path:
 
 
 def make(folder: Path, source: Path, version: str = "1.10") -> StageRun:
-    lineage = folder / "lineage.json"
-    lineage.write_text(json.dumps(LINEAGE), "utf-8")
-    return run_stage("release/bundle", folder, {"version": version}, inputs={"model": source}, lineage=lineage)
+    inputs = {"model": source}
+    return run_stage("release/bundle", folder, {"version": version}, inputs=inputs, lineage=lineage_file(folder))
 
 
 @pytest.fixture
@@ -84,24 +52,23 @@ def read(path: Path) -> Any:
 
 
 def test_holds_the_model_and_where_it_comes_from(tmp_path: Path, source: Path) -> None:
-    run = make(tmp_path, source)
+    run, stages = make(tmp_path, source), lineage()["stages"]
     assert (run.output / "model.onnx").read_bytes() == (source / "model.onnx").read_bytes()
     assert read(run.output / "provenance.json") == {
         "format": 1,
         "name": "bert",
         "version": "1.10",
         "stages": [
-            {name: entry[name] for name in ("stage", "uses", "params", "tools", "key", "tree")}
-            for entry in LINEAGE["stages"]
+            {name: entry[name] for name in ("stage", "uses", "needs", "params", "tools", "key", "tree")}
+            for entry in stages
         ],
     }
+    measured = {name: stages[1][name] for name in ("stage", "uses", "metrics", "verdicts", "host")}
     assert read(run.output / "measurements.json") == {
         "format": 1,
         "name": "bert",
         "version": "1.10",
-        "stages": [
-            {name: LINEAGE["stages"][1][name] for name in ("stage", "uses", "metrics", "verdicts", "host")},
-        ],
+        "stages": [measured],
     }
     files = [path for path in run.output.rglob("*") if path.is_file()]
     assert run.metrics == {"size": Metric(sum(path.stat().st_size for path in files), "B", "lower")}
@@ -296,10 +263,8 @@ def test_a_folder_without_a_manifest(tmp_path: Path) -> None:
 def test_models_that_belong_together(tmp_path: Path, source: Path) -> None:
     """A decoder is released with its encoder, which lies in a folder of its own."""
     encoder = artifact(tmp_path, model())
-    lineage = tmp_path / "lineage.json"
-    lineage.write_text(json.dumps(LINEAGE), "utf-8")
     ports = {"model": source, "model.encoder": encoder}
-    made = run_stage("release/bundle", tmp_path, inputs=ports, lineage=lineage)
+    made = run_stage("release/bundle", tmp_path, inputs=ports, lineage=lineage_file(tmp_path))
     assert (made.output / "encoder" / "model.onnx").read_bytes() == (encoder / "model.onnx").read_bytes()
     assert [entry["path"] for entry in read(made.output / "manifest.json")["files"]] == [
         "encoder/model.onnx",
@@ -317,10 +282,9 @@ def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) ->
     """External data of the first model lies in `weights/`."""
     other = artifact(tmp_path, model())
     (other / "model.onnx.data").write_bytes(b"other")
-    lineage = tmp_path / "lineage.json"
-    lineage.write_text(json.dumps(LINEAGE), "utf-8")
+    ports = {"model": source, "model.weights": other}
     with pytest.raises(StageFailed) as caught:
-        run_stage("release/bundle", tmp_path, inputs={"model": source, "model.weights": other}, lineage=lineage)
+        run_stage("release/bundle", tmp_path, inputs=ports, lineage=lineage_file(tmp_path))
     assert str(caught.value) == (
         "the input model.weights has a file named model.onnx.data, a name that the bundle needs itself"
     )
@@ -328,9 +292,8 @@ def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) ->
 
 def with_data(folder: Path, source: Path, examples: int) -> StageRun:
     np.savez(folder / "examples.npz", x=np.random.default_rng(0).normal(size=(examples, 3)).astype(np.float32))
-    (folder / "lineage.json").write_text(json.dumps(LINEAGE), "utf-8")
-    inputs, lineage = {"model": source}, folder / "lineage.json"
-    return run_stage("release/bundle", folder, {"data": "examples.npz"}, inputs=inputs, lineage=lineage)
+    inputs, params = {"model": source}, {"data": "examples.npz"}
+    return run_stage("release/bundle", folder, params, inputs=inputs, lineage=lineage_file(folder))
 
 
 def test_the_statistics_of_examples_are_released(tmp_path: Path, source: Path) -> None:
