@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import CommandLine
 
 
@@ -14,11 +12,10 @@ def runs(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "artifacts" / "runs").iterdir())
 
 
-@pytest.mark.usefixtures("project")
-def test_the_change_is_marked_and_named(orun: CommandLine, tmp_path: Path) -> None:
+def test_the_change_is_marked_and_named(orun: CommandLine, project: Path) -> None:
     assert orun("words.yaml", "-q").code == 0
     assert orun("words.yaml", "-q", "--set", "stages.write.with.text=one").code == 1
-    good, bad = runs(tmp_path)
+    good, bad = runs(project)
     done = orun("bisect", good, bad)
     assert done.code == 0
     assert done.out.splitlines() == [
@@ -35,12 +32,14 @@ def test_the_change_is_marked_and_named(orun: CommandLine, tmp_path: Path) -> No
     assert orun("store", "gc", "--dry-run").err == ""
 
 
-@pytest.mark.usefixtures("project")
-def test_a_run_that_is_not_there(orun: CommandLine) -> None:
+def test_a_run_that_is_not_there(orun: CommandLine, project: Path) -> None:
     orun("words.yaml", "-q")
+    (run,) = runs(project)
     done = orun("bisect", "nothing", "nowhere")
-    assert done.code == 2
-    assert "nothing" in done.err
+    assert (done.code, done.err) == (
+        2,
+        f"error: there is no run 'nothing'\n  {run}\n  hint: see all of them: ls {project}/artifacts/runs\n",
+    )
 
 
 def test_a_run_that_was_killed(orun: CommandLine, project: Path) -> None:

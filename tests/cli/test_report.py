@@ -50,11 +50,13 @@ def test_files_of_an_earlier_run_are_those_of_then(orun: CommandLine, project: P
 
 
 def test_there_is_no_such_run(orun: CommandLine, project: Path) -> None:
-    del project
     orun("words.yaml")
     answer = orun("report", "last~3", "--html", "report.html")
-    assert answer.code == 2
-    assert not Path("report.html").exists()
+    assert (answer.code, answer.err) == (
+        2,
+        "error: there is no last~3\n  the store has 1 run of words\n  hint: to run it again: orun words.yaml\n",
+    )
+    assert not (project / "report.html").exists()
 
 
 def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:

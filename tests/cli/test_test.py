@@ -47,10 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_template_of_a_stage_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine) -> None:
     monkeypatch.chdir(tmp_path)
-    written = orun("init", "--stage", "sub.py:measure_it")
-    assert written.out == (
-        "wrote sub.py\nnext: orun test ./sub.py:measure_it; then `uses: ./sub.py:measure_it` in a pipeline file\n"
-    )
+    assert orun("init", "--stage", "sub.py:measure_it").code == 0
     tried = orun("test", "./sub.py:measure_it")
     assert tried.code == 0, tried.err
     assert tried.out == (

@@ -91,10 +91,17 @@ def test_a_file_that_is_not_there_among_several(orun: CommandLine, project: Path
     (project / "bad.yaml").write_text("stages: {write: {uses: ./words.py:wriet}}\n")
     shown = orun("validate", "words.yaml", "bad.yaml", "wrods.yaml")
     assert (shown.code, shown.out) == (2, "words.yaml: good, 2 stages, 1 gate\n")
-    assert "bad.yaml:1:24: error: " in shown.err
-    assert shown.err.endswith(
-        "wrods.yaml:1:1: error: cannot read the pipeline file wrods.yaml: No such file or directory; "
-        "did you mean words.yaml?\n  hint: orun validate words.yaml\n"
+    assert shown.err == (
+        """\
+bad.yaml:1:24: error: words.py has no function 'wriet'
+    1 | stages: {write: {uses: ./words.py:wriet}}
+      |                        ^^^^^^^^^^^^^^^^
+  did you mean: write
+  expected: write or count
+
+wrods.yaml:1:1: error: cannot read the pipeline file wrods.yaml: No such file or directory; did you mean words.yaml?
+  hint: orun validate words.yaml
+"""
     )
     document = json.loads(orun("validate", "bad.yaml", "wrods.yaml", "--json").out)
     assert (document["valid"], len(document["problems"])) == (False, 2)

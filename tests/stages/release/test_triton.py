@@ -35,18 +35,8 @@ scalar (float[batch, 2] x, float factor) => (float[batch, 2] y) { y = Mul(x, fac
 def message(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The message type `ModelConfig`, from NVIDIA's client; without the packages that the client itself needs."""
     folder = tmp_path_factory.mktemp("tritonclient")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(folder),
-        "tritonclient==2.73.0",
-    ]
-    subprocess.run(command, check=True, timeout=120)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", str(folder)]
+    subprocess.run([*pip, "tritonclient==2.73.0"], check=True, timeout=120)
     file = folder / "tritonclient/grpc/model_config_pb2.py"
     spec = importlib.util.spec_from_file_location("model_config_pb2", file)
     assert spec
@@ -148,11 +138,7 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
             {"max_batch_size": 4, "preferred_batch_sizes": [0, 2]},
             "a preferred batch of 0 has no examples",
         ),
-        (
-            MATMUL,
-            {"name": "../up"},
-            "'../up' is not a valid name for a folder\n  allowed are up to 255 letters, digits, `_`, `.` and `-`",
-        ),
+        (MATMUL, {"name": "../up"}, NO_NAME.format("'../up'")),
         (MATMUL, {"name": 256 * "n"}, NO_NAME.format(f"'{79 * 'n'}")),
     ],
 )
