@@ -88,17 +88,18 @@ def code(project: Project) -> Path:
 
 
 def message_of(error: StageError, job: Job) -> str:
-    """The whole message; LOGS and ROOT stand for the folders of the job."""
-    return str(error).replace(str(Path(job.log).parent), "LOGS").replace(job.root, "ROOT")
+    """The message but for the two hints at its end, which every failure has; ROOT is the pipeline's folder."""
+    last = f"\n  hint: Its log: {job.log}\n  hint: Run it alone: orun {job.root}/release.yaml --only {job.stage}"
+    message = str(error)
+    assert message.endswith(last)
+    return message.removesuffix(last).replace(job.root, "ROOT")
 
 
-RAISES = """\
+MESSAGES = {
+    "raises": """\
 raises raised KeyError: "label 'x'"
-  at ROOT/mine.py:9 in check
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only raises"""
-
-MANY_LINES = """\
+  at ROOT/mine.py:9 in check""",
+    "many_lines": """\
 many_lines raised RuntimeError: line 0
   line 1
   line 2
@@ -108,107 +109,54 @@ many_lines raised RuntimeError: line 0
   line 6
   line 7
   ... 4 lines more
-  at ROOT/mine.py:12 in many_lines
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only many_lines"""
-
-SILENT = """\
+  at ROOT/mine.py:12 in many_lines""",
+    "silent": """\
 silent raised NotImplementedError
-  at ROOT/mine.py:15 in silent
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only silent"""
-
-EXPLAINED = """\
+  at ROOT/mine.py:15 in silent""",
+    "explained": """\
 the sequence is too long
   512 at most
   at ROOT/mine.py:18 in explained
-  hint: set sequence: 512
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only explained"""
-
-EXITS = """\
+  hint: set sequence: 512""",
+    "exits": """\
 exits called sys.exit('enough') before its function returned
-  at ROOT/mine.py:21 in exits
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only exits"""
-
-VANISHES = """\
+  at ROOT/mine.py:21 in exits""",
+    "vanishes": """\
 vanishes ended its process with exit status 0 before its function returned
-  something in it called os._exit, or the like in native code
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only vanishes"""
-
-SEGFAULT = """\
+  something in it called os._exit, or the like in native code""",
+    "segfault": """\
 segfault crashed: SIGSEGV (Segmentation fault)
-  in native code, called at ROOT/mine.py:27 in segfault
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only segfault"""
-
-ABORTS = """\
+  in native code, called at ROOT/mine.py:27 in segfault""",
+    "aborts": """\
 aborts crashed: SIGABRT (Aborted)
-  in native code, called at ROOT/mine.py:30 in aborts
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only aborts"""
-
-READS_TEXT = """\
+  in native code, called at ROOT/mine.py:30 in aborts""",
+    "reads_text": """\
 reads_text raised JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
-  at ROOT/mine.py:34 in reads_text
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only reads_text"""
-
-NUMBER = """\
+  at ROOT/mine.py:34 in reads_text""",
+    "number": """\
 number returned an int, which holds no metrics
-  hint: Return a mapping of names to finite numbers or orun.Metric
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only number"""
-
-NAN = """\
+  hint: Return a mapping of names to finite numbers or orun.Metric""",
+    "nan": """\
 nan returned a metric 'p50' that is not finite
   value is nan
-  hint: Return a mapping of names to finite numbers or orun.Metric
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only nan"""
-
-
-CONTROLS = """\
+  hint: Return a mapping of names to finite numbers or orun.Metric""",
+    "controls": """\
 controls raised ValueError: \\x1b[31mred\\x07 tab \\udcff
-  at ROOT/mine.py:43 in controls
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only controls"""
-
-SHY = """\
+  at ROOT/mine.py:43 in controls""",
+    "shy": """\
 shy raised Shy: (its message cannot be shown: RuntimeError)
-  at ROOT/mine.py:50 in shy
-  hint: Its log: LOGS/log.txt
-  hint: Run it alone: orun ROOT/release.yaml --only shy"""
+  at ROOT/mine.py:50 in shy""",
+}
+KINDS = {"segfault": StageCrashed, "aborts": StageCrashed, "number": OutputRefused, "nan": OutputRefused}
 
 
-@pytest.mark.parametrize(
-    ("function", "kind", "message"),
-    [
-        ("raises", StageFailed, RAISES),
-        ("many_lines", StageFailed, MANY_LINES),
-        ("silent", StageFailed, SILENT),
-        ("explained", StageFailed, EXPLAINED),
-        ("exits", StageFailed, EXITS),
-        ("vanishes", StageFailed, VANISHES),
-        ("segfault", StageCrashed, SEGFAULT),
-        ("aborts", StageCrashed, ABORTS),
-        ("reads_text", StageFailed, READS_TEXT),
-        ("number", OutputRefused, NUMBER),
-        ("nan", OutputRefused, NAN),
-        ("controls", StageFailed, CONTROLS),
-        ("shy", StageFailed, SHY),
-    ],
-)
+@pytest.mark.parametrize("function", MESSAGES)
 @pytest.mark.usefixtures("code")
-def test_the_message_of_a_failure(
-    executor: LocalExecutor, project: Project, function: str, kind: type[StageError], message: str
-) -> None:
+def test_the_message_of_a_failure(executor: LocalExecutor, project: Project, function: str) -> None:
     job = project.job(f"mine.py:{function}")
     error = failure(executor, job)
-    assert type(error) is kind
-    assert message_of(error, job) == message
+    assert type(error) is KINDS.get(function, StageFailed)
+    assert message_of(error, job) == MESSAGES[function]
     assert (error.stage, error.log) == (function, job.log)
 
 
@@ -232,12 +180,7 @@ def test_code_that_is_no_python_is_shown_at_its_line(executor: LocalExecutor, pr
     project.write("pipelines/mine.py", "import helper\n\ndef f(context): pass\n")
     project.write("pipelines/helper.py", "\n\nx = = 1\n")
     job = project.job("mine.py:f")
-    assert message_of(failure(executor, job), job) == (
-        "f raised SyntaxError: invalid syntax\n"
-        "  at ROOT/helper.py:3\n"
-        "  hint: Its log: LOGS/log.txt\n"
-        "  hint: Run it alone: orun ROOT/release.yaml --only f"
-    )
+    assert message_of(failure(executor, job), job) == ("f raised SyntaxError: invalid syntax\n  at ROOT/helper.py:3")
 
 
 ELSEWHERE = "It is in {0}, where Python does not look: PYTHONPATH={0} orun ..."
@@ -311,9 +254,7 @@ def test_a_package_that_a_parameter_needs(executor: LocalExecutor, project: Proj
     assert message_of(failure(executor, job), job) == (
         "reading x needs obstore, which is not installed\n"
         "  at ROOT/mine.py:5 in f\n"
-        f"  hint: {pipelines.install_hint('remote')}\n"
-        "  hint: Its log: LOGS/log.txt\n"
-        "  hint: Run it alone: orun ROOT/release.yaml --only f"
+        f"  hint: {pipelines.install_hint('remote')}"
     )
     isolated = replace(job, interpreter="/env/bin/python")
     trouble = Trouble("StageFailed", "reading x needs obstore, which is not installed", packages=("obstore",))
@@ -338,8 +279,10 @@ def test_what_leads_to_the_user_s_function_is_not_in_the_log(executor: LocalExec
 def test_an_input_that_is_not_declared(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", "def f(context): context.inputs['data']\n")
     job = project.job("mine.py:f")
-    assert message_of(failure(executor, job), job).startswith(
-        "f raised KeyError: 'data'\n  its inputs are none: `@stage(inputs=...)` says which there are\n"
+    assert message_of(failure(executor, job), job) == (
+        "f raised KeyError: 'data'\n"
+        "  its inputs are none: `@stage(inputs=...)` says which there are\n"
+        "  at ROOT/mine.py:1 in f"
     )
 
 
@@ -347,8 +290,7 @@ def test_notes_of_an_exception_are_told(executor: LocalExecutor, project: Projec
     code = "def f(context):\n    error = KeyError('y')\n    error.add_note('it has x')\n    raise error\n"
     project.write("pipelines/mine.py", code)
     job = project.job("mine.py:f")
-    message = message_of(failure(executor, job), job)
-    assert message.startswith("f raised KeyError: 'y'\n  it has x\n  at ROOT/mine.py:4 in f\n")
+    assert message_of(failure(executor, job), job) == "f raised KeyError: 'y'\n  it has x\n  at ROOT/mine.py:4 in f"
 
 
 def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: LocalExecutor, project: Project) -> None:
@@ -358,16 +300,11 @@ def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: Loc
     assert message_of(failure(executor, job), job) == (
         "f raised FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'\n"
         "  at ROOT/mine.py:1 in f\n"
-        "  hint: A stage runs in an empty folder of its own: Path(__file__).parent / 'data/train.csv'\n"
-        "  hint: Its log: LOGS/log.txt\n"
-        "  hint: Run it alone: orun ROOT/release.yaml --only f"
+        "  hint: A stage runs in an empty folder of its own: Path(__file__).parent / 'data/train.csv'"
     )
     job = project.job("mine.py:g")
     assert message_of(failure(executor, job), job) == (
-        "g raised FileNotFoundError: [Errno 2] No such file or directory: 'gone.csv'\n"
-        "  at ROOT/mine.py:2 in g\n"
-        "  hint: Its log: LOGS/log.txt\n"
-        "  hint: Run it alone: orun ROOT/release.yaml --only g"
+        "g raised FileNotFoundError: [Errno 2] No such file or directory: 'gone.csv'\n  at ROOT/mine.py:2 in g"
     )
 
 

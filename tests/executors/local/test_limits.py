@@ -46,19 +46,23 @@ def quick(context):
 """
 
 
+@pytest.fixture
+def project(project: Project) -> Project:
+    project.write("pipelines/mine.py", CODE)
+    return project
+
+
 STOPPED = "{} was stopped\n  the run was interrupted"
 
 
 @pytest.fixture
-def brief(library: Path, project: Project) -> Spec:
+def brief(library: Path) -> Spec:
     """Kind whose servers give a stage only a moment between the request to stop and its death."""
     (library / "brief.py").write_text("from orun.executors.local import supervisor\nsupervisor.GRACE = 0.2\n")
-    project.write("pipelines/mine.py", CODE)
     return Spec(output="metrics", preload=("brief",))
 
 
 def test_a_stage_past_its_time_is_stopped(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE)
     job = project.job("mine.py:sleep", timeout=0.25)
     error = failure(executor, job)
     assert isinstance(error, StageTimeout)
@@ -78,7 +82,6 @@ def test_a_stage_that_will_not_stop_is_killed(own_executor: LocalExecutor, proje
 
 
 def test_a_stage_is_asked_before_it_is_killed(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE)
     job = project.job("mine.py:orderly")
     executor.start(job)
     until_progress(executor)
@@ -98,7 +101,6 @@ def test_a_stage_is_cancelled_before_it_has_started(own_executor: LocalExecutor,
 
 
 def test_cancelling_one_stage_leaves_the_other(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE)
     executor.start(project.job("mine.py:sleep"))
     executor.start(project.job("mine.py:orderly"))
     until_progress(executor, 2)
@@ -110,7 +112,6 @@ def test_cancelling_one_stage_leaves_the_other(executor: LocalExecutor, project:
 
 
 def test_a_stage_that_holds_too_much_memory_is_stopped(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE)
     job = project.job("mine.py:hungry", memory=100_000_000)
     error = failure(executor, job)
     assert isinstance(error, StageCrashed)
@@ -123,13 +124,11 @@ def test_a_stage_that_holds_too_much_memory_is_stopped(executor: LocalExecutor, 
 
 
 def test_the_memory_of_what_a_stage_starts_counts(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE)
     error = failure(executor, project.job("mine.py:hungry_child", memory=100_000_000))
     assert error.what == "hungry_child held more than its memory limit of 100 MB and was stopped"
 
 
 def test_a_stage_within_its_memory_is_left_alone(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE)
     assert result(executor, project.job("mine.py:modest", memory=200_000_000)).peak_memory > 20_000_000
 
 
