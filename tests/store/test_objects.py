@@ -140,6 +140,17 @@ def test_a_changed_mode_is_put_right(store: Store, mode: int) -> None:
     assert store.drain_notices() == []
 
 
+def test_an_object_that_the_disk_does_not_give_is_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = add(store, {"a": b"one"})
+    os.utime(object_path(store, blake3(b"one").hexdigest()))
+
+    def fail(_path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(objects, "read_steadily", fail)
+    assert store.check(digest) == ("a was damaged in the store",)
+
+
 @needs_proc
 def test_what_nobody_touched_is_not_read_again(store: Store, tmp_path: Path) -> None:
     digest = add(store, {"model.onnx": BIG, "weights.data": BIG + b"."})

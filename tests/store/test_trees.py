@@ -6,6 +6,7 @@ import os
 import stat
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from blake3 import blake3
@@ -87,6 +88,17 @@ def test_a_file_with_another_name_elsewhere_is_left_alone(store: Store, tmp_path
     )
     mine.write_bytes(b"edited")
     assert store.read(tree.entries[0].digest) == b"the user's own"
+
+
+def test_a_file_on_another_file_system_is_copied(store: Store) -> None:
+    memory = Path("/dev/shm")  # noqa: S108
+    if not memory.is_dir() or memory.stat().st_dev == store.root.stat().st_dev:
+        pytest.skip("no second file system here")
+    with TemporaryDirectory(dir=memory) as folder:
+        files = {"model.onnx": b"weights", "labels.txt": b"cat"}
+        tree = store.add_tree(fill(Path(folder), files))
+        assert content(Path(folder)) == files
+    assert store.check(tree.digest) == ()
 
 
 def test_a_hard_link_to_an_object_is_that_object(store: Store) -> None:
