@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from blake3 import blake3
 from orun.errors import StoreError
 from orun.store import Store, gc
 from orun.store.gc import Collected, Keep, Removed, collect
+from orun.store.gc_candidates import GcCandidates
 from orun.store.inventory import Inventory, read_inventory
 from orun.store.pins import pin, unpin
 from orun.store.verify import verify
@@ -162,6 +164,23 @@ def test_what_a_live_process_relies_on_is_kept(store: Store) -> None:
     assert objects(store) == set()
 
 
+def test_what_a_process_comes_to_rely_on_before_it_is_listed_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, write = build(store, "int8", b"model"), GcCandidates.write
+    store.close()
+    with Store.open(store.root) as runner:
+        runner.new_run("bert")
+
+        def lease_then_write(candidates: GcCandidates, digests: Collection[str]) -> None:
+            assert runner.check(tree) == ()
+            write(candidates, digests)
+
+        monkeypatch.setattr(GcCandidates, "write", lease_then_write)
+        assert collect(store, NOTHING).removed == ()
+        assert stored(store) == {tree}
+
+
 def test_what_a_dead_process_relied_on_is_not(store: Store) -> None:
     tree = build(store, "int8", b"model")
     store.close()
@@ -209,6 +228,15 @@ def test_a_record_that_was_written_anew_meanwhile_stays(closed: Store) -> None:
     closed.put_action(made)
     closed.parts.actions.remove(path, signature)
     assert closed.actions(made.key) == (made,)
+
+
+def test_a_pointer_to_a_record_that_is_gone_goes(closed: Store) -> None:
+    build(closed, "int8", b"model")
+    ((path, _, _),) = closed.parts.actions.all()
+    Path(path).unlink()
+    closed.close()
+    collect(closed, NOTHING)
+    assert content(closed.root / "latest") == {}
 
 
 def test_what_was_put_away_long_ago_goes(closed: Store) -> None:
