@@ -16,7 +16,7 @@ import pytest
 from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError, sign
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
-from orun.remote.transfers import PART, RECORD_LIMIT, Fetched, Piece, Transfers
+from orun.remote.transfers import LOG_LIMIT, PART, RECORD_LIMIT, Fetched, Piece, Transfers
 from orun.remote.trust import Keyring
 from orun.store import Entry, machine_lock, object_storage
 from orun.store.checksummed_json import canonical
@@ -162,6 +162,16 @@ def test_nothing_is_read_that_is_larger_than_it_may_be(tmp_path: Path, folder: s
     answer = transfers.fetch([Piece(digest, 5, str(tmp_path / "file"))])
     assert answer.problems == (f"{object_name(digest)}: it has 14 bytes instead of 5",)
     assert (tmp_path / "file").stat().st_size == 0
+
+
+def test_a_log_that_is_larger_than_it_may_be_is_not_fetched(
+    tmp_path: Path, folder: str, pool: ThreadPoolExecutor
+) -> None:
+    transfers = Transfers(Bucket(folder), Keyring(), pool)
+    write(folder, object_name("1" * 64), b"log")
+    os.truncate(tmp_path / "bucket" / object_name("1" * 64), LOG_LIMIT + 1)  # most of it a hole
+    assert transfers.fetch([Piece("1" * 64, UNKNOWN, str(tmp_path / "log"))]) == Fetched((None,), ())
+    assert not (tmp_path / "log").exists()
 
 
 def test_an_object_that_nothing_rests_on_may_be_missing(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
