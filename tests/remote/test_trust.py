@@ -64,6 +64,7 @@ def test_a_record_is_believed_by_its_signature(method: str) -> None:
         (sign(RECORD, Keyring()), reader, "it is not signed"),
         (signed.replace(method.encode(), b"another"), reader, wrong),
         (b'{"format":1,"signatures":{"%s":"\\u00e9"}}\n{}' % method.encode(), reader, wrong),
+        (b'{"format":1,"signatures":{"%s":"\\ud800"}}\n{}' % method.encode(), reader, wrong),
     ):
         with pytest.raises(RefusedError) as caught:
             open_envelope(data, who)
