@@ -151,16 +151,11 @@ def test_a_compiled_model_is_loaded_back_and_measured_in_place_of_the_model(proj
     assert {stage.outcome for stage in run(project, stages).stages} == {"cached"}
 
 
-BY_PATH = """
-environments:
-  plugin: {packages: [onnxruntime==1.31.1, onnxruntime-ep-openvino==1.8.1, onnx==1.23.2, numpy==2.4.6]}
-targets:
-  plugin:
-    environment: plugin
-    providers: [{library: LIBRARY, name: OpenVINOExecutionProvider, options: {device_type: CPU}}]
-    fallback: forbid-cpu
-stages:
-"""
+BY_PATH = ENVIRONMENTS.replace(
+    "  plugin:\n    environment: plugin\n    providers: [OpenVINOExecutionProvider: {device_type: CPU}]\n",
+    "  plugin:\n    environment: plugin\n    fallback: forbid-cpu\n"
+    "    providers: [{library: LIBRARY, name: OpenVINOExecutionProvider, options: {device_type: CPU}}]\n",
+)
 
 
 @pytest.mark.skipif(not INTEL, reason=ELSEWHERE)

@@ -123,6 +123,7 @@ def test_a_client_that_leaves(folder: Path) -> None:
         wait_until(lambda: all(map(ended, processes)))
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed(folder: Path) -> None:
     with serving(folder) as server:
         wait_until(lambda: run_of(server.pid))

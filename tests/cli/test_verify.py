@@ -177,7 +177,6 @@ def test_names_reach_no_terminal_as_they_are(orun: CommandLine, bundle: Path) ->
     assert shown.out == "release does not match its manifest:\n  \\udcff\\n\\x1b[31mé is not in the manifest\n"
 
 
-DEEP = b'{"format": 1, "files": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 NO_BUNDLE = "manifest.json cannot be read, so this is not a bundle: "
 ONLY_FILES = "but a bundle holds only files"
 
@@ -202,7 +201,6 @@ def huge(path: Path) -> None:
         ("manifest.json", pipe, f"{NO_BUNDLE}Not a regular file"),
         ("manifest.json", device, f"manifest.json is a link, {ONLY_FILES}"),
         ("manifest.json", huge, f"{NO_BUNDLE}File too large: more than 64 MiB"),
-        ("manifest.json", lambda path: path.write_bytes(DEEP), f"manifest.json is damaged: {TOO_DEEP}"),
         ("model.onnx", pipe, f"model.onnx is a pipe, a socket or a device, {ONLY_FILES}"),
         ("model.onnx", device, f"model.onnx is a link, {ONLY_FILES}"),
         ("model.onnx", huge, "model.onnx has 214748364800 bytes instead of 10"),
@@ -216,7 +214,7 @@ def test_kind_and_size_are_looked_at_before_a_file_is_read(
     assert (shown.code, shown.out, shown.err) == (1, f"release does not match its manifest:\n  {problem}\n", "")
 
 
-@pytest.mark.parametrize("depth", [65, 500, 990, 200_000])
+@pytest.mark.parametrize("depth", [65, 990, 200_000])
 def test_a_manifest_nested_so_deep_that_it_may_be_read_but_not_digested(
     orun: CommandLine, bundle: Path, depth: int
 ) -> None:

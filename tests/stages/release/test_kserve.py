@@ -96,29 +96,23 @@ def test_a_folder_that_kserve_downloads(tmp_path: Path, server: Path) -> None:
     assert container["command"] == ["python", "/mnt/models/runtime.py", "--host", "0.0.0.0"]  # noqa: S104 - in a pod
 
 
+NO_NAME = (
+    "name: '{}' is no name of a service on KServe\n"
+    "  allowed are up to 40 lower-case letters, digits and `-`, a letter first\n  hint: set `name`"
+)
+
+
 @pytest.mark.parametrize(
     ("params", "told"),
     [
-        (
-            {"name": "Scale_1"},
-            (
-                "name: 'Scale_1' is no name of a service on KServe\n"
-                "  allowed are up to 40 lower-case letters, digits and `-`, a letter first\n  hint: set `name`"
-            ),
-        ),
+        ({"name": "Scale_1"}, NO_NAME.format("Scale_1")),
+        ({"name": "1st"}, NO_NAME.format("1st")),
         (
             {"namespace": "-"},
             (
                 "namespace: '-' is no name on Kubernetes\n"
                 "  allowed are up to 63 lower-case letters, digits and `-`, no `-` first or last\n"
                 "  hint: set `namespace`"
-            ),
-        ),
-        (
-            {"name": "1st"},
-            (
-                "name: '1st' is no name of a service on KServe\n"
-                "  allowed are up to 40 lower-case letters, digits and `-`, a letter first\n  hint: set `name`"
             ),
         ),
         ({"image": "a b"}, "image: 'a b' is no container image\n  hint: name it: registry/digits:1.2.0"),
