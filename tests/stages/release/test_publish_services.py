@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -231,7 +232,7 @@ def test_a_hub_up_to_its_refusal(
 ) -> None:
     error = refused(hub, overwrite)
     assert error.what == "hf://owner/tiny did not take the release"
-    assert "401" in error.why
+    assert error.why == f"Client error '401 Unauthorized' for url '{os.environ['HF_ENDPOINT']}/api/repos/create'"
 
 
 def test_files_of_a_repository_without_a_release_are_not_removed(
