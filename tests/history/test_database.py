@@ -172,13 +172,6 @@ def test_values_that_are_no_finite_numbers(tmp_path: Path) -> None:
     assert math.isnan(nothing.value)
 
 
-def test_a_stage_that_measured_something_odd(tmp_path: Path) -> None:
-    odd = replace(PASSED.stages[1], metrics={"loss": Metric(math.nan)})
-    (one,) = points_of(replace(PASSED, stages=(odd,)))
-    History(tmp_path / "h").add([one])
-    assert math.isnan(History(tmp_path / "h").points()[0].value)
-
-
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     path.write_bytes(b"no database" * 100)

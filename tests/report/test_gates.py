@@ -106,17 +106,6 @@ def test_gates_that_share_the_next_step_are_told_it_once() -> None:
     assert [line.partition(":")[0] for line in notes] == [PASSED.file, PASSED.file, "  hint"]
 
 
-def test_an_undecided_gate_that_may_be_is_told_without_a_hint() -> None:
-    lines = gate_notes(replace(GATE_FAILED, verdicts=(UNSURE, COSINE)), Terminal())
-    assert lines == [
-        (
-            "pipelines/bert.yaml:32:7: gate undecided: accuracy recall_at_1 max_drop 1%: "
-            "the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it"
-        )
-    ]
-    assert gate_notes(replace(GATE_FAILED, verdicts=(UNSURE, COSINE)), Terminal(), failing_only=True) == []
-
-
 def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
     caveat = "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
     told = [replace(one, caveats=said(caveat)) for one in (RECALL, P50, SPEEDUP)]

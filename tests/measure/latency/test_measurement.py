@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,14 @@ from orun.core.metrics import Disturbance
 from orun.errors import UsageError
 from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch, Pace
-from orun.measure.latency.measurement import Budget, measure
+from orun.measure.latency.measurement import Budget, Measurement, measure
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.sequential_test import Evidence
 from orun.measure.latency.timing_method import Method
 from tests.measure.support import case_of, launched, save_model
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
+PATIENT = Budget(time=1e6, resolution=0.05, launches=(3, 9), samples=30, warmup=0.0, enough=8)
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,21 @@ def test_launches_are_made_and_reported(model: Path) -> None:
     assert [len(launch.alone.wall) for launch in found.launches] == [10, 10, 10]
 
 
+def compared_with(*others: str, budget: Budget) -> Measurement:
+    """Measure a model against these by launches that are replayed."""
+    cases = {name: case_of(Path(name)) for name in ("model", *others)}
+    return measure(cases, budget, 0, lambda *_: None)
+
+
+def replay(monkeypatch: pytest.MonkeyPatch, launches: Iterable[Launch]) -> None:
+    left = iter(launches)
+    monkeypatch.setattr(measurement, "run_launch", lambda *_: next(left))
+
+
+def launches_of(ratios: Iterable[float], other: str = "baseline") -> Iterator[Launch]:
+    return (launched({"model": [1.0], other: [1.0]}, {other: ratio}) for ratio in ratios)
+
+
 def test_an_error_of_a_model_ends_the_measurement(model: Path) -> None:
     model.write_bytes(b"no model")
     with pytest.raises(UsageError, match=r"^ONNX Runtime cannot open model.onnx for target 'cpu'"):
@@ -63,19 +81,17 @@ def test_an_error_of_a_model_ends_the_measurement(model: Path) -> None:
 def test_it_stops_when_the_answer_is_clear(
     monkeypatch: pytest.MonkeyPatch, other: str, ratios: list[float], resolution: float, launches: int
 ) -> None:
-    _replay(monkeypatch, ratios, other)
-    budget = Budget(1e6, resolution, (3, 9), 30, 0.0)
-    cases = {"model": case_of(Path("a")), other: case_of(Path("b"))}
-    assert len(measure(cases, budget, 0, lambda *_: None).launches) == launches
+    replay(monkeypatch, launches_of(ratios, other))
+    budget = replace(PATIENT, resolution=resolution, enough=0)
+    assert len(compared_with(other, budget=budget).launches) == launches
 
 
 @pytest.mark.parametrize(("other", "launches"), [("baseline", 3), ("reference", 8)])
 def test_a_ratio_takes_enough_launches_however_well_they_agree(
     monkeypatch: pytest.MonkeyPatch, other: str, launches: int
 ) -> None:
-    _replay(monkeypatch, [-0.3] * 9, other)
-    cases = {"model": case_of(Path("a")), other: case_of(Path("b"))}
-    assert len(measure(cases, Budget(1e6, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None).launches) == launches
+    replay(monkeypatch, launches_of([-0.3] * 9, other))
+    assert len(compared_with(other, budget=PATIENT).launches) == launches
 
 
 QUIET, NOISY = [(0.0, False), (0.001, False), (0.002, False)], (0.5, True)
@@ -98,11 +114,9 @@ def test_disturbed_launches_are_no_evidence(
     counted: list[float],
     disturbance: Disturbance | None,
 ) -> None:
-    walls = {"model": [1.0], "baseline": [1.0]}
-    launches = iter([replace(launched(walls, {"baseline": ratio}), disturbed=noisy) for ratio, noisy in noise])
-    monkeypatch.setattr(measurement, "run_launch", lambda *_: next(launches))
-    cases = {"model": case_of(Path("a")), "baseline": case_of(Path("b"))}
-    found = measure(cases, Budget(time, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
+    quiet = launches_of(ratio for ratio, _ in noise)
+    replay(monkeypatch, (replace(launch, disturbed=noisy) for launch, (_, noisy) in zip(quiet, noise, strict=True)))
+    found = compared_with("baseline", budget=replace(PATIENT, time=time))
     assert found.log_ratios("baseline") == counted
     assert found.disturbance == disturbance
 
@@ -118,42 +132,36 @@ def test_disturbed_launches_are_no_evidence(
 def test_a_ratio_of_a_watched_core_takes_few_launches_and_none_of_a_shared_one(
     monkeypatch: pytest.MonkeyPatch, readings: list[float], counted: list[float], disturbance: Disturbance | None
 ) -> None:
-    walls = {"model": [1.0], "reference": [1.0]}
-    launches = iter([replace(launched(walls, {"reference": -0.3}), yardstick=reading) for reading in readings])
-    monkeypatch.setattr(measurement, "run_launch", lambda *_: next(launches))
-    cases = {"model": case_of(Path("a")), "reference": case_of(Path("b"))}
-    found = measure(cases, Budget(1e6, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
+    (launch,) = launches_of([-0.3], "reference")
+    replay(monkeypatch, (replace(launch, yardstick=reading) for reading in readings))
+    found = compared_with("reference", budget=PATIENT)
     assert found.log_ratios("reference") == counted
     assert found.disturbance == disturbance
 
 
 def test_a_core_that_was_shared_throughout_is_known_by_earlier_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     for reading, disturbance in ((1.4, None), (2.3, Disturbance(9, 9, shared=True)), (1.41, None)):
-        made = replace(launched({"model": [1.0], "reference": [1.0]}, {"reference": -0.3}), yardstick=reading)
-        monkeypatch.setattr(measurement, "run_launch", lambda *_, made=made: made)
-        cases = {"model": case_of(Path("a")), "reference": case_of(Path("b"))}
-        found = measure(cases, Budget(1e6, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
-        assert found.disturbance == disturbance
+        (launch,) = launches_of([-0.3], "reference")
+        replay(monkeypatch, repeat(replace(launch, yardstick=reading)))
+        assert compared_with("reference", budget=PATIENT).disturbance == disturbance
 
 
 def test_a_model_alone_waits_for_no_quiet_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = replace(launched({"model": [1.0]}, {}), disturbed=True)
-    monkeypatch.setattr(measurement, "run_launch", lambda *_: made)
-    found = measure({"model": case_of(Path("a"))}, Budget(1e6, 0.05, (3, 9), 30, 0.0), 0, lambda *_: None)
-    assert len(found.launches) == 3
+    replay(monkeypatch, repeat(replace(launched({"model": [1.0]}, {}), disturbed=True)))
+    assert len(compared_with(budget=PATIENT).launches) == 3
 
 
 def test_every_comparison_must_be_clear(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = iter([launched({"model": [1.0]}, {"reference": -0.5, "baseline": ratio}) for ratio in [0.0, 0.05] * 3])
-    monkeypatch.setattr(measurement, "run_launch", lambda *_: next(made))
-    names = {name: case_of(Path(name)) for name in ("model", "reference", "baseline")}
-    assert len(measure(names, Budget(1e6, 0.05, (3, 6), 30, 0.0), 0, lambda *_: None).launches) == 6
+    ratios = [0.0, 0.05] * 3
+    replay(monkeypatch, (launched({"model": [1.0]}, {"reference": -0.5, "baseline": ratio}) for ratio in ratios))
+    budget = replace(PATIENT, launches=(3, 6), enough=0)
+    assert len(compared_with("reference", "baseline", budget=budget).launches) == 6
 
 
 def test_it_stops_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    _replay(monkeypatch, [0.0, 0.05] * 5)
-    cases = {"model": case_of(Path("a")), "baseline": case_of(Path("b"))}
-    assert len(measure(cases, Budget(0.0, 0.05, (4, 9), 30, 0.0), 0, lambda *_: None).launches) == 4
+    replay(monkeypatch, launches_of([0.0, 0.05] * 5))
+    budget = Budget(0.0, 0.05, (4, 9), 30, 0.0)
+    assert len(compared_with("baseline", budget=budget).launches) == 4
 
 
 @pytest.mark.parametrize(
@@ -169,10 +177,9 @@ def test_time_is_not_up_before_there_are_enough(
     monkeypatch: pytest.MonkeyPatch, ratios: list[float], launches: int
 ) -> None:
     """Three launches of a slow model take all of the time, and decide little."""
-    _replay(monkeypatch, ratios)
-    cases = {"model": case_of(Path("a")), "baseline": case_of(Path("b"))}
+    replay(monkeypatch, launches_of(ratios))
     budget = Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
-    assert len(measure(cases, budget, 0, lambda *_: None).launches) == launches
+    assert len(compared_with("baseline", budget=budget).launches) == launches
 
 
 def test_more_launches_are_promising_up_to_twice_as_many() -> None:
@@ -207,8 +214,7 @@ def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
         return replace(result, sessions=sessions)
 
     monkeypatch.setattr(measurement, "run_launch", launch)
-    names = {name: case_of(Path(name)) for name in ("model", "reference", "baseline")}
-    measure(names, Budget(24.0, 0.05, (4, 4), 30, 0.1, alone=8.0), 0, lambda *_: None)
+    compared_with("reference", "baseline", budget=Budget(24.0, 0.05, (4, 4), 30, 0.1, alone=8.0))
     assert [method for _, method in calls] == [None, "process", "process", "process"]
     first = Pace(warmup=0.1, samples=8, alone=2.0, quads=1.5, error=0.4 * 0.05, longest=2.0)
     later = replace(first, warmup=0.4, longest=0.0)  # the time after which both models were warm
@@ -221,25 +227,13 @@ def test_time_spent_waiting_does_not_count_up_to_three_times_as_long(
     """A launch takes 10 s, of which the models waited 8: 12 s without waiting are 6 launches, but 36 s in all 4."""
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    cases = {"model": case_of(Path("a")), "baseline": case_of(Path("b"))}
+    monkeypatch.setattr(measurement, "PressureGauge", Quiet)
+    monkeypatch.setattr(measurement, "FEWEST", 2)
     for waiting, launches in ((0.8, 4), (0.0, 2), (None, 2)):
-        names = {"model": [1.0], "baseline": [1.0]}
-        made = iter([replace(launched(names, {"baseline": r}), waiting=waiting) for r in [0.0, 0.05] * 5])
-        monkeypatch.setattr(measurement, "run_launch", lambda *_, made=made: next(made))
-        monkeypatch.setattr(measurement, "PressureGauge", Quiet)
-        monkeypatch.setattr(measurement, "FEWEST", 2)
-        assert len(measure(cases, Budget(12.0, 0.05, (2, 9), 30, 0.0), 0, lambda *_: None).launches) == launches
+        replay(monkeypatch, [replace(launch, waiting=waiting) for launch in launches_of([0.0, 0.05] * 5)])
+        assert len(compared_with("baseline", budget=Budget(12.0, 0.05, (2, 9), 30, 0.0)).launches) == launches
 
 
 class Quiet:
     def read(self) -> Pressure:
         return Pressure(None, None)
-
-
-def _replay(monkeypatch: pytest.MonkeyPatch, ratios: list[float], other: str = "baseline") -> None:
-    made = iter([launched({"model": [1.0], other: [1.0]}, {other: ratio}) for ratio in ratios])
-
-    def next_launch(*_: object) -> Launch:
-        return next(made)
-
-    monkeypatch.setattr(measurement, "run_launch", next_launch)
