@@ -13,6 +13,7 @@ import pytest
 
 import orun
 from orun.core.run_record import RunResult
+from orun.core.serialization import replace
 from orun.eventlog import read_result
 from orun.history.run_diff import Change, compare
 from orun.report.github import commands
@@ -38,9 +39,6 @@ stages:
       coverage: {min: 90%}
       any: [{fallback: {max: 1}}, {nodes: {max: 4}}]
 """
-
-
-UNGATED = PIPELINE.replace(", gate: {size: {max: 1MB}}", "")
 
 
 @pytest.fixture(scope="module")
@@ -121,22 +119,23 @@ def test_of_a_skipped_stage(skipped: RunResult) -> None:
     ]
 
 
-def test_a_run_in_which_no_gate_was_judged_did_not_pass(project: Path) -> None:
-    result = run(project, text=UNGATED)
-    assert (result.exit_code, result.outcome) == (0, "not judged")
+def test_a_run_in_which_no_gate_was_judged_did_not_pass(skipped: RunResult) -> None:
+    result = replace(skipped, verdicts=())
+    assert result.outcome == "not judged"
     assert re.fullmatch(
-        r"not judged: 2 stages \(1 cached, 1 skipped\), 2 gates not judged \(covered coverage min 90%, covered any of "
+        r"not judged: 2 stages \(1 built, 1 skipped\), 2 gates not judged \(covered coverage min 90%, covered any of "
         r"2\), [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider does not load on this machine .*; results in "
         r".*",
         result_lines(result, Terminal())[-1],
     )
 
 
-def test_a_run_without_gates_says_why_stages_were_skipped(project: Path) -> None:
-    result = run(project, text=UNGATED.partition("    gate:")[0])
-    assert (result.exit_code, result.outcome) == (0, "done")
+def test_a_run_without_gates_says_why_stages_were_skipped(skipped: RunResult) -> None:
+    stages = tuple(replace(stage, unjudged=()) for stage in skipped.stages)
+    result = replace(skipped, verdicts=(), stages=stages)
+    assert result.outcome == "done"
     assert re.fullmatch(
-        r"done: 2 stages \(1 cached, 1 skipped\), no gates, [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider "
+        r"done: 2 stages \(1 built, 1 skipped\), no gates, [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider "
         r"does not load on this machine .*; results in .*",
         result_lines(result, Terminal())[-1],
     )
