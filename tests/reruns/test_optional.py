@@ -165,6 +165,13 @@ def test_a_module_of_another_name_than_its_distribution(tmp_path: Path) -> None:
     assert reasons(site.run(project)) == {"asks": ["package some-wheel: 1.0 -> 2.0 (imported by the stage)"]}
 
 
+def place(module: Path, package: Path) -> None:
+    """Copy a module, and a package, to these places."""
+    package.mkdir()
+    for file in (module, package / "__init__.py"):
+        file.write_text("WORD = 'there'")
+
+
 def test_what_is_copied_among_the_installed_packages(tmp_path: Path) -> None:
     """A module or a package, or a part of a package that distributions share, as `google` is.
 
@@ -180,24 +187,23 @@ def test_what_is_copied_among_the_installed_packages(tmp_path: Path) -> None:
     assert texts(project, names) == dict.fromkeys(names, "none")
     (site.folder / "space" / "two.py").touch()
     assert reasons(site.run(project)) == {}
-    files = [
-        site.folder / name for name in ("extra.py", "more/__init__.py", "space/extra.py", "space/more/__init__.py")
-    ]
-    for file in files:
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("WORD = 'there'")
+    copies = [site.folder / name for name in ("extra.py", "more")]
+    place(*copies)
     assert reasons(site.run(project)) == {
         "module": ["package extra: not installed -> installed (imported by the stage)"],
         "package": ["package more: not installed -> installed (imported by the stage)"],
-        "part": [f"{site.folder}/space/extra.py has appeared (looked for by the stage)"],
-        "part_package": [f"{site.folder}/space/more has appeared (looked for by the stage)"],
+    }
+    parts = [site.folder / "space" / name for name in ("extra.py", "more")]
+    place(*parts)
+    assert reasons(site.run(project)) == {
+        "part": [f"{parts[0]} has appeared (looked for by the stage)"],
+        "part_package": [f"{parts[1]} has appeared (looked for by the stage)"],
     }
     assert texts(project, names) == dict.fromkeys(names, "there")
     assert reasons(site.run(project)) == {}
-    for file in files:
+    for file, folder in (copies, parts):
         file.unlink()
-    for folder in ("more", "space/more"):
-        shutil.rmtree(site.folder / folder)
+        shutil.rmtree(folder)
     assert reasons(site.run(project)) == {}
     assert texts(project, names) == dict.fromkeys(names, "none")
 

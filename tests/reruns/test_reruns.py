@@ -222,35 +222,34 @@ def tell(context):
     (context.output / "text").write_text(str(ASK))
 """
 IMPORTS = "try:\n    import NAME\nexcept ImportError:\n    NAME = None\n"
-IN_VAIN = {  # what stands before the function of a stage, what the function asks, and what appears then
-    "exists": ("", "(context.root / 'mark').exists()", "mark"),
-    "is_folder": ("", "(context.root / 'marks').is_dir()", "marks/1"),
-    "module": (IMPORTS.replace("NAME", "words"), "words is not None", "words.py"),
-    "package": (IMPORTS.replace("NAME", "more"), "more is not None", "more/__init__.py"),
-}
+IN_VAIN = {  # what stands before the function of a stage, what it asks, what appears then, and what is said of that
+    "exists": ("", "(context.root / 'mark').exists()", "mark", "mark has appeared (looked for by the stage)"),
+    "folder": ("", "(context.root / 'marks').is_dir()", "marks/1", "marks has appeared (looked for by the stage)"),
+    "module": (
+        IMPORTS.replace("NAME", "words"), "words is not None", "words.py", "words.py has appeared (read by the stage)"
+    ),
+    "package": (
+        IMPORTS.replace("NAME", "more"), "more is not None", "more/__init__.py",
+        "more/__init__.py has appeared (read by the stage)",
+    ),
+}  # fmt: skip
 
 
 def test_what_the_code_looked_for_in_vain(tmp_path: Path) -> None:
-    code = {name: LOOKS.replace("BEFORE", before).replace("ASK", ask) for name, (before, ask, _) in IN_VAIN.items()}
+    code = {name: LOOKS.replace("BEFORE", before).replace("ASK", ask) for name, (before, ask, *_) in IN_VAIN.items()}
     project = make_telling(tmp_path, code)
     assert built(project.run()) == [*IN_VAIN]
     assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "False")
     assert built(project.run()) == []
-    files = [project.folder / file for *_, file in IN_VAIN.values()]
-    for file in files:
-        file.parent.mkdir(exist_ok=True)
-        file.touch()
-    assert why(project.run()) == {
-        "exists": ("mark has appeared (looked for by the stage)",),
-        "is_folder": ("marks has appeared (looked for by the stage)",),
-        "module": ("words.py has appeared (read by the stage)",),
-        "package": ("more/__init__.py has appeared (read by the stage)",),
-    }
+    for name, (*_, file, reason) in IN_VAIN.items():
+        (project.folder / file).parent.mkdir(exist_ok=True)
+        project.write(file, "")
+        assert why(project.run()) == {name: (reason,)}
     assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "True")
-    for file in files:
-        file.unlink()
-    for folder in ("marks", "more"):
-        shutil.rmtree(project.folder / folder)
+    for name in ("mark", "words.py"):
+        (project.folder / name).unlink()
+    for name in ("marks", "more"):
+        shutil.rmtree(project.folder / name)
     assert built(project.run()) == [], "the old results hold again"
     assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "False")
 
