@@ -9,6 +9,22 @@ from orun.core.run_record import RunResult
 from tests.facts import sentences
 from tests.project import Project, built
 
+CODE = """
+BEFORE
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def tell(context):
+    (context.output / "text").write_text(str(VALUE))
+"""
+
+
+def code_of(value: str, before: str = "") -> str:
+    """The code of a stage that tells the value of an expression; what stands before its function."""
+    return CODE.replace("BEFORE", before).replace("VALUE", value)
+
 
 def make_telling(folder: Path, code: Mapping[str, str]) -> Project:
     """Write a project of stages by their names: each is the function `tell` of its code, in a file of its name."""

@@ -14,18 +14,7 @@ from orun.planning.facts import LocalFacts
 from orun.stages.contract import Spec
 from tests.facts import named
 from tests.project import Project, built
-from tests.reruns.telling import make_telling, texts, why
-
-CODE = """
-import os
-
-from orun import stage
-
-
-@stage(inputs={}, output="files")
-def tell(context):
-    (context.output / "text").write_text(str(ASK))
-"""
+from tests.reruns.telling import code_of, make_telling, texts, why
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +24,7 @@ def none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(folder: Path, asks: Mapping[str, str]) -> Project:
-    return make_telling(folder, {name: CODE.replace("ASK", ask) for name, ask in asks.items()})
+    return make_telling(folder, {name: code_of(ask, "import os") for name, ask in asks.items()})
 
 
 def test_stages_that_look_one_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +87,7 @@ def set_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "C.UTF-8")  # in the plain C locale Python sets LC_CTYPE
 
 
+IMPORTS = "import gettext\nimport locale\nimport os\nimport pathlib\n"
 WORKER = """
 import multiprocessing
 
@@ -106,12 +96,10 @@ def work(_):
     return ASK
 
 
-def in_worker():
-    with multiprocessing.get_context("METHOD").Pool(1) as pool:
+def in_worker(method):
+    with multiprocessing.get_context(method).Pool(1) as pool:
         return pool.map(work, [0])[0]
 """
-
-
 HOME_AND_LOCALE = {  # what a stage asks, a variable, its new value, and what the stage is told then
     "expanded": ("os.path.expanduser('~/x')", "HOME", "/elsewhere", "/elsewhere/x"),
     "expanded_bytes": ("os.path.expanduser(b'~/x').decode()", "HOME", "/elsewhere", "/elsewhere/x"),
@@ -137,11 +125,9 @@ def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
 ) -> None:
     """Functions that look the variable up in Python or in C, in the stage or in a worker of it."""
     set_none(monkeypatch)
-    code = CODE.replace("import os", "import gettext\nimport locale\nimport os\nimport pathlib")
-    in_worker = code.replace("@stage", f"{WORKER}\n\n@stage").replace("str(ASK)", "str(in_worker())")
     cases = HOME_AND_LOCALE | {f"{name}_{method}": HOME_AND_LOCALE[name] for method, name in workers}
-    stages = {name: code.replace("ASK", HOME_AND_LOCALE[name][0]) for name in HOME_AND_LOCALE} | {
-        f"{name}_{method}": in_worker.replace("METHOD", method).replace("ASK", HOME_AND_LOCALE[name][0])
+    stages = {name: code_of(ask, IMPORTS) for name, (ask, *_) in HOME_AND_LOCALE.items()} | {
+        f"{name}_{method}": code_of(f"in_worker({method!r})", IMPORTS + WORKER.replace("ASK", HOME_AND_LOCALE[name][0]))
         for method, name in workers
     }
     project = make_telling(tmp_path, stages)
@@ -163,8 +149,7 @@ def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
 
 def test_a_locale_that_a_stage_sets_itself_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_none(monkeypatch)
-    code = CODE.replace("import os", "import locale\nimport os")
-    project = make_telling(tmp_path, {"tell": code.replace("ASK", "locale.setlocale(locale.LC_ALL, 'C.UTF-8')")})
+    project = make_telling(tmp_path, {"tell": code_of("locale.setlocale(locale.LC_ALL, 'C.UTF-8')", IMPORTS)})
     assert built(project.run()) == ["tell"]
     monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("LANG", "POSIX")

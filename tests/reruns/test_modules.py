@@ -10,16 +10,8 @@ import pytest
 
 from tests.facts import sentences
 from tests.project import Project, built
-from tests.reruns.telling import make_telling, texts
+from tests.reruns.telling import code_of, make_telling, texts
 
-TELL = """
-from orun import stage
-
-
-@stage(inputs={}, output="files")
-def tell(context):
-    (context.output / "text").write_text(part.WORD)
-"""
 APPENDED = """
 import sys
 from pathlib import Path
@@ -50,20 +42,14 @@ def by_a_program(source, target):
 def tell(context):
     MOVE(context.root / "PATH", context.output / "data")
 """
-
-
-STARTED = """
+STARTS = """
 import subprocess
 import sys
 from pathlib import Path
 
-from orun import stage
 
-
-@stage(inputs={}, output="files")
-def tell(context):
-    command = [sys.executable, str(Path(__file__).with_name("tool.py"))]
-    (context.output / "text").write_text(subprocess.check_output(command, text=True))
+def start(option):
+    return subprocess.check_output([sys.executable, option, str(Path(__file__).with_name("tool.py"))], text=True)
 """
 
 
@@ -76,7 +62,7 @@ def make(folder: Path, code: str) -> Project:
 
 def test_another_part_of_a_package_without_a_file(tmp_path: Path) -> None:
     """Its modules come from all folders of its name, the first first; one with a file goes before them all."""
-    project = make(tmp_path, f"{APPENDED}\nimport spread.part as part\n{TELL}")
+    project = make(tmp_path, code_of("part.WORD", f"{APPENDED}\nimport spread.part as part"))
     (tmp_path / "lib" / "spread").mkdir()
     (tmp_path / "lib" / "spread" / "part.py").write_text("WORD = 'one'")
     assert built(project.run()) == ["tell"]
@@ -103,7 +89,7 @@ def test_another_part_of_a_package_without_a_file(tmp_path: Path) -> None:
 def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, load: str) -> None:
     """Of one size and one time with its source, as where a release sets the times of its files."""
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    project = make(tmp_path, f"{load}\n{TELL}")
+    project = make(tmp_path, code_of("part.WORD", load))
     for word in ("one", "two"):
         (tmp_path / name).write_text(f"WORD = {word!r}")
         os.utime(tmp_path / name, (10**9, 10**9))
@@ -115,7 +101,7 @@ def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_byte_code_of_another_text_in_a_program(tmp_path: Path) -> None:
     """Each level of optimisation has byte code of its own."""
     options = {"none": "-u", "first": "-O", "second": "-OO"}
-    code = {name: STARTED.replace("[sys.executable, ", f"[sys.executable, {o!r}, ") for name, o in options.items()}
+    code = {name: code_of(f"start({option!r})", STARTS) for name, option in options.items()}
     project = make_telling(tmp_path, code)
     project.write("tool.py", "import part; print(part.WORD, end='')")
     for word in ("one", "two"):

@@ -11,19 +11,9 @@ import pytest
 
 from orun.store import Store
 from tests.project import Project
-from tests.reruns.telling import make_telling, texts
+from tests.reruns.telling import code_of, make_telling, texts
 from tests.site_packages import Site, reasons
 
-CODE = """
-{before}
-
-from orun import stage
-
-
-@stage(inputs={{}}, output="files")
-def tell(context):
-    (context.output / "text").write_text(str({value}))
-"""
 ASKED = """
 from importlib.metadata import PackageNotFoundError, version
 
@@ -82,8 +72,7 @@ def ask():
 def make(folder: Path, stages: Mapping[str, tuple[str, str]]) -> tuple[Project, Site]:
     """Write a project with these stages, each with what it writes and what stands before its function."""
     cases = {**stages, "neither": ("0", "")}
-    code = {name: CODE.format(value=value, before=before) for name, (value, before) in cases.items()}
-    return make_telling(folder, code), Site.make(folder)
+    return make_telling(folder, {name: code_of(*case) for name, case in cases.items()}), Site.make(folder)
 
 
 def make_asking(folder: Path, library: str, before: str = "import library") -> tuple[Project, Site]:

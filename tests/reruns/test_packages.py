@@ -11,20 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.project import Project
-from tests.reruns.telling import make_telling, texts
+from tests.reruns.telling import code_of, make_telling, texts
 from tests.site_packages import Site, reasons
 from tests.thin import mostly_slow
 
-CODE = """
-{before}
-
-from orun import stage
-
-
-@stage(inputs={{}}, output="files")
-def tell(context):
-    (context.output / "text").write_text({value})
-"""
 # A file of code by the name of its stage: what it writes, and what stands before its function.
 IN_PROCESS = {
     "named": ("importlib.import_module(''.join(['sam', 'ple'])).VERSION", "import importlib"),
@@ -95,8 +85,7 @@ if __name__ == "__main__":
 def project_of(folder: Path, stages: Mapping[str, tuple[str, str]]) -> Project:
     """Write a project with these stages, each with what it writes and what stands before its function."""
     cases = {**stages, "neither": ("'0'", "")}
-    code = {name: CODE.format(value=value, before=before) for name, (value, before) in cases.items()}
-    return make_telling(folder, code)
+    return make_telling(folder, {name: code_of(*case) for name, case in cases.items()})
 
 
 def check(folder: Path, stages: Mapping[str, tuple[str, str]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from orun.core.events import Notice
 from tests.facts import sentences
 from tests.project import Project, built
-from tests.reruns.telling import make_telling, texts, why
+from tests.reruns.telling import code_of, make_telling, texts, why
 
 COPIES = """
 name: text
@@ -187,31 +187,16 @@ def test_an_input_that_never_comes_to_rest(folder: Project, monkeypatch: pytest.
 
 # Of a link that comes to lead elsewhere, or in whose place a file comes: the question, and the answer before and after.
 ASKS = {
-    "size": ("os.path.getsize(path)", "5", "6"),
-    "target": ("os.readlink(path)", "v1", "v2"),
-    "resolved": ("path.resolve().name", "v1", "v2"),
-    "is_link": ("os.path.islink(path)", "True", "False"),
-    "is_link_by_path": ("path.is_symlink()", "True", "False"),
+    "size": ("os.path.getsize(context.root / 'latest')", "5", "6"),
+    "target": ("os.readlink(context.root / 'latest')", "v1", "v2"),
+    "resolved": ("(context.root / 'latest').resolve().name", "v1", "v2"),
+    "is_link": ("os.path.islink(context.root / 'replaced')", "True", "False"),
+    "is_link_by_path": ("(context.root / 'replaced').is_symlink()", "True", "False"),
 }
-ASKING = """
-import os
-
-from orun import stage
-
-
-@stage(inputs={}, output="files")
-def tell(context):
-    path = context.root / "NAME"
-    (context.output / "text").write_text(str(ASK))
-"""
 
 
 def test_what_is_asked_of_a_file_that_is_not_opened(tmp_path: Path) -> None:
-    code = {
-        name: ASKING.replace("ASK", ask).replace("NAME", "replaced" if after == "False" else "latest")
-        for name, (ask, _, after) in ASKS.items()
-    }
-    project = make_telling(tmp_path, code)
+    project = make_telling(tmp_path, {name: code_of(ask, "import os") for name, (ask, *_) in ASKS.items()})
     for name, text in (("v1", "12345"), ("v2", "123456")):
         project.write(name, text)
     latest, replaced = (project.folder / name for name in ("latest", "replaced"))
@@ -231,48 +216,25 @@ def test_what_is_asked_of_a_file_that_is_not_opened(tmp_path: Path) -> None:
     assert texts(project, ASKS) == {name: after for name, (_, _, after) in ASKS.items()}
 
 
-def test_a_link_to_nothing_where_there_was_none(folder: Project) -> None:
+def test_a_link_to_nothing_where_there_was_none(tmp_path: Path) -> None:
     """Whoever follows it finds nothing, as before."""
-    folder.write(
-        "folder.py",
-        """
-        import os
-
-        from orun import FilePath, stage
-
-
-        @stage(inputs={}, output="files")
-        def names(context, *, folder: FilePath):
-            path = context.root / "latest"
-            (context.output / "text").write_text(os.readlink(path) if path.is_symlink() else "none")
-        """,
+    path = "(context.root / 'latest')"
+    project = make_telling(
+        tmp_path, {"tell": code_of(f"os.readlink({path}) if {path}.is_symlink() else 'none'", "import os")}
     )
-    folder.write("v1", "12345")
-    assert built(folder.run()) == ["names"]
-    (folder.folder / "latest").symlink_to("nowhere")
-    assert sentences(folder.run()["names"].reasons) == ("latest has appeared (looked for by the stage)",)
-    assert folder.text("names") == "nowhere"
+    assert built(project.run()) == ["tell"]
+    (project.folder / "latest").symlink_to("nowhere")
+    assert why(project.run()) == {"tell": ("latest has appeared (looked for by the stage)",)}
+    assert project.text("tell") == "nowhere"
 
 
-def test_a_folder_that_becomes_a_file_of_its_name(folder: Project) -> None:
-    folder.write(
-        "folder.py",
-        """
-        import os
-
-        from orun import stage
-
-
-        @stage(inputs={}, output="files")
-        def names(context, *, folder: str):
-            found = (entry.name for entry in os.scandir(context.root / folder) if entry.is_dir())
-            (context.output / "text").write_text(" ".join(found))
-        """,
-    )
-    (folder.folder / "data" / "deep").mkdir()
-    assert built(folder.run()) == ["names"]
-    assert folder.text("names") == "deep"
-    (folder.folder / "data" / "deep").rmdir()
-    folder.write("data/deep", "")
-    assert built(folder.run()) == ["names"]
-    assert folder.text("names") == ""
+def test_a_folder_that_becomes_a_file_of_its_name(tmp_path: Path) -> None:
+    ask = "[entry.name for entry in os.scandir(context.root / 'data') if entry.is_dir()]"
+    project = make_telling(tmp_path, {"tell": code_of(ask, "import os")})
+    (project.folder / "data" / "deep").mkdir(parents=True)
+    assert built(project.run()) == ["tell"]
+    assert project.text("tell") == "['deep']"
+    (project.folder / "data" / "deep").rmdir()
+    project.write("data/deep", "")
+    assert built(project.run()) == ["tell"]
+    assert project.text("tell") == "[]"

@@ -17,7 +17,7 @@ from orun.noop.check import Request, find_record
 from orun.store import Store
 from tests.facts import sentences
 from tests.project import PIPELINE, Project, built
-from tests.reruns.telling import make_telling, texts, why
+from tests.reruns.telling import code_of, make_telling, texts, why
 
 ALL = ["make", "upper", "count"]
 READ = """
@@ -211,16 +211,6 @@ def test_a_data_file_that_was_not_declared_changes_goes_and_comes_back(reader: P
     assert reader.text("read") == "one"
 
 
-LOOKS = """
-BEFORE
-
-from orun import stage
-
-
-@stage(inputs={}, output="files")
-def tell(context):
-    (context.output / "text").write_text(str(ASK))
-"""
 IMPORTS = "try:\n    import NAME\nexcept ImportError:\n    NAME = None\n"
 IN_VAIN = {  # what stands before the function of a stage, what it asks, what appears then, and what is said of that
     "exists": ("", "(context.root / 'mark').exists()", "mark", "mark has appeared (looked for by the stage)"),
@@ -236,7 +226,7 @@ IN_VAIN = {  # what stands before the function of a stage, what it asks, what ap
 
 
 def test_what_the_code_looked_for_in_vain(tmp_path: Path) -> None:
-    code = {name: LOOKS.replace("BEFORE", before).replace("ASK", ask) for name, (before, ask, *_) in IN_VAIN.items()}
+    code = {name: code_of(ask, before) for name, (before, ask, *_) in IN_VAIN.items()}
     project = make_telling(tmp_path, code)
     assert built(project.run()) == [*IN_VAIN]
     assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "False")
@@ -457,8 +447,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
 
 
 def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = LOOKS.replace("BEFORE", "import outside").replace("ASK", "outside.NAME")
-    project = make_telling(tmp_path, {"told": code})
+    project = make_telling(tmp_path, {"told": code_of("outside.NAME", "import outside")})
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         folder.mkdir()
@@ -504,8 +493,7 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Variables, what is looked for in vain, and packages: of a folder beside the project."""
-    code = LOOKS.replace("BEFORE", "import outside").replace("ASK", "outside.name()")
-    project = make_telling(tmp_path, {"told": code})
+    project = make_telling(tmp_path, {"told": code_of("outside.name()", "import outside")})
     outside = tmp_path / "outside"
     outside.mkdir()
     code = "import os, yaml\ntry: import orun_test_absent\nexcept ImportError: pass\n"
@@ -530,19 +518,15 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
 
 def test_what_another_pipeline_has_left_for_people(project: Project) -> None:
     """Read by its path, and not declared: it is as good as any file of the project."""
-    project.write(
-        "told.py",
-        "from orun import stage\n\n@stage(inputs={}, output='files')\ndef told(context):\n"
-        f"    text = open({str(project.store / 'out' / 'text' / 'upper' / 'text')!r}).read()\n"
-        "    (context.output / 'text').write_text(text)\n",
-    )
-    project.write("other.yaml", "name: other\nstages: {told: {uses: './told.py:told'}}\n")
+    left = project.store / "out" / "text" / "upper" / "text"
+    project.write("told.py", code_of(f"open({str(left)!r}).read()"))
+    project.write("other.yaml", "name: other\nstages: {told: {uses: './told.py:tell'}}\n")
     assert built(project.run("other.yaml")) == ["told"]
     assert built(project.run("other.yaml")) == []
     project.edit("pipeline.yaml", "text: a b", "text: c d")
     project.run()
     again = project.run("other.yaml")
-    assert sentences(again["told"].reasons) == (f"{project.store}/out/text/upper/text changed (read by the stage)",)
+    assert sentences(again["told"].reasons) == (f"{left} changed (read by the stage)",)
     assert project.text("told", "other") == "C D!"
 
 
