@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from tests.project import Project
+from tests.site_packages import Site
 
 PIPELINE = """
 name: text
@@ -51,8 +45,6 @@ def declares(context):
 
 @stage(inputs={"after": "files"}, output="files")
 def imports(context):
-    import sample
-
     tell(context)
 
 
@@ -62,33 +54,12 @@ def neither(context):
 """
 
 
-def run(project: Project, site: Path) -> dict[str, Any]:
-    """Run the pipeline in a process that has these packages: each stage by its name."""
-    path = os.pathsep.join([str(site), str(Path(__file__).parents[2])])
-    done = subprocess.run(
-        [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--keep-going", "--store", str(project.store)],
-        cwd=project.folder,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    folder = tmp_path / "site"
-    (folder / "sample-1.0.dist-info").mkdir(parents=True)
-    (folder / "sample.py").write_text("VERSION = '1.0'")
-    return folder
-
-
-def test_what_was_made_with_a_version_that_came_meanwhile_is_not_stored(tmp_path: Path, site: Path) -> None:
+def test_what_was_made_with_a_version_that_came_meanwhile_is_not_stored(tmp_path: Path) -> None:
     """It had been stored under the version of before, and was up to date when that was installed again."""
-    project = Project.make(tmp_path / "project", PIPELINE)
+    project, site = Project.make(tmp_path / "project", PIPELINE), Site.make(tmp_path)
     project.write("tell.py", CODE)
-    first = run(project, site)
+    site.install("sample", "1.0", "VERSION = '1.0'")
+    first = site.run(project, "--keep-going")
     assert {name: stage["outcome"] for name, stage in first.items()} == {
         "install": "built",
         "declares": "failed",
@@ -102,7 +73,7 @@ def test_what_was_made_with_a_version_that_came_meanwhile_is_not_stored(tmp_path
             "why": "its result belongs to neither version, so nothing was stored",
             "hint": "run again",
         }
-    second = run(project, site)
+    second = site.run(project)
     assert {name: stage["outcome"] for name, stage in second.items()} == {
         "install": "cached",
         "declares": "built",

@@ -135,7 +135,10 @@ def environment(tmp_path: Path) -> Environment:
 
 
 def check(project: Project, environment: Environment, files: Mapping[Path, Sequence[str]], **variables: str) -> None:
-    """Write code that runs at the start, for each value, and remove all of it: each time every stage runs again."""
+    """Write code that runs at the start, for each value, and remove all of it: each time every stage runs again.
+
+    The values of a file are of different lengths: Python trusts byte code of the same second and size.
+    """
     assert list(reasons(environment.run(project, **variables))) == ["tell", "take"]
     for file, values in files.items():
         for value in values:
@@ -151,11 +154,8 @@ def check(project: Project, environment: Environment, files: Mapping[Path, Seque
     assert project.text("tell") == "none"
 
 
-LENGTHS = ("one", "three")  # different ones: Python trusts byte code of the same second and size
-
-
 def test_what_is_installed_beside_the_packages_and_by_the_user(project: Project, environment: Environment) -> None:
-    files = {environment.site / "team.pth": LENGTHS, environment.user / "usercustomize.py": ("user's",)}
+    files = {environment.site / "team.pth": ("one", "three"), environment.user / "usercustomize.py": ("eleven",)}
     check(project, environment, files)
 
 
@@ -163,7 +163,7 @@ def test_what_is_installed_beside_the_packages_and_by_the_user(project: Project,
 def test_the_other_names_of_such_code(project: Project, environment: Environment) -> None:
     """In the order in which Python runs them: the last is the one that counts."""
     files = {
-        environment.user / "team.pth": LENGTHS,
+        environment.user / "team.pth": ("one",),
         environment.site / "sitecustomize.py": ("seven",),
         environment.site / "usercustomize.py": ("eleven",),
     }
@@ -171,20 +171,19 @@ def test_the_other_names_of_such_code(project: Project, environment: Environment
 
 
 @pytest.mark.slow  # one of the project is tried above, by runs in this process
-@pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py"])
-def test_a_folder_elsewhere_on_pythonpath(
-    project: Project, environment: Environment, tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "other.py").touch()
-    check(project, environment, {tmp_path / "elsewhere" / name: LENGTHS}, PYTHONPATH=str(tmp_path / "elsewhere"))
+def test_a_folder_elsewhere_on_pythonpath(project: Project, environment: Environment, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "other.py").touch()
+    files = {folder / "sitecustomize.py": ("one",), folder / "usercustomize.py": ("three",)}
+    check(project, environment, files, PYTHONPATH=str(folder))
 
 
 @pytest.mark.slow
 def test_a_folder_that_a_path_file_adds(project: Project, environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     environment.write("more.pth", str(tmp_path / "elsewhere"))
-    check(project, environment, {tmp_path / "elsewhere" / "sitecustomize.py": LENGTHS})
+    check(project, environment, {tmp_path / "elsewhere" / "sitecustomize.py": ("one",)})
 
 
 PATH_FILES = {  # as installers write them: what comes from there counts where it is imported
