@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -33,6 +34,22 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     made.edit("helper.py", "def value(text):", "import os\n\n\ndef value(text):")
     made.edit("helper.py", "len(text)", "len(text) + len(os.environ.get('MORE', ''))")
     return made
+
+
+def run_badly(file: Path, store: Path, path: Sequence[Path], *options: str) -> str:
+    """Run a pipeline, whose gate fails, in a process that has modules of these folders; the name of the run."""
+    done = subprocess.run(
+        [sys.executable, "-m", "orun", str(file), "--store", str(store), "-q", "--no-blame", *options],
+        cwd=file.parent,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), "TMPDIR": str(store.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,  # a measurement elsewhere may have the machine
+    )
+    assert done.returncode == 1, done.stderr
+    with Store.open(store) as opened:
+        return opened.runs()[-1].name
 
 
 def test_a_variable_that_was_set(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,19 +125,8 @@ def test_the_code_of_orun_itself(tmp_path: Path) -> None:
     )
     size = package / "stages" / "measure" / "size.py"
     size.write_text(size.read_text().replace("sum(1 for _ in nodes(model))", "sum(1000 for _ in nodes(model))"))
-    command = [sys.executable, "-m", "orun", str(file), "--store", str(store), "-q", "--no-blame"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(package.parent), "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 1, done.stderr
+    bad = run_badly(file, store, [package.parent])
     with Store.open(store) as opened:
-        bad = opened.runs()[-1].name
         bisection = bisect(opened, good.run, bad)
     version = orun.__version__
     said = f"the code behind size: different code of the same version orun {version}"
@@ -144,20 +150,10 @@ def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: P
     other = project.folder.parent / "other"
     other.mkdir()
     (other / "sitecustomize.py").write_text("import platform\n\nplatform.python_version = lambda: '3.99.1'\n")
-    folders = [str(other), str(Path(orun.__file__).parent.parent)]
-    command = [sys.executable, "-m", "orun", "pipeline.yaml", "--store", str(project.store), "-q", "--no-blame"]
-    done = subprocess.run(
-        [*command, "--set", "stages.score.with.note=two"],
-        cwd=project.folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(folders), "TMPDIR": str(project.folder.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,  # a measurement elsewhere may have the machine
-    )
-    assert done.returncode == 1, done.stderr
+    path = [other, Path(orun.__file__).parents[1]]
+    bad = run_badly(project.folder / "pipeline.yaml", project.store, path, "--set", "stages.score.with.note=two")
     with Store.open(project.store) as opened:
-        bisection = bisect(opened, good.run, opened.runs()[-1].name)
+        bisection = bisect(opened, good.run, bad)
     version = platform.python_version()
     assert bisection.changes == ('score.note: "one" -> "two"',)
     assert bisection.causes == ()
@@ -165,7 +161,7 @@ def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: P
         "score score max 10 fails, but not with the bad run's parameters and code on this machine today; "
         f"other differences: Python of make: {version} -> 3.99.1; "
     )
-    assert f"Python: `orun bisect {bisection.good} {bisection.bad}` with Python {version}" in bisection.advice
+    assert f"Python: `orun bisect {good.run} {bad}` with Python {version}" in bisection.advice
 
 
 def test_what_to_type_for_python_and_the_machine() -> None:
