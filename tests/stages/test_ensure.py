@@ -203,7 +203,8 @@ def test_a_model_that_the_checker_refuses(output: Path) -> None:
     model.graph.node[0].op_type = "NoSuchOperator"
     (output / "model.onnx").write_bytes(model.SerializeToString())
     assert refusal(SAME, output).startswith(
-        "int8 left a model that the ONNX checker refuses\n  No Op registered for NoSuchOperator with domain_version of 17\n"
+        "int8 left a model that the ONNX checker refuses\n"
+        "  No Op registered for NoSuchOperator with domain_version of 17\n"
     )
 
 

@@ -49,7 +49,7 @@ def change_answers(patch: pytest.MonkeyPatch, change: Callable[[Any, list[Any]],
 
     def changed(*arguments: Any) -> Any:
         model = open_session(*arguments)
-        return lambda feed: change(feed, model(feed))
+        return lambda feed: change(feed, list(model(feed)))
 
     patch.setattr(check, "session", changed)
 
