@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -138,11 +139,24 @@ def test_with_json_an_error_is_the_document(orun: CommandLine) -> None:
     }
 
 
-def test_an_error_of_orun_is_its_text_and_its_exit_code(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise StoreError("the disk is full", why="artifacts: no space left", hint="free some, then: orun bert.yaml")
+Failing = Callable[[BaseException], None]
 
-    monkeypatch.setattr(api, "load", full)
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
+    """Let this error be raised where a pipeline file is read."""
+
+    def fail(error: BaseException) -> None:
+        def load(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(api, "load", load)
+
+    return fail
+
+
+def test_an_error_of_orun_is_its_text_and_its_exit_code(orun: CommandLine, failing: Failing) -> None:
+    failing(StoreError("the disk is full", why="artifacts: no space left", hint="free some, then: orun bert.yaml"))
     shown = orun("bert.yaml")
     assert (shown.code, shown.out) == (3, "")
     assert shown.err == (
@@ -150,11 +164,8 @@ def test_an_error_of_orun_is_its_text_and_its_exit_code(orun: CommandLine, monke
     )
 
 
-def test_an_interruption_is_130(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(api, "load", interrupted)
+def test_an_interruption_is_130(orun: CommandLine, failing: Failing) -> None:
+    failing(KeyboardInterrupt())
     shown = orun("bert.yaml")
     assert (shown.code, shown.out, shown.err) == (130, "", "error: interrupted\n")
 
@@ -176,11 +187,8 @@ def test_a_package_of_an_extra_that_is_not_installed_is_no_bug(
     )
 
 
-def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise KeyError("tree")
-
-    monkeypatch.setattr(api, "load", broken)
+def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, failing: Failing) -> None:
+    failing(KeyError("tree"))
     shown = orun("bert.yaml", "--set", "vars.token=s3cret")
     first, where, hint = shown.err.splitlines()
     assert (shown.code, shown.out) == (5, "")
@@ -196,11 +204,10 @@ def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, monkeypatc
     assert "s3cret" not in text
 
 
-def test_a_bug_where_no_file_can_be_written(orun: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise KeyError("tree")
-
-    monkeypatch.setattr(api, "load", broken)
+def test_a_bug_where_no_file_can_be_written(
+    orun: CommandLine, failing: Failing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(KeyError("tree"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     shown = orun("bert.yaml")
     assert (shown.code, shown.out) == (5, "")
@@ -212,15 +219,13 @@ def test_a_bug_where_no_file_can_be_written(orun: CommandLine, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_memory_that_is_used_up_is_no_bug(orun: CommandLine, monkeypatch: pytest.MonkeyPatch, *, again: bool) -> None:
+def test_memory_that_is_used_up_is_no_bug(
+    orun: CommandLine, failing: Failing, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
     """Also when there is not enough left to say so as errors are said."""
-
-    def exhausted(*_: object, **__: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(api, "load", exhausted)
+    failing(MemoryError())
     if again:
-        monkeypatch.setattr("orun.cli.main.render_error", exhausted)
+        monkeypatch.setattr("orun.cli.main.render_error", api.load)
     shown = orun("bert.yaml")
     assert (shown.code, shown.out) == (3, "")
     assert shown.err == (
@@ -237,14 +242,9 @@ def test_memory_that_is_used_up_is_no_bug(orun: CommandLine, monkeypatch: pytest
     ],
 )
 def test_what_the_system_refuses_is_no_bug(
-    orun: CommandLine, monkeypatch: pytest.MonkeyPatch, code: int, what: str, hint: str
+    orun: CommandLine, failing: Failing, code: int, what: str, hint: str
 ) -> None:
-    """Wherever it is met."""
-
-    def failing(*_: object, **__: object) -> None:
-        raise OSError(code, os.strerror(code), "gone.yaml")
-
-    monkeypatch.setattr(api, "load", failing)
+    failing(OSError(code, os.strerror(code), "gone.yaml"))
     shown = orun("bert.yaml")
     assert (shown.code, shown.out) == (3, "")
     assert shown.err == (f"error: cannot go on: {what}\n  gone.yaml: {os.strerror(code)}\n  hint: {hint}\n")
