@@ -197,11 +197,6 @@ def test_a_torn_history_is_damaged_and_put_beside_the_one_before(measured: Path,
     assert said == {"file": str(history), "damaged": f"{history}.damaged1", "added": 4}
 
 
-def test_a_history_that_lacks_a_run_is_given_what_it_measured(measured: Path, orun: CommandLine) -> None:
-    (measured / "artifacts" / "history.sqlite").unlink()
-    assert orun("history", "--mend").out == "artifacts/history.sqlite: 4 measurements added from the records of runs\n"
-
-
 def test_of_a_run_whose_record_cannot_be_read_the_history_is_not_called_whole(
     measured: Path, orun: CommandLine
 ) -> None:
