@@ -223,7 +223,7 @@ def test_slices_without_a_figure_are_named() -> None:
     """As where an area under a curve needs two classes: they are not judged, and do not count as passed."""
     measured = sliced({"0": (0.95, 40)}) | {"auc[label=1]": metric(0.9), "auc[label=2]": metric(0.9)}
     (verdict,) = judged(BY_LABEL, measured)
-    assert why(verdict) == "1 of 1 slices passed; the smallest is 0 with 40 examples; 1, 2 have no figure of it"
+    assert why(verdict) == "1 of 1 slice passed; the smallest is 0 with 40 examples; 1, 2 have no figure of it"
     del measured["auc[label=2]"]
     assert why(judged(BY_LABEL, measured)[0]).endswith("; 1 has no figure of it")
 

@@ -9,6 +9,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+POLL_SECONDS = 0.05  # between two looks at whether the server must end
+
 TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html"}
 # Threads of WebAssembly share memory, which a browser allows only to pages that it isolates from others:
 # https://web.dev/articles/coop-coep
@@ -42,7 +44,7 @@ def serve_folders(folders: Mapping[str, Path], headers: Mapping[str, str] = ISOL
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

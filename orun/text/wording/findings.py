@@ -9,6 +9,7 @@ from typing import Any
 from orun.core.metrics import Estimate, Unit
 from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
+from orun.text.counts import count
 from orun.text.units import amount, show, show_in_full, span
 from orun.text.wording import advice
 from orun.text.wording.baseline_comparisons import METHODS, OBSTACLES
@@ -131,10 +132,9 @@ def _group(reason: Reason) -> str:
 def _slices(reason: Reason) -> str:
     arguments = reason.arguments
     outcomes: Mapping[str, int] = arguments["outcomes"]
-    counts = [f"{outcomes.get('passed', 0)} of {arguments['slices']} slices passed"]
+    counts = [f"{outcomes.get('passed', 0)} of {count(arguments['slices'], 'slice')} passed"]
     counts += [f"{number} {outcome}" for outcome, number in outcomes.items() if outcome != "passed"]
-    examples = arguments["examples"]
-    smallest = f"the smallest is {arguments['smallest']} with {examples} {'example' if examples == 1 else 'examples'}"
+    smallest = f"the smallest is {arguments['smallest']} with {count(arguments['examples'], 'example')}"
     parts = [", ".join(counts), smallest]
     if without := arguments.get("without"):
         parts.append(f"{', '.join(without)} {'has' if len(without) == 1 else 'have'} no figure of it")
