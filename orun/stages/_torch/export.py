@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RETURNED = "it may return tensors, and lists, tuples and mappings of them"
 MISSING_HINT = "name what forward takes and has no default for"
 PACKED_HINT = (
-    "a forward that takes them all in one: let the function of `model` return a module around it, "
+    "name the input that it takes; if it takes several in one, let the function of `model` return a module around it, "
     "whose forward has a parameter for each of `inputs`"
 )
 

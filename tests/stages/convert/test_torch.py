@@ -155,8 +155,8 @@ def test_a_branch_on_values_is_named(tmp_path: Path) -> None:
                 "the module does not take these `inputs`\n"
                 "  x, y: too many positional arguments\n"
                 "  its forward is (batch: 'dict[str, torch.Tensor]') -> 'torch.Tensor'\n"
-                "  hint: a forward that takes them all in one: let the function of `model` return a module around it, "
-                "whose forward has a parameter for each of `inputs`"
+                "  hint: name the input that it takes; if it takes several in one, let the function of `model` return "
+                "a module around it, whose forward has a parameter for each of `inputs`"
             ),
         ),
         (
