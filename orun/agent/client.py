@@ -56,13 +56,13 @@ class SocketFleet:
         self._links: dict[str, Link] = {}
         self._running: set[tuple[str, str]] = set()  # machine and stage of each order that has no last message yet
         self._messages: deque[FleetMessage] = deque()
-        self._connector = Connector()
+        self._waker = Waker()
+        self._connector = Connector(self._waker.wake)
         self._question: FactsRequest | None = None  # for machines that join during the run
         self._unasked: set[str] = set()  # machines that have joined and were not asked for facts
         self._refused: set[str] = set()  # why agents could not be added, each said once
         self._selector = selectors.DefaultSelector()
         self.beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
-        self._waker = Waker()
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._woken = False
         try:
@@ -196,6 +196,7 @@ class SocketFleet:
 
     def wake(self) -> None:
         """End the present or next `wait`. Any thread may call this."""
+        self._woken = True
         self._waker.wake()
 
     def cancel(self, stage: str) -> None:
@@ -228,8 +229,7 @@ class SocketFleet:
             link.peer.flush()
         ready = [key.data for key, _ in self._selector.select(timeout)]
         if None in ready:
-            self._waker.drain()
-            self._woken = True
+            self._waker.drain()  # `wake` was called, or a connection was made
         messages: list[tuple[str, Message]] = []
         for name in filter(None, ready):
             link, why = self._links[name], ""

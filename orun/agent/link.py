@@ -7,6 +7,7 @@ import platform
 import selectors
 import socket
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from time import monotonic
 
@@ -117,9 +118,14 @@ def minor_of(version: str) -> str:
 
 
 class Connector:
-    """Connects to agents in threads, so that an agent that does not answer keeps nobody waiting."""
+    """Connects to agents in threads, so that an agent that does not answer keeps nobody waiting.
 
-    def __init__(self) -> None:
+    Args:
+        ended: called in another thread when an attempt has ended.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
         self._pool = DaemonThreadPool(AT_A_TIME)
         self._attempts: dict[str, Future[Link | UsageError | None]] = {}  # by the place of the agent
 
@@ -137,7 +143,9 @@ class Connector:
             expected: whether it is an error if nobody listens there.
         """
         if place not in self._attempts:
-            self._attempts[place] = self._pool.submit(_connect, address, place, expected=expected)
+            attempt = self._pool.submit(_connect, address, place, expected=expected)
+            self._attempts[place] = attempt
+            attempt.add_done_callback(lambda _: self._ended())
 
     def take(self, timeout: float = 0.0) -> list[Link | UsageError]:
         """Return what came of the attempts that have ended; wait for the first, `timeout` seconds at most."""
