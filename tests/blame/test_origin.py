@@ -117,13 +117,12 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
     assert project.good.exit_code == 0
     question = project.question(project.run(outlier=4000), "cosine.min", "min")
     chain = model_chain(question.pipeline, question.stage)
-    with Store.open(project.store) as store:
-        then = find_earlier_model(store, question.pipeline, question.result, (question.stage, question.gate), chain)
-        assert then is not None
-        experiment = Experiment.open(question.pipeline, project.store, PATIENT)
-        with import_model(experiment, store, question.stage, then.tree, then.name):
-            case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then)
-            diagnosis = case.compare_earlier(case.find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
+    then = past_of(project, question)
+    assert then is not None
+    experiment = Experiment.open(question.pipeline, project.store, PATIENT)
+    with Store.open(project.store) as store, import_model(experiment, store, question.stage, then.tree, then.name):
+        case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then)
+        diagnosis = case.compare_earlier(case.find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
     assert (diagnosis.culprit, diagnosis.proof) == ("int8", None)
     assert [(one.stage, one.passes) for one in diagnosis.levels] == [("import", True), ("int8", False)]
     start = f"`import` is not the model that it was in {project.bad.run} (model.onnx changed): "
