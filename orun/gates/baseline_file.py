@@ -23,10 +23,10 @@ from orun.pipeline.files import BASELINE
 VERSION = 2  # raise it when a field goes, or changes its meaning
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}
 PIPELINE = re.compile(r"^(stages|extends)[ \t]*:", re.MULTILINE)  # by which a file of YAML is one
-NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
+NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept FILE"
 BESIDE = "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
 UNKNOWN = "unknown field"  # how msgspec tells of a name that a later orun has given
-HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
+HINT = "take the committed version back, or remove the file and accept again: orun baseline accept FILE"
 
 
 class Accepted(Record, frozen=True):

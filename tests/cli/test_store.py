@@ -294,7 +294,7 @@ def test_with_a_damaged_baseline_nothing_is_removed(orun: CommandLine, project: 
         (
             "words.baseline.json:1:2: error: the baseline is not JSON: Expecting property name enclosed in double "
             "quotes\n    1 | {\n      |  ^\n"
-            "  hint: take the committed version back, or remove the file and accept again: orun baseline accept\n"
+            "  hint: take the committed version back, or remove the file and accept again: orun baseline accept FILE\n"
         ),
     )
     assert orun("store", "verify").out.startswith("4 objects")

@@ -34,8 +34,8 @@ SIZE = metric(22.9e6, "B", "lower")
 START = '"version": 2, "pipeline": "bert", "stages":'
 END = '"host": {}, "date": "2026-11-02", "who": "", "run": ""}}}'
 BESIDE = '{"value": 2, "low": 3, "high": 4}'
-HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
-NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
+HINT = "take the committed version back, or remove the file and accept again: orun baseline accept FILE"
+NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept FILE"
 
 
 @pytest.fixture

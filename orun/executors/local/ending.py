@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
@@ -54,7 +55,8 @@ def abandon_all() -> None:
     """After a failure, kill worker processes and run `atexit` functions; threads end with the process."""
     if multiprocessing := sys.modules.get("multiprocessing"):
         for child in multiprocessing.active_children():
-            child.kill()
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(child.pid, signal.SIGKILL)  # `child.kill` is missing from workers of loky, joblib's default
     run_exit_functions()
 
 

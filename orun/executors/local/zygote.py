@@ -171,10 +171,15 @@ class Zygote:
             self._servers[process] = descriptor
 
     def _fork_task(self, task: Callable[[], None]) -> int:
-        """Run a task in a forked process; return its id."""
-        process = self._fork()
+        """Run a task in a forked process; return its id. Until it has closed what is the server's, SIGTERM waits."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            process = self._fork()
+            if not process:
+                self.close()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         if not process:
-            self.close()
             _run_and_exit(task)
         return process
 

@@ -280,7 +280,6 @@ def f(context):
 """
 
 
-@pytest.mark.xfail(reason="the workers of loky have no `kill`, by which `abandon_all` ends them")
 def test_a_pool_that_is_kept_for_the_next_call_leaves_nothing_of_a_stage_that_fails(
     executor: LocalExecutor, project: Project
 ) -> None:
