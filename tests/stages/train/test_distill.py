@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,20 +11,14 @@ from orun.stages.train._losses import soft_loss
 from tests.stages.conftest import MODULES
 from tests.stages.modules import learning
 from tests.stages.support import StageRun, digest, run_stage
+from tests.stages.train.conftest import accuracy
 
 STUDENT = {"student": "learning.py:student", "teacher": "learning.py:teacher", "dataset": "learning.py:training"}
 
 
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The weights of a network that learned 1,200 digits."""
-    params = {"model": "learning.py:teacher", "dataset": "learning.py:training", "epochs": 20, "learning_rate": 3e-3}
-    return run_stage("train/finetune", tmp_path_factory.mktemp("teacher"), params, root=MODULES).output
-
-
-def distill(folder: Path, teacher: Path | None = None, **params: Any) -> StageRun:
+def distill(folder: Path, teacher: Path | None = None, seed: int = 0, **params: Any) -> StageRun:
     inputs = {} if teacher is None else {"weights": teacher}
-    return run_stage("train/distill", folder, {**STUDENT, **params}, inputs=inputs, root=MODULES)
+    return run_stage("train/distill", folder, {**STUDENT, **params}, inputs=inputs, root=MODULES, seed=seed)
 
 
 def refusal(folder: Path, **params: Any) -> str:
@@ -34,41 +27,27 @@ def refusal(folder: Path, **params: Any) -> str:
     return str(caught.value)
 
 
-def accuracy(module: torch.nn.Module, weights: Path) -> float:
-    """Share of the unseen digits that a module recognises."""
-    module.load_state_dict(torch.load(weights / "weights.pt", weights_only=True))
-    unseen = learning.held_out()
-    with torch.inference_mode():
-        scores = module.eval()(torch.from_numpy(np.asarray(unseen.inputs["pixels"])))
-    return float((scores.argmax(1).numpy() == unseen.labels).mean())
-
-
 def test_a_quarter_of_the_size_answers_as_well(tmp_path: Path, teacher: Path) -> None:
-    made = distill(tmp_path, teacher, epochs=60, learning_rate=3e-3)
+    made = distill(tmp_path, teacher, epochs=20, learning_rate=1e-2)
     assert [made.value(name) for name in ("parameters", "teacher_parameters")] == [2410, 11386]
     of_teacher = accuracy(learning.teacher(), teacher)
-    assert of_teacher > 0.9
+    assert of_teacher > 0.88
     assert accuracy(learning.student(), made.output) > of_teacher - 0.02
 
 
 def test_the_same_seed_gives_the_same_weights(tmp_path: Path, teacher: Path) -> None:
-    first, second = (distill(tmp_path, teacher, epochs=2) for _ in range(2))
+    first, second, other = (distill(tmp_path, teacher, seed=seed, epochs=1) for seed in (0, 0, 1))
     assert digest(first.output) == digest(second.output)
-    other = run_stage(
-        "train/distill", tmp_path, {**STUDENT, "epochs": 2}, inputs={"weights": teacher}, root=MODULES, seed=1
-    )
     assert digest(first.output) != digest(other.output)
 
 
 def test_without_labels_the_teacher_alone_is_learned_from(tmp_path: Path, teacher: Path) -> None:
-    made = distill(tmp_path, teacher, epochs=40, learning_rate=3e-3, hard=0.0, dataset="learning.py:unlabelled")
+    made = distill(tmp_path, teacher, epochs=10, learning_rate=2e-2, hard=0.0, dataset="learning.py:unlabelled")
     assert accuracy(learning.student(), made.output) > 0.85
 
 
-def test_features_through_a_learned_map(tmp_path: Path, teacher: Path) -> None:
-    made = distill(tmp_path, teacher, epochs=5, features={"1": "3"})
-    plain = distill(tmp_path, teacher, epochs=5)
-    assert made.value("loss") > plain.value("loss")
+def test_the_map_that_features_are_learned_through_is_no_part_of_the_student(tmp_path: Path, teacher: Path) -> None:
+    made, plain = (distill(tmp_path, teacher, epochs=1, features=features) for features in ({"1": "3"}, {}))
     assert digest(made.output) != digest(plain.output)
     assert set(torch.load(made.output / "weights.pt")) == set(learning.student().state_dict())
 
@@ -87,7 +66,7 @@ def test_the_loss_of_features_counts_by_its_weight(tmp_path: Path, teacher: Path
 
 
 def test_values_instead_of_classes(tmp_path: Path, teacher: Path) -> None:
-    made = distill(tmp_path, teacher, epochs=60, hard=0.0, answers="values", learning_rate=3e-3)
+    made = distill(tmp_path, teacher, epochs=12, hard=0.0, answers="values", learning_rate=2e-2)
     assert accuracy(learning.student(), made.output) > 0.85
 
 
