@@ -43,13 +43,18 @@ class Between(nn.Module):  # type: ignore[misc]  # torch is not checked
         return self.dequant(self.body(self.quant(image)))
 
 
-def eager() -> nn.Module:
-    """By `prepare_qat`; its observers and its training mode are left on."""
+def prepared() -> nn.Module:
+    """Untrained, by `prepare_qat`."""
     model = quantization.fuse_modules_qat(
         Between().train(), [[f"body.{n}" for n in part] for part in (range(3), range(3, 6))]
     )
     model.qconfig = quantization.get_default_qat_qconfig(BACKEND)
-    return _learned(quantization.prepare_qat(model))
+    return quantization.prepare_qat(model)
+
+
+def eager() -> nn.Module:
+    """By `prepare_qat`; its observers and its training mode are left on."""
+    return _learned(prepared())
 
 
 def traced() -> nn.Module:
@@ -61,6 +66,13 @@ def traced() -> nn.Module:
 def converted() -> nn.Module:
     """With PyTorch's own integers."""
     return quantization.convert(eager().eval())
+
+
+def converted_untrained() -> nn.Module:
+    """With PyTorch's own integers, after one batch of noise."""
+    model = prepared()
+    model(torch.rand(2, 1, 8, 8))
+    return quantization.convert(model.eval())
 
 
 class Decomposed(nn.Module):  # type: ignore[misc]

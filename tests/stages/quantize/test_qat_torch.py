@@ -44,7 +44,8 @@ def top_1(path: Path) -> float:
     ("model", "exporter", "in_float"),
     [
         pytest.param("eager", "dynamo", 0, marks=pytest.mark.slow),
-        ("eager", "torchscript", 1),  # behind its Flatten, over which ONNX Runtime carries no integers
+        # Behind its Flatten, over which ONNX Runtime carries no integers.
+        pytest.param("eager", "torchscript", 1, marks=pytest.mark.slow),
         ("traced", "torchscript", 0),
     ],
 )
@@ -59,14 +60,26 @@ def test_what_pytorch_prepared_runs_in_integers(tmp_path: Path, model: str, expo
     assert top_1(result.model) > 0.9
 
 
-def test_what_pytorch_converted_is_exported_by_the_older_exporter_alone(tmp_path: Path) -> None:
+def test_integers_of_pytorch_are_exported_by_the_older_exporter(tmp_path: Path) -> None:
     result = integers(tmp_path, convert(tmp_path, "converted", exporter="torchscript"), inputs="rounding.py:held_out")
     assert (result.value("quantized"), result.value("in_float")) == (3, 0)
     assert top_1(result.model) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("exporter", "params", "why"),
+    [
+        ("torchscript", {"opset": 12}, "ONNX export of DequantizeLinear in opset 12. Attribute axis is not supported"),
+        pytest.param("dynamo", {}, "Conv2dPackedParamsBase", marks=pytest.mark.slow),
+    ],
+)
+def test_integers_that_cannot_be_exported_are_to_be_exported_as_fake_quantization(
+    tmp_path: Path, exporter: str, params: dict[str, Any], why: str
+) -> None:
     with pytest.raises(StageFailed) as caught:
-        convert(tmp_path, "converted")
-    assert caught.value.what == "PyTorch's dynamo exporter cannot export the model"
-    assert "Conv2dPackedParamsBase" in caught.value.why
+        convert(tmp_path, "converted_untrained", exporter=exporter, **params)
+    assert caught.value.what == f"PyTorch's {exporter} exporter cannot export the model"
+    assert why in caught.value.why
     assert caught.value.hint == (
         "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes; "
         "the log has the whole message"
