@@ -42,6 +42,16 @@ def export_tiny_bert(folder: Path) -> Path:
     return run_stage("optimize/simplify", folder, inputs={"model": exported.output}).output
 
 
+@pytest.fixture(scope="session")
+def fused_bert(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
+    """The same BERT with fused attention, layer norms, embeddings and activations."""
+
+    def fuse(folder: Path) -> Path:
+        return run_stage("optimize/transformer", folder, inputs={"model": tiny_bert}).output
+
+    return make_once(tmp_path_factory, "fused-bert", fuse)
+
+
 def export_decoder(folder: Path, family: str, fill: str) -> Path:
     """The folder of a small decoder of `modules/architectures.py`, whose mask is made up by `fill`."""
     axes = ["batch", "sequence"]
