@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
@@ -22,10 +21,21 @@ CACHE = {"shape": ["batch", 4, "past", 16]}
 DIMS = {"past": [3, 0, 8]}
 LAYERS = {"EmbedLayerNormalization": 1, "SkipLayerNormalization": 4}
 LATE = {"LayerNormalization": 1, "SkipLayerNormalization": 4}
+GROUPED = {
+    "GroupQueryAttention": 2,
+    "RotaryEmbedding": 4,
+    "SimplifiedLayerNormalization": 1,
+    "SkipSimplifiedLayerNormalization": 4,
+}
+BERT = {"Attention": 2, "BiasGelu": 2, **LAYERS}
+APART = {"MultiHeadAttention": 2, "BiasGelu": 2, **LATE}
 EXPECTED = {
-    "bert": {"Attention": 2, "BiasGelu": 2, **LAYERS},
-    "roberta": {"Attention": 2, "BiasGelu": 2, **LAYERS},
-    "distilbert": {"Attention": 2, "BiasGelu": 2, **LAYERS},
+    "bert": BERT,
+    "roberta": BERT,
+    "distilbert": BERT,
+    "electra": BERT,
+    "mpnet": BERT,
+    "albert": {"Attention": 2, "FastGelu": 2, **LAYERS},
     "gpt2": {"Attention": 2, "FastGelu": 2, **LATE},
     "vit": {"Attention": 2, "BiasGelu": 2, **LATE},
     "whisper": {"Attention": 2, "BiasGelu": 2, "Gelu": 2, **LATE},
@@ -36,25 +46,24 @@ EXPECTED = {
         "SimplifiedLayerNormalization": 2,
         "SkipSimplifiedLayerNormalization": 10,
     },
-    "llama": {
-        "GroupQueryAttention": 2,
-        "RotaryEmbedding": 4,
-        "SimplifiedLayerNormalization": 1,
-        "SkipSimplifiedLayerNormalization": 4,
-    },
-    "albert": {"Attention": 2, "EmbedLayerNormalization": 1, "SkipLayerNormalization": 4, "FastGelu": 2},
-    "electra": {"Attention": 2, "EmbedLayerNormalization": 1, "SkipLayerNormalization": 4, "BiasGelu": 2},
-    "mpnet": {"Attention": 2, "EmbedLayerNormalization": 1, "SkipLayerNormalization": 4, "BiasGelu": 2},
+    "llama": GROUPED,
+    "mistral": GROUPED,
+    "phi3": GROUPED,
+    "qwen3": {**GROUPED, "SimplifiedLayerNormalization": 5},
+    "gemma2": {**GROUPED, "SimplifiedLayerNormalization": 5, "Gelu": 2},
+    "gemma3": {**GROUPED, "SimplifiedLayerNormalization": 9, "Gelu": 2},
     "mobilebert": {"MultiHeadAttention": 2},
-    "modernbert": {
+    "modernbert": {"MultiHeadAttention": 2, "RotaryEmbedding": 2, "Gelu": 2, **LATE},
+    "deberta": APART,
+    "deberta_v2": APART,
+    "bloom": {"MultiHeadAttention": 2, "LayerNormalization": 2, "SkipLayerNormalization": 4, "FastGelu": 2},
+    "gpt_neox": {
         "MultiHeadAttention": 2,
-        "LayerNormalization": 1,
-        "SkipLayerNormalization": 4,
-        "RotaryEmbedding": 2,
-        "Gelu": 2,
+        "LayerNormalization": 3,
+        "SkipLayerNormalization": 2,
+        "RotaryEmbedding": 4,
+        "BiasGelu": 2,
     },
-    "deberta": {"MultiHeadAttention": 2, "LayerNormalization": 1, "SkipLayerNormalization": 4, "BiasGelu": 2},
-    "deberta_v2": {"MultiHeadAttention": 2, "LayerNormalization": 1, "SkipLayerNormalization": 4, "BiasGelu": 2},
     "swin": {"Attention": 2, "LayerNormalization": 2, "SkipLayerNormalization": 4, "BiasGelu": 2},
     "segformer": {
         "Attention": 1,
@@ -71,68 +80,33 @@ EXPECTED = {
         "SkipLayerNormalization": 11,
         "BiasGelu": 4,
     },
-    "qwen3": {
-        "GroupQueryAttention": 2,
-        "SimplifiedLayerNormalization": 5,
-        "SkipSimplifiedLayerNormalization": 4,
-        "RotaryEmbedding": 4,
-    },
-    "mistral": {
-        "GroupQueryAttention": 2,
-        "SimplifiedLayerNormalization": 1,
-        "SkipSimplifiedLayerNormalization": 4,
-        "RotaryEmbedding": 4,
-    },
-    "phi3": {
-        "GroupQueryAttention": 2,
-        "SimplifiedLayerNormalization": 1,
-        "SkipSimplifiedLayerNormalization": 4,
-        "RotaryEmbedding": 4,
-    },
-    "gemma2": {
-        "GroupQueryAttention": 2,
-        "SimplifiedLayerNormalization": 5,
-        "SkipSimplifiedLayerNormalization": 4,
-        "RotaryEmbedding": 4,
-        "Gelu": 2,
-    },
-    "gemma3": {
-        "GroupQueryAttention": 2,
-        "SimplifiedLayerNormalization": 9,
-        "SkipSimplifiedLayerNormalization": 4,
-        "RotaryEmbedding": 4,
-        "Gelu": 2,
-    },
-    "gpt_neox": {
-        "MultiHeadAttention": 2,
-        "LayerNormalization": 3,
-        "SkipLayerNormalization": 2,
-        "RotaryEmbedding": 4,
-        "BiasGelu": 2,
-    },
     "opt": {"Attention": 2, "LayerNormalization": 4, "SkipLayerNormalization": 1},
-    "bloom": {"MultiHeadAttention": 2, "LayerNormalization": 2, "SkipLayerNormalization": 4, "FastGelu": 2},
 }
 # MobileBERT's values reach thousands, and Gemma's tens.
 LARGEST_ERROR = {"mobilebert": 5e-3, "gemma2": 3e-5}
-QUICK = ("bert", "gpt2", "llama", "t5", "swin")
-SLOW = ("roberta", "whisper", "clip", "deberta_v2", "gemma2", "bloom")  # of other forms; those left are rows of a table
+QUICK = ("gpt2", "llama", "vit")
+SLOW = ("bert", "t5", "swin", "roberta", "whisper", "clip", "deberta_v2", "gemma2", "bloom")  # of other forms each
 
 
 def fuse(folder: Path, model: Path, **params: object) -> StageRun:
     return run_stage("optimize/transformer", folder, params, inputs={"model": model})
 
 
-def mark_by_cost(families: Iterable[str]) -> list[ParameterSet]:
-    marks = {family: [] if family in QUICK else [pytest.mark.slow] for family in (*QUICK, *SLOW)}
-    return [pytest.param(family, marks=marks.get(family, [pytest.mark.table])) for family in families]
+def mark_by_cost(*quick: str) -> list[ParameterSet]:
+    """All families: some are quick, those of other forms slow, and the rest rows of a table."""
+    marks = {
+        family: [pytest.mark.slow if family in (*QUICK, *SLOW) else pytest.mark.table]
+        for family in FAMILIES
+        if family not in quick
+    }
+    return [pytest.param(family, marks=marks.get(family, [])) for family in FAMILIES]
 
 
 def fused(made: StageRun) -> dict[str, float]:
     return {name: made.value(f"fused.{name}") for name in COUNTED if made.value(f"fused.{name}")}
 
 
-@pytest.mark.parametrize("family", mark_by_cost(FAMILIES))
+@pytest.mark.parametrize("family", mark_by_cost(*QUICK))
 def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: str) -> None:
     made = fuse(tmp_path, exports(family), method="rules", expect=EXPECTED[family], dims=FAMILIES[family].dims)
     assert fused(made) == EXPECTED[family]
@@ -142,14 +116,15 @@ def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: s
     assert made.value("max_abs_error") < LARGEST_ERROR.get(family, 1e-5)
 
 
-@pytest.mark.parametrize("family", mark_by_cost(FAMILIES))
+@pytest.mark.parametrize("family", mark_by_cost("gpt2"))
 def test_every_attention_is_counted_before_it_is_fused(tmp_path: Path, exports: Exports, family: str) -> None:
     model = exports(family)
     left = fuse(tmp_path, model, method="rules", disable=["attention"], dims=FAMILIES[family].dims)
     assert left.value("attentions") == left.value("attentions_left") == FAMILIES[family].attentions
 
 
-@pytest.mark.parametrize("family", mostly_slow(["distilbert", "gpt2", "t5"], "gpt2"))
+@pytest.mark.slow  # that of BERT is quick, in test_transformer.py
+@pytest.mark.parametrize("family", ["distilbert", "gpt2", "t5"])
 def test_eager_attention(tmp_path: Path, exports: Exports, family: str) -> None:
     made = fuse(tmp_path, exports(family, attention="eager"), method="rules")
     assert fused(made) == EXPECTED[family]
@@ -184,16 +159,12 @@ def test_auto_takes_what_fuses_every_attention(tmp_path: Path, exports: Exports)
 
 def test_projections_may_stay_apart(tmp_path: Path, exports: Exports) -> None:
     made = fuse(tmp_path, exports("gpt2"), method="rules", multi_head_attention=True)
-    apart = {"MultiHeadAttention": 2} | {
-        name: EXPECTED["gpt2"][name] for name in EXPECTED["gpt2"] if name != "Attention"
-    }
-    assert fused(made) == apart
+    assert fused(made) == {"MultiHeadAttention": 2, "FastGelu": 2, **LATE}
     assert made.value("max_abs_error") < 1e-5
 
 
-@pytest.mark.parametrize("level", ["disable", "extended"])
-def test_at_other_levels(tmp_path: Path, exports: Exports, level: str) -> None:
-    made = fuse(tmp_path, exports("vit"), method="rules", level=level)
+def test_without_optimizations_before(tmp_path: Path, exports: Exports) -> None:
+    made = fuse(tmp_path, exports("vit"), method="rules", level="disable")
     assert fused(made) == EXPECTED["vit"]
     assert made.value("max_abs_error") < 1e-5
 
@@ -225,9 +196,8 @@ def test_what_is_in_pieces_is_named_when_more_was_expected(tmp_path: Path, expor
     ]
 
 
-@pytest.mark.parametrize(("exporter", "tables"), mostly_slow([("torchscript", 2), ("dynamo", 1)], ("torchscript", 2)))
-def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None:
-    """It begins with no past; whether its table of words is stored once is the exporter's doing."""
+def fuse_with_cache(folder: Path, exporter: str) -> StageRun:
+    """A GPT-2 that begins with no past."""
     past = {f"past_key_values.{layer}.{part}": CACHE for layer in range(2) for part in ("key", "value")}
     text = {"shape": ["batch", "sequence"], "dtype": "int64"}
     mask = {"shape": ["batch", "past + sequence"], "dtype": "int64", "fill": "mask"}
@@ -240,26 +210,34 @@ def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None
         "exporter": exporter,
         "dims": DIMS,
     }  # fmt: skip
-    source = run_stage("convert/torch", tmp_path, asked, root=MODULES).output
-    made = fuse(tmp_path, source, dims=DIMS)
+    return fuse(folder, run_stage("convert/torch", folder, asked, root=MODULES).output, dims=DIMS)
+
+
+@pytest.mark.parametrize(("exporter", "tables"), mostly_slow([("torchscript", 2), ("dynamo", 1)], ("torchscript", 2)))
+def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None:
+    """Whether its table of words is stored once is the exporter's doing."""
+    made = fuse_with_cache(tmp_path, exporter)
     assert fused(made) == {"MultiHeadAttention": 2, "SkipLayerNormalization": 5, "FastGelu": 2}
     assert (made.value("attentions_left"), made.value("max_abs_error") < 1e-5) == (0, True)
     stored = onnx.load(made.model).graph.initializer
     assert sum(sorted(tensor.dims) == [64, 1000] for tensor in stored) == tables
+
+
+@pytest.mark.slow
+def test_gpt2_with_its_cache_is_quantized(tmp_path: Path) -> None:
+    made = fuse_with_cache(tmp_path, "torchscript")
     small = run_stage("quantize/weights", tmp_path, {"dims": DIMS}, inputs={"model": made.output})
     assert small.value("quantized") == 9  # four products in each layer, and the scores
     assert run_stage("quantize/dynamic", tmp_path, {"dims": DIMS}, inputs={"model": made.output}).value("quantized") > 9
 
 
-@pytest.mark.parametrize(
-    ("family", "opset", "apart"),
-    mostly_slow([("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)], ("bert", 14, False)),
-)
+@pytest.mark.slow  # small graphs of old sets are quick, in _fusion/test_rules.py
+@pytest.mark.parametrize(("family", "opset", "apart"), [("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)])
 def test_older_operator_sets(tmp_path: Path, exports: Exports, family: str, opset: int, *, apart: bool) -> None:
     """Those have no LayerNormalization before 17, and reductions that take their axes otherwise before 18."""
     made = fuse(tmp_path, exports(family, opset=opset), method="rules")
     assert made.value("attentions_left") == 0
-    said = f"operator set {opset} has no LayerNormalization: layer norms stay in pieces"
-    assert (said in made.log.splitlines()) == apart
+    line = f"operator set {opset} has no LayerNormalization: layer norms stay in pieces"
+    assert (line in made.log.splitlines()) == apart
     assert (made.value("fused.SkipLayerNormalization") == 0) == (apart or family == "llama")
     assert made.value("max_abs_error") < 1e-5

@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed
 from tests.stages.support import StageRun, artifact, run_stage
 
-HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
 # From rows of width 8 to two heads of size 4, and back.
 SPLIT = """
   size = Constant <value = int64[4] {0, 0, 2, 4}> ()
@@ -36,27 +36,40 @@ JOIN = """
   y = MatMul (joined, wo)
 """
 MATRICES = ("wq", "wk", "wv", "wo")
+Weights = dict[str, NDArray[np.float32]]
 
 
 def build(
-    text: str, weights: dict[str, NDArray[np.float32]], inputs: str = "", outputs: str = "float[n, s, 8] y"
+    text: str,
+    weights: Weights,
+    inputs: str = "",
+    outputs: str = "float[n, s, 8] y",
+    x: str = "float[n, s, 8] x",
+    opset: int = 20,
 ) -> onnx.ModelProto:
-    """A model of the input `float[n, s, 8] x` and these others."""
-    signature = f"graph (float[n, s, 8] x{', ' if inputs else ''}{inputs}) => ({outputs})"
-    model = parser.parse_model(f"{HEADER} {signature} {{ {text} }}")
+    signature = f"graph ({x}{', ' if inputs else ''}{inputs}) => ({outputs})"
+    model = parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> {signature} {{ {text} }}')
     model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
     onnx.checker.check_model(model, full_check=True)
     return model
 
 
-def matrices(*names: str) -> dict[str, NDArray[np.float32]]:
+def matrices(*names: str) -> Weights:
     random = np.random.default_rng(0)
     return {name: random.standard_normal((8, 8)).astype(np.float32) for name in names}
 
 
-def vectors(*names: str) -> dict[str, NDArray[np.float32]]:
+def vectors(*names: str) -> Weights:
     random = np.random.default_rng(1)
     return {name: random.standard_normal(8).astype(np.float32) for name in names}
+
+
+def attention(
+    scores: str, inputs: str = "", outputs: str = "float[n, s, 8] y", **weights: ArrayLike
+) -> onnx.ModelProto:
+    """An attention of two heads over x: from its queries, keys and values to what is seen as `scores` says."""
+    further = {name: np.array(value, np.float32) for name, value in weights.items()}
+    return build(SPLIT + scores + JOIN, matrices(*MATRICES) | further, inputs, outputs)
 
 
 def fuse(folder: Path, model: onnx.ModelProto, **params: object) -> StageRun:
@@ -71,11 +84,17 @@ def operators(made: StageRun) -> Counter[str]:
     return Counter(node.op_type for node in onnx.load(made.model).graph.node)
 
 
+def attributes(made: StageRun, operator: str) -> dict[str, Any]:
+    """Attributes of the only node of an operator."""
+    (node,) = [node for node in onnx.load(made.model).graph.node if node.op_type == operator]
+    return {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+
+
 def test_attention_without_a_mask(tmp_path: Path) -> None:
     scores = (
         "p = MatMul (q, kt) c = Constant <value = float {0.5}> () s = Mul (p, c) w = Softmax (s) seen = MatMul (w, v)"
     )
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES)))
+    made = fuse(tmp_path, attention(scores))
     assert operators(made) == {"Attention": 1, "MatMul": 1}
 
 
@@ -85,9 +104,8 @@ def test_another_scale(tmp_path: Path, scale: float) -> None:
         f"c = Constant <value = float {{{scale}}}> () qs = Mul (q, c) s = MatMul (qs, kt) "
         "w = Softmax (s) seen = MatMul (w, v)"
     )
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES)))
-    (attention,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "Attention"]
-    assert {item.name: item.f for item in attention.attribute if item.name == "scale"} == {"scale": scale}
+    made = fuse(tmp_path, attention(scores))
+    assert attributes(made, "Attention")["scale"] == scale
 
 
 def test_a_scale_after_the_mask_is_of_the_mask_too(tmp_path: Path) -> None:
@@ -95,7 +113,7 @@ def test_a_scale_after_the_mask_is_of_the_mask_too(tmp_path: Path) -> None:
         "p = MatMul (q, kt) b = Add (p, mask) c = Constant <value = float {0.5}> () s = Mul (b, c) "
         "w = Softmax (s) seen = MatMul (w, v)"
     )
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES), "float[n, 1, s, s] mask"))
+    made = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask"))
     assert operators(made) == {"Attention": 1, "MatMul": 1, "Mul": 1}
 
 
@@ -111,8 +129,7 @@ def reasons(made: StageRun) -> list[str]:
 )
 def test_scores_that_a_mask_replaces(tmp_path: Path, mask: str, hidden: float) -> None:
     scores = f"p = MatMul (q, kt) s = {mask} w = Softmax (s) seen = MatMul (w, v)"
-    weights = matrices(*MATRICES) | {"hidden": np.array(hidden, np.float32)}
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, "bool[n, 1, s, s] mask"))
+    made = fuse(tmp_path, attention(scores, "bool[n, 1, s, s] mask", hidden=hidden))
     assert operators(made) == {"Attention": 1, "MatMul": 1, "Where": 1}
 
 
@@ -121,9 +138,8 @@ def test_a_bias_inside_a_mask_and_one_outside(tmp_path: Path) -> None:
         "p = MatMul (q, kt) a = Add (p, near) s = Where (mask, a, hidden) b = Sub (s, far) "
         "w = Softmax (b) seen = MatMul (w, v)"
     )
-    weights = matrices(*MATRICES) | {"hidden": np.array(-3e38, np.float32)}
     inputs = "bool[n, 1, s, s] mask, float[1, 2, s, s] near, float[n, 1, s, s] far"
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, inputs))
+    made = fuse(tmp_path, attention(scores, inputs, hidden=-3e38))
     assert operators(made) == {"Attention": 1, "MatMul": 1, "Where": 1, "Mul": 1, "Add": 1}
 
 
@@ -161,11 +177,9 @@ FOLDED = """
 
 def test_heads_that_are_folded_into_the_batch(tmp_path: Path) -> None:
     """As BLOOM has them: a bias for each head there, and a mask where they are apart."""
-    model = parser.parse_model(
-        f"{HEADER} graph (float[n, 5, 8] x, float[n, 2, 1, 5] near, float[n, 1, 5, 5] mask) => (float[n, 5, 8] y) "
-        f"{{ {FOLDED + JOIN} }}"
-    )
-    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in matrices(*MATRICES).items())
+    near_and_mask = "float[n, 2, 1, 5] near, float[n, 1, 5, 5] mask"
+    weights = matrices(*MATRICES)
+    model = build(FOLDED + JOIN, weights, near_and_mask, "float[n, 5, 8] y", x="float[n, 5, 8] x")
     made = fuse(tmp_path, model)
     assert operators(made) == {"Attention": 1, "MatMul": 1, "Add": 1}
 
@@ -193,8 +207,7 @@ def test_heads_that_are_split_where_the_batch_comes_second(tmp_path: Path) -> No
   projected = MatMul (joined, wo)
   y = Transpose <perm = [1, 0, 2]> (projected)
 """
-    model = parser.parse_model(f"{HEADER} graph (float[3, 5, 8] x) => (float[3, 5, 8] y) {{ {text} }}")
-    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in matrices(*MATRICES).items())
+    model = build(text, matrices(*MATRICES), outputs="float[3, 5, 8] y", x="float[3, 5, 8] x")
     made = fuse(tmp_path, model)
     assert operators(made)["MultiHeadAttention"] == 1
     assert made.value("attentions_left") == 0
@@ -250,7 +263,7 @@ CAPPED = """
 SHARED_JOIN = JOIN.replace("{0, 0, 8}", "{0, 0, 16}")
 
 
-def shared_weights() -> dict[str, NDArray[np.float32]]:
+def shared_weights() -> Weights:
     random = np.random.default_rng(0)
     shapes = {"wq": (8, 16), "wk": (8, 8), "wv": (8, 8), "wo": (16, 8)}
     return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
@@ -261,9 +274,7 @@ def test_queries_share_keys(tmp_path: Path) -> None:
     model = build(text, shared_weights(), "float[n, 1, s, s] mask")
     made = fuse(tmp_path, model)
     assert (made.value("fused.GroupQueryAttention"), operators(made)["Expand"]) == (1, 1)  # the lengths of the texts
-    (node,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "GroupQueryAttention"]
-    attributes = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
-    assert attributes == {"num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0}
+    assert attributes(made, "GroupQueryAttention") == {"num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0}
     apart = fuse(tmp_path, model, disable=["grouped_query_attention"])
     assert apart.value("fused.MultiHeadAttention") == 1
 
@@ -272,9 +283,9 @@ def test_a_soft_cap(tmp_path: Path) -> None:
     text = GROUPS + CAPPED + "b = Add (s, mask) w = Softmax (b) seen = MatMul (w, v)" + SHARED_JOIN
     model = build(text, shared_weights(), "float[n, 1, s, s] mask")
     made = fuse(tmp_path, model)
-    (node,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "GroupQueryAttention"]
-    attributes = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
-    assert attributes == {"num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0, "softcap": 2.0}
+    assert attributes(made, "GroupQueryAttention") == {
+        "num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0, "softcap": 2.0
+    }  # fmt: skip
     assert made.notes == ()
     left = fuse(tmp_path, model, disable=["grouped_query_attention"])
     only = "of ONNX Runtime's operators only GroupQueryAttention has a soft cap, and "
@@ -308,8 +319,7 @@ def test_why_an_attention_is_left(tmp_path: Path) -> None:
             "a mask puts 2 in the place of its scores, which does not hide them",
         ),
     ):
-        model = build(SPLIT + scores + product + JOIN, matrices(*MATRICES), "float[n, 1, s, s] mask")
-        made = fuse(tmp_path, model)
+        made = fuse(tmp_path, attention(scores + product, "float[n, 1, s, s] mask"))
         assert reasons(made) == [reason], scores
         assert made.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
 
@@ -318,16 +328,14 @@ def test_learned_queries_are_counted(tmp_path: Path) -> None:
     """As a pool over tokens has them: the operators take queries for each element of the batch."""
     scores = "p = MatMul (learned, kt) w = Softmax (p) seen = MatMul (w, v)"
     learned = np.random.default_rng(2).standard_normal((1, 2, 3, 4)).astype(np.float32)
-    weights = matrices(*MATRICES) | {"learned": learned}
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, outputs="float[n, t, 8] y"))
+    made = fuse(tmp_path, attention(scores, outputs="float[n, t, 8] y", learned=learned))
     assert reasons(made) == ["its queries, keys or values are the same for every element of the batch"]
 
 
 def test_a_factor_for_each_head(tmp_path: Path) -> None:
     """As Swin 2 has it."""
     scores = "p = MatMul (q, kt) m = Mul (p, factors) b = Add (m, mask) w = Softmax (b) seen = MatMul (w, v)"
-    weights = matrices(*MATRICES) | {"factors": np.array([[[0.25]], [[0.5]]], np.float32)}
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, "float[n, 1, s, s] mask"))
+    made = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask", factors=[[[0.25]], [[0.5]]]))
     assert operators(made)["MultiHeadAttention"] == operators(made)["Mul"] == 1
 
 
@@ -345,8 +353,8 @@ def test_a_mask_of_windows(tmp_path: Path) -> None:
 """
     text = (SPLIT + scores + JOIN).replace("(x, w", "(rows, w")
     text = "size0 = Constant <value = int64[3] {-1, 5, 8}> () rows = Reshape (x, size0)" + text
-    model = build(text, matrices(*MATRICES), "float[1, 3, 1, 5, 5] mask", "float[m, 5, 8] y")
-    model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 5, 8]))
+    mask = "float[1, 3, 1, 5, 5] mask"
+    model = build(text, matrices(*MATRICES), mask, "float[m, 5, 8] y", x="float[n, 3, 5, 8] x")
     made = fuse(tmp_path, model)
     assert (operators(made)["Attention"], operators(made)["Softmax"]) == (1, 0)
 
@@ -355,8 +363,7 @@ def test_a_mask_of_windows(tmp_path: Path) -> None:
 def test_scores_that_are_made_finite(tmp_path: Path, floor: str) -> None:
     """As OPT and XGLM have them."""
     scores = f"p = MatMul (q, kt) b = Add (p, mask) f = {floor} w = Softmax (f) seen = MatMul (w, v)"
-    weights = matrices(*MATRICES) | {"least": np.array(np.finfo(np.float32).min, np.float32)}
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, "float[n, 1, s, s] mask"))
+    made = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask", least=np.finfo(np.float32).min))
     assert operators(made) == {"Attention": 1, "MatMul": 1, "Max": 1}
 
 
@@ -370,7 +377,7 @@ def test_values_before_weights_are_an_attention(tmp_path: Path) -> None:
   turned = MatMul (vt, wt)
   seen = Transpose <perm = [0, 1, 3, 2]> (turned)
 """
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES)))
+    made = fuse(tmp_path, attention(scores))
     assert operators(made) == {"Attention": 1, "MatMul": 1}
 
 
@@ -392,41 +399,35 @@ def test_what_is_no_attention_is_not_counted(tmp_path: Path) -> None:
 
 
 def test_an_attention_in_a_branch_is_counted(tmp_path: Path) -> None:
-    branch = (
-        "g () => (float[n, s, 8] y) { " + SPLIT + FUSIBLE + JOIN.replace("MatMul (joined, wo)", "Relu (joined)") + " }"
-    )
-    other = "h () => (float[n, s, 8] z) { z = Identity (x) }"
-    text = f"y = If (chosen) <then_branch = {branch.replace(' y ', ' t ').replace('y)', 't)')}, else_branch = {other}>"
-    text = text.replace("y = Relu", "t = Relu")
-    model = parser.parse_model(f"{HEADER} graph (float[n, s, 8] x, bool chosen) => (float[n, s, 8] y) {{ {text} }}")
-    model.graph.initializer.extend(
-        numpy_helper.from_array(value, name) for name, value in matrices("wq", "wk", "wv").items()
-    )
-    made = fuse(tmp_path, model)
+    inside = SPLIT + FUSIBLE + JOIN.replace("y = MatMul (joined, wo)", "t = Relu (joined)")
+    text = f"""
+  y = If (chosen) <
+    then_branch = g () => (float[n, s, 8] t) {{ {inside} }},
+    else_branch = h () => (float[n, s, 8] z) {{ z = Identity (x) }}
+  >
+"""
+    made = fuse(tmp_path, build(text, matrices("wq", "wk", "wv"), "bool chosen"))
     assert made.notes == ("method rules left 1 of 1 attentions in pieces: it is in a branch, a loop or a function",)
 
 
 def test_a_softmax_of_old_is_over_all_axes_behind_its_own(tmp_path: Path) -> None:
     scores = "p = MatMul (q, kt) w = Softmax (p) seen = MatMul (w, v)"
-    model = build(SPLIT + scores + JOIN, matrices(*MATRICES))
+    model = attention(scores)
     model.opset_import[0].version = 12
     assert reasons(fuse(tmp_path, model)) == ["its softmax is not over the last axis"]
-    last = build(SPLIT + scores.replace("Softmax", "Softmax <axis = 3>") + JOIN, matrices(*MATRICES))
+    last = attention(scores.replace("Softmax", "Softmax <axis = 3>"))
     last.opset_import[0].version = 12
     assert fuse(tmp_path, last).value("attentions_left") == 0
 
 
-def test_a_mask_of_one_row_at_an_old_operator_set(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opset", [14, 20])
+def test_a_mask_with_one_row_for_all_queries(tmp_path: Path, opset: int) -> None:
     """Shape takes `start` and `end` from operator set 15 on."""
     scores = "p = MatMul (q, kt) b = Add (p, mask) w = Softmax (b) seen = MatMul (w, v)"
-    model = build(SPLIT + scores + JOIN, matrices(*MATRICES), "float[n, 1, 1, s] mask")
-    model.opset_import[0].version = 14
-    assert fuse(tmp_path, model).value("attentions_left") == 0
-
-
-def test_a_mask_with_one_row_for_all_queries(tmp_path: Path) -> None:
-    scores = "p = MatMul (q, kt) b = Add (p, mask) w = Softmax (b) seen = MatMul (w, v)"
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES), "float[n, 1, 1, s] mask"))
+    model = attention(scores, "float[n, 1, 1, s] mask")
+    model.opset_import[0].version = opset
+    made = fuse(tmp_path, model)
+    assert made.value("attentions_left") == 0
     assert (operators(made)["Attention"], operators(made)["Expand"]) == (1, 1)
 
 
@@ -441,8 +442,7 @@ def test_rows_that_see_nothing_stay_zero(tmp_path: Path) -> None:
   w = Where (blind, nothing, raw)
   seen = MatMul (w, v)
 """
-    weights = matrices(*MATRICES) | {"never": np.array(-np.inf, np.float32)}
-    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, "bool[n, 1, s, s] shown"))
+    made = fuse(tmp_path, attention(scores, "bool[n, 1, s, s] shown", never=-np.inf))
     assert operators(made)["Attention"] == 1
     assert operators(made)["IsNaN"] == 0
 
@@ -529,6 +529,32 @@ def test_rms_normalization_and_the_sum_before_it(tmp_path: Path) -> None:
     assert operators(alone) == {"SimplifiedLayerNormalization": 1, "Add": 1}
 
 
+def test_layer_norms_of_an_operator_set_that_has_none(tmp_path: Path) -> None:
+    norm = """
+  sum = Add (x, other)
+  two = Constant <value = float {2.0}> ()
+  epsilon = Constant <value = float {1e-5}> ()
+  mean = ReduceMean <axes = [-1]> (sum)
+  away = Sub (sum, mean)
+  square = Pow (away, two)
+  variance = ReduceMean <axes = [-1]> (square)
+  more = Add (variance, epsilon)
+  width = Sqrt (more)
+  normal = Div (away, width)
+  scaled = Mul (normal, scale)
+  y = Add (scaled, shift)
+"""
+
+    def fused(text: str, inputs: str = "") -> StageRun:
+        model = build(text, vectors("scale", "shift"), inputs, opset=14)
+        return fuse(tmp_path, model)
+
+    assert operators(fused(norm, "float[n, s, 8] other")) == {"SkipLayerNormalization": 1}
+    alone = fused(norm.replace("Add (x, other)", "Relu (x)"))
+    assert operators(alone)["Sqrt"] == 1
+    assert "operator set 14 has no LayerNormalization: layer norms stay in pieces" in alone.log.splitlines()
+
+
 def test_a_bias_joins_the_activation(tmp_path: Path) -> None:
     made = fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
     assert operators(made) == {"BiasGelu": 1}
@@ -559,11 +585,18 @@ def test_where_the_optimizer_crashes(tmp_path: Path) -> None:
     assert "fused by method rules" in made.log
 
 
-def test_what_the_rules_cannot_follow_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the inference of shapes fail, which the rules begin with."""
+
     def lost(_: object) -> None:
         raise AssertionError("no shape")
 
     monkeypatch.setattr("orun.stages.optimize._fusion.rules.infer", lost)
+
+
+@pytest.mark.usefixtures("no_shapes")
+def test_what_the_rules_cannot_follow_is_told(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
     assert str(caught.value) == (
@@ -573,11 +606,8 @@ def test_what_the_rules_cannot_follow_is_said(tmp_path: Path, monkeypatch: pytes
     )
 
 
-def test_when_every_method_fails_the_first_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(_: object) -> None:
-        raise AssertionError("no shape")
-
-    monkeypatch.setattr("orun.stages.optimize._fusion.rules.infer", lost)
+@pytest.mark.usefixtures("no_shapes")
+def test_when_every_method_fails_the_first_says_why(tmp_path: Path) -> None:
     model = build(UNBIASED, matrices("weight") | vectors("scale", "shift"))
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, model, method="auto", model_type="gpt2")
