@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orun.stages._graph.feeds import Input
     from orun.stages._graph.input_domain import InputValues
 
-SLACK = 0.01  # share of the span of a domain by which values may exceed it, as rounding and interpolation do
+SLACK = 0.01  # share of the span of a domain by which real numbers may exceed it, as rounding and interpolation do
 LOOKED_AT = 1000  # examples whose values are held against a domain, so that a large file is not read whole
 ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2))  # channels last, channels first
 
@@ -48,6 +48,8 @@ def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDA
 def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Values]) -> Iterator[str]:
     """Yield a sentence for each input whose values are outside of the domain of the model, as pixels without a scale.
 
+    Integers are often rows of a table: they begin at 0 unless the domain says otherwise, and have no slack.
+
     Args:
         domain: declared values of the model's inputs.
         inputs: the examples.
@@ -56,17 +58,21 @@ def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Value
         if declared.low is None and declared.high is None:
             continue
         values = inputs.get(name, ())[:LOOKED_AT]
-        low, high = _range_of([values] if isinstance(values, np.ndarray) else values)
-        least = -math.inf if declared.low is None else declared.low
+        arrays = [values] if isinstance(values, np.ndarray) else values
+        are_integers = all(array.dtype.kind in "iu" for array in arrays)
+        low, high = _range_of(arrays)
+        lowest = 0.0 if are_integers else -math.inf
+        least = lowest if declared.low is None else declared.low
         most = math.inf if declared.high is None else declared.high
-        slack = SLACK * (most - least) if math.isfinite(most - least) else 0.0
+        slack = 0.0 if are_integers or not math.isfinite(most - least) else SLACK * (most - least)
         if low < least - slack or high > most + slack:
             bounds = f"{least:g} to {most:g}"
             if not math.isfinite(most - least):
                 bounds = f"at most {most:g}" if least == -math.inf else f"at least {least:g}"
+            change = "use values within it" if are_integers else "scale the data"
             yield (
                 f"{name} goes from {low:g} to {high:g} in the data, and the input domain of the model is {bounds}: "
-                "scale the data, or declare its bounds where the model is converted"
+                f"{change}, or declare its bounds where the model is converted"
             )
 
 

@@ -112,7 +112,29 @@ def test_the_bounds_of_a_domain() -> None:
     assert outside(0, None, -1, 9).endswith(
         "x goes from -1 to 9 in the data, and the input domain of the model is at least 0"
     )
-    assert outside(None, 3, 1, 4).endswith("the input domain of the model is at most 3")
+    assert outside(None, 3, 1.5, 4).endswith("the input domain of the model is at most 3")
     assert outside(None, None, -1e9, 1e9) == ""
     assert outside(0, 1, np.nan) == ""
     assert list(warn_of_bounds({"x": InputValues(low=0, high=1)}, {"x": np.array(["text"], object)})) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ids", "bounds"),
+    [
+        (None, 30521, [101, -1], "0 to 30521"),
+        (None, 30521, [101, 30522], "0 to 30521"),
+        (-2, 2, [-3, 0], "-2 to 2"),
+        (None, 30521, [0, 30521], None),
+        (-2, 2, [-2, 2], None),
+    ],
+)
+def test_integers_begin_at_0_and_have_no_slack(
+    low: float | None, high: float, ids: list[int], bounds: str | None
+) -> None:
+    """ONNX counts a negative index from the end of a table, where PyTorch raises IndexError."""
+    notes = list(warn_of_bounds({"ids": InputValues(low=low, high=high)}, {"ids": [np.array(ids)]}))
+    note = (
+        f"ids goes from {min(ids)} to {max(ids)} in the data, and the input domain of the model is {bounds}: "
+        "use values within it, or declare its bounds where the model is converted"
+    )
+    assert notes == ([note] if bounds else [])
