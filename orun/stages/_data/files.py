@@ -48,7 +48,7 @@ def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Data
     if source.text is not None and (key := _declared(source, FOR_INPUTS)):
         raise UsageError(f"`{key}` is for columns that are inputs", why="`text` makes the inputs from texts")
     _require_known(path, name)
-    columns = _read_columns(path, name, nan=source.missing == "nan")
+    columns = _read_columns(path, name, nan=source.missing == "nan", texts=_text_columns(source))
     if source.text is not None:
         from orun.stages._data.texts import tokenize
 
@@ -60,6 +60,18 @@ def _declared(source: Source, keys: Iterable[str]) -> str:
     """Return the first of these keys that the pipeline declares; empty without any."""
     default = Source(source.path)
     return next((key for key in keys if getattr(source, key) != getattr(default, key)), "")
+
+
+def _text_columns(source: Source) -> set[str]:
+    """Return the columns that a source declares to be texts, whatever their cells look like."""
+    columns = {source.labels} if source.classes else set[str]()
+    if source.text is not None:
+        columns |= {source.text.column, source.text.pair or source.text.column}
+    for title, dtype in source.types.items():
+        if dtype == "text":
+            declared = source.inputs.get(title, title)
+            columns.update([declared] if isinstance(declared, str) else declared)
+    return columns
 
 
 def list_columns(path: Path, name: str) -> Mapping[str, bool]:
@@ -80,6 +92,6 @@ def _require_known(path: Path, name: str) -> None:
         )
 
 
-def _read_columns(path: Path, name: str, *, nan: bool = False) -> Columns:
+def _read_columns(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
     suffix = path.suffix.lower()
-    return tables.read_table(path, name, nan=nan) if suffix in TABLES else READERS[suffix](path, name)
+    return tables.read_table(path, name, nan=nan, texts=texts) if suffix in TABLES else READERS[suffix](path, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def read_table(path: Path, name: str, *, nan: bool = False) -> Columns:
-    """Read the columns of a .csv or .parquet file; see `_Table`."""
-    return _Table(_load(path, name), name, nan=nan)
+def read_table(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
+    """Read the columns of a .csv or .parquet file; see `_Table`.
+
+    Args:
+        path: of the file.
+        name: of the file, for messages.
+        nan: whether missing values are NaN and the empty text.
+        texts: columns of a .csv that hold texts, so that cells such as `001` and `true` stay as they are written.
+    """
+    return _Table(_load(path, name, texts), name, nan=nan)
 
 
 def list_columns(path: Path, name: str) -> dict[str, bool]:
@@ -28,8 +35,8 @@ def list_columns(path: Path, name: str) -> dict[str, bool]:
     return {field.name: _is_text(field.type) for field in _load(path, name).schema}
 
 
-def _load(path: Path, name: str) -> pa.Table:
-    table = _load_csv(path, name) if path.suffix.lower() == ".csv" else _load_parquet(path, name)
+def _load(path: Path, name: str, texts: Collection[str] = ()) -> pa.Table:
+    table = _load_csv(path, name, texts) if path.suffix.lower() == ".csv" else _load_parquet(path, name)
     if not table.num_rows:
         raise UsageError(f"{name} has no rows")
     if twice := sorted(name for name, count in Counter(table.column_names).items() if count > 1):
@@ -37,20 +44,30 @@ def _load(path: Path, name: str) -> pa.Table:
     return table
 
 
-def _load_csv(path: Path, name: str) -> pa.Table:
-    """Load a text file whose first line names the columns."""
+def _load_csv(path: Path, name: str, texts: Collection[str]) -> pa.Table:
+    """Load a text file whose first line names the columns.
+
+    The cells of a column decide its type, unless it is among `texts`.
+    """
     need("pyarrow", f"reading {name}")
-    from pyarrow import ArrowInvalid, csv
+    import pyarrow as pa
+    from pyarrow import csv
 
     options = {
         "read_options": csv.ReadOptions(use_threads=False),  # with one thread, errors name the row
         "parse_options": csv.ParseOptions(newlines_in_values=True),
-        "convert_options": csv.ConvertOptions(strings_can_be_null=False),
+        "convert_options": csv.ConvertOptions(
+            strings_can_be_null=False, check_utf8=False, column_types=dict.fromkeys(texts, pa.string())
+        ),
     }
     try:
-        return csv.read_csv(path, **options)
-    except ArrowInvalid as error:
+        table = csv.read_csv(path, **options)
+        _ = table.column_names  # decodes them
+    except pa.ArrowInvalid as error:
         raise UsageError(f"{name} is not a table", why=str(error).strip()) from error
+    except UnicodeDecodeError as error:
+        raise _not_utf_8(name, f"the names of its columns: {error}") from error
+    return table
 
 
 def _load_parquet(path: Path, name: str) -> pa.Table:
@@ -63,12 +80,16 @@ def _load_parquet(path: Path, name: str) -> pa.Table:
         raise UsageError(f"{name} is not a Parquet file", why=str(error).strip()) from error
 
 
+def _not_utf_8(name: str, why: str) -> UsageError:
+    return UsageError(f"{name} is not text in UTF-8", why=why, hint="save it as UTF-8")
+
+
 def read_lines(path: Path, name: str) -> Columns:
     """Read the column `text`: one text a line, without empty lines."""
     try:
         texts = [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not text in UTF-8", why=str(error)) from error
+        raise _not_utf_8(name, str(error)) from error
     if not texts:
         raise UsageError(f"{name} has no lines")
     return {"text": np.array(texts, dtype=object)}
@@ -129,5 +150,8 @@ def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any
             raise UsageError(f"{name}: column {title!r} is not an array in every row", why=str(error)) from error
         return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
     if is_text:
-        return np.array(column.to_pylist(), dtype=object)
+        try:
+            return np.array(column.to_pylist(), dtype=object)
+        except UnicodeDecodeError as error:
+            raise _not_utf_8(name, f"column {title!r}: {error}") from error
     return column.to_numpy()

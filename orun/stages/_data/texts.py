@@ -11,9 +11,10 @@ from orun.errors import UsageError
 from orun.measure.dataset import Array, Dataset
 from orun.stages._data.columns import Columns, fields_of, get_column, labels_of
 from orun.stages._data.packages import need
-from orun.stages._data.source import Source
+from orun.stages._data.source import Source, Text
 
 TOKENS = "input_ids"  # the input that a tokenizer makes of a text
+UNLIMITED = 10**6  # tokens; transformers writes 10**30 where a tokenizer has no limit
 FILES = ("tokenizer", "vocab", "tekken")  # prefixes of a tokenizer's files
 VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")
 
@@ -22,7 +23,7 @@ def tokenize(root: Path, name: str, columns: Columns, source: Source) -> Dataset
     """Tokenize every text by itself, so that texts are padded only if `pad` is set.
 
     Raises:
-        UsageError: when a column is missing or holds no text, or the tokenizer cannot be read.
+        UsageError: when a column is missing or holds no text, or the tokenizer cannot be read or cannot do as declared.
     """
     how = source.text
     assert how is not None  # noqa: S101 - the caller checks
@@ -31,11 +32,33 @@ def tokenize(root: Path, name: str, columns: Columns, source: Source) -> Dataset
     options: dict[str, Any] = (
         {"truncation": True} if how.length is None else {"truncation": True, "max_length": how.length}
     )
+    _require_length(how, tokenizer)
     if how.pad:
         options["padding"] = "max_length"
     rows = [tokenizer(*row, **options) for row in zip(*texts, strict=True)]
     inputs: dict[str, list[Array]] = {key: [np.array(row[key], np.int64) for row in rows] for key in rows[0]}
     return Dataset(inputs, labels_of(name, columns, source), fields=fields_of(name, columns, source))
+
+
+def _require_length(how: Text, tokenizer: Any) -> None:
+    """Refuse lengths that `transformers` would ignore, and padding that it cannot do."""
+    added = tokenizer.num_special_tokens_to_add(pair=how.pair is not None)
+    if how.length is not None and how.length <= added:
+        raise UsageError(
+            f"`length: {how.length}` leaves no room for a text",
+            why=f"special tokens that {how.tokenizer} adds: {added}",
+            hint=f"`length: {added + 1}` or more",
+        )
+    if how.pad and tokenizer.pad_token is None:
+        raise UsageError(
+            f"{how.tokenizer} cannot pad texts, because it has no padding token",
+            hint="leave `pad` out, or set `tokenizer.pad_token` and save the tokenizer again",
+        )
+    if how.pad and how.length is None and tokenizer.model_max_length >= UNLIMITED:
+        raise UsageError(
+            f"`pad` needs a length, because {how.tokenizer} states no limit",
+            hint="say how many tokens the model takes: `text: {length: 128, pad: true}`",
+        )
 
 
 def _texts(name: str, columns: Columns, title: str) -> list[str]:

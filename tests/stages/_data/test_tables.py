@@ -47,6 +47,33 @@ def test_labels_that_are_names_and_columns_to_slice_by(folder: Path, name: str) 
     assert labels(load(folder, name, labels="age", classes=["64", "31"])) == [1, 0]
 
 
+@pytest.mark.parametrize("cells", [["true", "false"], ["002", "010"], ["2024-01-05", "1e3"], ["1.50", ""]])
+def test_cells_of_declared_texts_stay_as_they_are_written(tmp_path: Path, cells: list[str]) -> None:
+    (tmp_path / "t.csv").write_text("code,n\n" + "".join(f"{cell},1\n" for cell in cells))
+    assert labels(load(tmp_path, "t.csv", labels="code", classes=cells)) == [0, 1]
+    assert array(load(tmp_path, "t.csv", types={"code": "text"}), "code").tolist() == cells
+    joined = load(tmp_path, "t.csv", inputs={"X": ["code"], "n": "n"}, types={"X": "text"})
+    assert array(joined, "X").tolist() == [[cell] for cell in cells]
+    assert array(load(tmp_path, "t.csv", inputs={"X": "code"}, types={"X": "text"}), "X").tolist() == cells
+
+
+def test_a_table_in_another_encoding_is_refused_where_it_is_used(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,n\ncafé,1\n", "latin-1")
+    why = "{}: 'utf-8' codec can't decode byte 0xe9 in position {}"
+    message = f"t.csv is not text in UTF-8\n  {why}\n  hint: save it as UTF-8"
+    assert refusal(tmp_path, "t.csv") == message.format("column 'text'", "3: unexpected end of data")
+    assert array(load(tmp_path, "t.csv", inputs={"n": "n"}), "n").tolist() == [1]
+    (tmp_path / "t.csv").write_text("téxt,n\ncafe,1\n", "latin-1")
+    assert refusal(tmp_path, "t.csv", inputs={"n": "n"}) == message.format(
+        "the names of its columns", "1: invalid continuation byte"
+    )
+    (tmp_path / "t.txt").write_text("café\n", "latin-1")
+    assert refusal(tmp_path, "t.txt", types={"text": "text"}) == (
+        "t.txt is not text in UTF-8\n  'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte\n"
+        "  hint: save it as UTF-8"
+    )
+
+
 @pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
 def test_columns_to_slice_by_that_the_model_takes_too(folder: Path, name: str) -> None:
     source = Source(FilePath(name), labels="bought", fields=["town", "income"])

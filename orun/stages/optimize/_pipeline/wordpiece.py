@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import UsageError
+from orun.stages._data.texts import UNLIMITED
 
 FAST, SLOW, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
-UNLIMITED = 10**6  # tokens; `transformers` writes 10**30 where a tokenizer has no limit
 LONGEST_WORD = 100  # characters of a word, beyond which the operator takes it for an unknown one
 HINT = "let your own code tokenize, and keep the model as it is"
 
