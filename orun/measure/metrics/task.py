@@ -94,17 +94,20 @@ def need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], labe
     """Raise UsageError unless the labels have the shape of the predicted classes, with or without a last axis of 1."""
     if labels.shape not in (shape, (*shape, 1)):
         raise UsageError(
-            f"{metric} needs one label for each class that the model predicts",
+            f"{metric} needs one label for each prediction",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-            hint=_shape_hint(output.shape, labels.shape),
+            hint=_shape_hint(output, labels),
         )
 
 
-def _shape_hint(output: tuple[int, ...], labels: tuple[int, ...]) -> str:
-    """Say how to make outputs and labels of these shapes fit; empty if unknown."""
-    if output == labels:
-        return "for one-hot labels: labels.argmax(-1)"
-    fitting = [axis for axis in range(1, len(output)) if output[:axis] + output[axis + 1 :] == labels]
+def _shape_hint(output: NDArray[Any], labels: NDArray[Any]) -> str:
+    """Say how to make outputs and labels of different shapes fit; empty if unknown."""
+    shape = output.shape
+    if shape == labels.shape:
+        if ((labels == 1).sum(-1) == 1).all() and ((labels == 0) | (labels == 1)).all():
+            return "for one-hot labels: labels.argmax(-1)"
+        return "if an example may have several classes: `auc`, `average_precision`, or a metric of your own"
+    fitting = [axis for axis in range(1, len(shape)) if shape[:axis] + shape[axis + 1 :] == labels.shape]
     return f"name the axis of the classes: `class_axis: {fitting[0]}`" if len(fitting) == 1 else ""
 
 

@@ -73,8 +73,7 @@ def test_labels_may_have_a_last_axis_of_1() -> None:
     with pytest.raises(UsageError) as error:
         brier(softmax(logits)[:, 1:], np.stack([labels, labels], axis=1))
     assert str(error.value) == (
-        "brier needs one label for each class that the model predicts\n"
-        "  the output is [300, 1], and the labels are [300, 2]"
+        "brier needs one label for each prediction\n  the output is [300, 1], and the labels are [300, 2]"
     )
 
 
@@ -121,8 +120,8 @@ def test_a_confidence_on_an_edge_belongs_to_the_lower_bin() -> None:
             np.array(["a", "b"]),
             "brier compares what the model predicts, numbers, with labels that are texts",
         ),
-        (np.ones((2, 3)), np.ones((2, 3), int), "brier needs one label for each class that the model predicts"),
-        (np.ones(3), np.ones((3, 2), int), "brier needs one label for each class that the model predicts"),
+        (np.ones((2, 3)), np.ones((2, 3), int), "brier needs one label for each prediction"),
+        (np.ones(3), np.ones((3, 2), int), "brier needs one label for each prediction"),
         (np.ones(3), np.array([0, 1, 2]), "brier needs labels from 0 to 1, as the output has 2 scores"),
     ],
 )

@@ -73,8 +73,7 @@ def test_accuracy_needs_fitting_labels() -> None:
     with pytest.raises(UsageError) as error:
         accuracy(np.zeros((2, 5, 3)), np.zeros(2, int))
     assert str(error.value) == (
-        "accuracy needs one label for each class that the model predicts\n"
-        "  the output is [2, 5, 3], and the labels are [2]"
+        "accuracy needs one label for each prediction\n  the output is [2, 5, 3], and the labels are [2]"
     )
 
 
@@ -82,9 +81,20 @@ def test_one_hot_labels_are_told_as_such() -> None:
     with pytest.raises(UsageError) as error:
         accuracy(np.zeros((2, 3)), np.eye(3)[:2])
     assert str(error.value) == (
-        "accuracy needs one label for each class that the model predicts\n"
+        "accuracy needs one label for each prediction\n"
         "  the output is [2, 3], and the labels are [2, 3]\n"
         "  hint: for one-hot labels: labels.argmax(-1)"
+    )
+
+
+@pytest.mark.parametrize("labels", [[[0, 1, 1], [1, 0, 0]], [[0, 0, 0], [0, 1, 0]], [[0.2, 0.8, 0.0], [1, 0, 0]]])
+def test_labels_of_several_classes_are_not_taken_for_one_hot(labels: list[list[float]]) -> None:
+    with pytest.raises(UsageError) as error:
+        accuracy(np.zeros((2, 3)), np.array(labels))
+    assert str(error.value) == (
+        "accuracy needs one label for each prediction\n"
+        "  the output is [2, 3], and the labels are [2, 3]\n"
+        "  hint: if an example may have several classes: `auc`, `average_precision`, or a metric of your own"
     )
 
 

@@ -84,7 +84,7 @@ def test_by_labels_and_by_the_reference(folder: Path) -> None:
         (
             {"metrics": ["accuracy"]},
             (
-                "accuracy needs one label for each class that the model predicts\n"
+                "accuracy needs one label for each prediction\n"
                 "  the output is [6, 3, 4, 5], and the labels are [6, 4, 5]\n"
                 "  hint: name the axis of the classes: `class_axis: 1`"
             ),
