@@ -20,7 +20,7 @@ from onnx import numpy_helper
 
 from orun.core.targets import Provider, Target
 from orun.environment import processor
-from orun.errors import StageFailed
+from orun.errors import PipelineError, StageFailed
 from orun.pipeline import load
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.sessions import session
@@ -113,7 +113,7 @@ def test_a_model_that_is_quantized_already_stays_as_it_is(tmp_path: Path) -> Non
 def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) -> None:
     run = tune(tmp_path, at_least=35.0, calibration="data.py:examples")
     document = property_of(run)
-    assert document["chosen"]["accuracy"] >= 35.0
+    assert document["chosen"]["accuracy"] == run.value("sqnr") >= 35.0
     assert document["chosen"]["method"] != "float"
     costs = [item["size"] for item in document["front"]]
     accuracies = [item["accuracy"] for item in document["front"]]
@@ -163,6 +163,34 @@ def test_what_is_good_enough_is_written_as_metrics_are(tmp_path: Path, written: 
         f"    with: {{dataset: data.py:examples, metric: sqnr, at_least: {written}}}\n"
     )
     assert load(file).stage("tune").params["at_least"] == value
+
+
+def test_the_metric_of_the_goal_goes_by_its_own_name(tmp_path: Path) -> None:
+    run = tune(tmp_path, metric="relative", at_most=1.0)
+    assert list(run.metrics) == ["size", "nodes", "relative", "tried", "refused", "front"]
+    assert (run.metrics["relative"].unit, run.metrics["relative"].better) == ("ratio", "lower")
+    assert property_of(run)["chosen"]["accuracy"] == run.value("relative")
+
+
+def test_a_gate_names_the_metric_of_the_goal(tmp_path: Path) -> None:
+    model = artifact(tmp_path, layers()) / "model.onnx"
+    (tmp_path / "data.py").write_text(DATA)
+    file = tmp_path / "tuned.yaml"
+    text = (
+        "stages:\n"
+        f"  given: {{uses: convert/onnx, with: {{path: {model}}}}}\n"
+        "  tune:\n"
+        "    uses: quantize/tune\n"
+        "    needs: given\n"
+        "    with: {dataset: data.py:examples, metric: agreement, at_least: 90%}\n"
+        "    gate: {GOAL: {min: 90%}, speedup: {min: 1.1x}}\n"
+    )
+    file.write_text(text.replace("GOAL", "agreement"))
+    load(file)
+    file.write_text(text.replace("GOAL", "accuracy"))
+    with pytest.raises(PipelineError) as caught:
+        load(file)
+    assert [problem.message for problem in caught.value.problems] == ["quantize/tune does not measure 'accuracy'"]
 
 
 def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
