@@ -29,8 +29,8 @@ from orun.stages._graph.io import load_graph
 from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.timing import Sizes, make_feeds, make_timed_feeds
-from tests.stages.conftest import MODULES
-from tests.stages.models import ADD, LOOKUP, WORDY, parse
+from tests.stages.conftest import MODULES, SCORER
+from tests.stages.models import ADD, LOOKUP, WORDY, parse, store_weights
 from tests.stages.support import artifact, run_stage
 
 DOMAIN = InputDomain(
@@ -167,19 +167,22 @@ def test_a_stage_that_changes_the_inputs_says_what_becomes_of_it(tmp_path: Path)
     )
 
 
-BERT: dict[str, Any] = {
-    "model": "tiny_bert.py:load",
-    "inputs": {
-        "input_ids": {"shape": ["batch", "sequence"], "dtype": "int64", "high": 90},
-        "attention_mask": {"shape": ["batch", "sequence"], "dtype": "int64", "fill": "right-padded"},
-    },
-    "outputs": ["hidden"],
-    "exporter": "torchscript",
-    "dims": {"sequence": [3, 4, 5, 6]},
+# Texts that a kind can fuse nothing of, with a product for those that change weights.
+ENCODER = """
+<ir_version: 9, opset_import: ["" : 17]>
+encoder (int64[batch, sequence] ids, int64[batch, sequence] mask) => (float[batch, sequence, 64] hidden)
+{
+  rows = Gather (table, ids)
+  shown = Cast <to = 1> (mask)
+  axis = Constant <value = int64[1] {2}> ()
+  column = Unsqueeze (shown, axis)
+  masked = Mul (rows, column)
+  same = Identity (masked)
+  hidden = MatMul (same, weight)
 }
-BERTS = InputDomain(
-    {"input_ids": InputValues(high=90), "attention_mask": InputValues("right-padded")}, {"sequence": (3, 4, 5, 6)}
-)
+"""
+LENGTHS = (3, 4, 5, 6)
+TEXTS = InputDomain({"ids": InputValues(high=90), "mask": InputValues("right-padded")}, {"sequence": LENGTHS})
 ADDITIONS: dict[str, dict[str, Any]] = {
     "optimize/shapes": {"fix": {"sequence": 5}},
     "convert/opset": {"version": 21},
@@ -188,9 +191,11 @@ ADDITIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_stage("convert/torch", tmp_path_factory.mktemp("bert"), BERT, root=MODULES).output
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    model = store_weights(onnx.parser.parse_model(ENCODER), {"table": (100, 64), "weight": (64, 64)})
+    write_domain(model, TEXTS)
+    return artifact(tmp_path, model)
 
 
 @pytest.mark.parametrize(
@@ -211,23 +216,36 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "release/metadata",
     ],
 )
-def test_every_kind_keeps_it(tmp_path: Path, exported: Path, kind: str) -> None:
+def test_every_kind_keeps_it(tmp_path: Path, encoder: Path, kind: str) -> None:
     """Kinds keep the domain themselves, so that the metric `size` is that of the file."""
     lineage = tmp_path / "lineage.json"
     lineage.write_text('{"pipeline": "p", "stages": []}')
     result = run_stage(
-        kind, tmp_path, ADDITIONS.get(kind, {}), inputs={"model": exported}, root=MODULES, lineage=lineage
+        kind, tmp_path, ADDITIONS.get(kind, {}), inputs={"model": encoder}, root=MODULES, lineage=lineage
     )
     model = load_graph(result.model)
-    assert read_domain(model) == BERTS
-    assert sizes_of(model) == ({} if kind == "optimize/shapes" else {"sequence": (3, 4, 5, 6)})
+    assert read_domain(model) == TEXTS
+    assert sizes_of(model) == ({} if kind == "optimize/shapes" else {"sequence": LENGTHS})
     assert result.value("size") == sum(path.stat().st_size for path in result.output.iterdir())
     if "compared" in result.log:  # at four lengths, or at the three sizes of the batch, and at the bounds
         assert f"on {5 if kind == 'optimize/shapes' else 6} inputs" in result.log
 
 
-def test_sizes_of_a_stage_go_before(tmp_path: Path, exported: Path) -> None:
-    result = run_stage("optimize/graph", tmp_path, {"dims": {"sequence": [2, 3, 4, 5, 6]}}, inputs={"model": exported})
+def test_an_export_declares_it(tmp_path: Path) -> None:
+    padded = {**SCORER["inputs"]["mask"], "fill": "right-padded"}
+    inputs = {**SCORER["inputs"], "mask": padded}
+    params = {**SCORER, "inputs": inputs, "dims": {"length": [3, 6]}, "exporter": "torchscript"}
+    exported = run_stage("convert/torch", tmp_path, params, root=MODULES)
+    model = load_graph(exported.model)
+    assert read_domain(model) == InputDomain(
+        {"ids": InputValues(high=10), "mask": InputValues("right-padded")}, {"length": (3, 6)}
+    )
+    assert sizes_of(model) == {"length": (3, 6)}
+    assert exported.value("size") == exported.model.stat().st_size
+
+
+def test_sizes_of_a_stage_go_before(tmp_path: Path, encoder: Path) -> None:
+    result = run_stage("optimize/graph", tmp_path, {"dims": {"sequence": [2, 3, 4, 5, 6]}}, inputs={"model": encoder})
     assert "on 7 inputs" in result.log
 
 
