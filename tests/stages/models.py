@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 
 ADD = """
@@ -109,6 +111,26 @@ def parse(text: str) -> onnx.ModelProto:
     for tensor in model.graph.initializer:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
     onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def weights_of(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
+    """Values of the stored tensors of a model by their names."""
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+
+
+def shapes_of(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
+    """Sizes and names of the axes of some values."""
+    return {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in values
+    }
+
+
+def tied() -> onnx.ModelProto:
+    """`TIED` with a table of 64 words."""
+    model = parser.parse_model(TIED)
+    table = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(table, "table"))
     return model
 
 

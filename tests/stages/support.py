@@ -41,6 +41,23 @@ class StageRun:
         """Path of the resulting ONNX proto."""
         return self.output / MODEL
 
+    @property
+    def operators(self) -> list[str]:
+        """Operators of the resulting model's nodes, in their order."""
+        import onnx
+
+        return [node.op_type for node in onnx.load(self.model, load_external_data=False).graph.node]
+
+    @property
+    def interface(self) -> dict[str, list[int | str]]:
+        """Axes of the resulting model's inputs and outputs."""
+        import onnx
+
+        from tests.stages.models import shapes_of
+
+        graph = onnx.load(self.model, load_external_data=False).graph
+        return shapes_of((*graph.input, *graph.output))
+
     def value(self, metric: str) -> float:
         """Return the value of a metric."""
         return self.metrics[metric].value

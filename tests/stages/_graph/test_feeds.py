@@ -147,14 +147,6 @@ def test_values_that_a_type_does_not_have(low: float | None, high: float | None,
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(("low", "high"), [(5.0, None), (None, -5.0), (None, None), (-2.0, 3.0)])
-def test_the_bounds_of_numbers_are_within_what_is_said(low: float | None, high: float | None) -> None:
-    for case in make_cases([Input("x", "float32", (50,), low=low, high=high)], {}, 0):
-        values = case.feed["x"]
-        assert low is None or values.min() >= low
-        assert high is None or values.max() <= high
-
-
 def test_a_mask_has_no_other_bounds() -> None:
     with pytest.raises(UsageError) as caught:
         list(make_cases([Input("x", "int64", (2,), low=3, mask=True)], {}, 0))

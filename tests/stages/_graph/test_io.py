@@ -10,7 +10,7 @@ from onnx import TensorProto, numpy_helper
 from orun.core.metrics import Metric
 from orun.errors import UsageError
 from orun.stages._graph import io as onnx_io
-from tests.stages.models import ADD, WORDY, parse
+from tests.stages.models import ADD, WORDY, parse, weights_of
 
 BRANCH = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -51,7 +51,7 @@ def test_external_data_in_one_file_that_the_model_names(tmp_path: Path) -> None:
     onnx_io.save(model, path, external=True)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
     assert onnx_io.external_files(onnx_io.load_graph(path)) == ("model.onnx.data",)
-    again = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx_io.load(path).graph.initializer}
+    again = weights_of(onnx_io.load(path))
     assert again["one"].tolist() == [1, 1, 1]
     assert np.array_equal(again["unused"], weight)
 

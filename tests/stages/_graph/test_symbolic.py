@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orun.stages._graph.symbolic import infer
-from tests.stages.models import parse
+from tests.stages.models import parse, shapes_of
 
 FILLED = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -30,8 +30,5 @@ filled (float[n, s, 8] x) => (float y)
     ],
 )
 def test_the_sizes_of_some_axes(axes: str, sizes: list[str | int]) -> None:
-    shapes = {
-        value.name: value.type.tensor_type.shape
-        for value in infer(parse(FILLED.replace("AXES", axes))).graph.value_info
-    }
-    assert [axis.dim_param or axis.dim_value for axis in shapes["ones"].dim] == sizes
+    model = infer(parse(FILLED.replace("AXES", axes)))
+    assert shapes_of(model.graph.value_info)["ones"] == sizes

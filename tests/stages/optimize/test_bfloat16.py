@@ -39,7 +39,7 @@ def types(made: StageRun) -> dict[str, int]:
 
 
 def operators(made: StageRun) -> Counter[str]:
-    return Counter(node.op_type for node in onnx.load(made.model).graph.node)
+    return Counter(made.operators)
 
 
 def nearest(values: Any) -> NDArray[np.float32]:

@@ -35,18 +35,6 @@ def edit(
     return run_stage("optimize/edit", folder, {"edits": [*edits], **params}, inputs=inputs)
 
 
-def interface(made: StageRun) -> dict[str, list[int | str]]:
-    graph = onnx.load(made.model).graph
-    return {
-        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
-        for value in (*graph.input, *graph.output)
-    }
-
-
-def operators(made: StageRun) -> list[str]:
-    return [node.op_type for node in onnx.load(made.model).graph.node]
-
-
 def refusal(folder: Path, model: onnx.ModelProto, *edits: dict[str, Any], **params: Any) -> str:
     with pytest.raises((StageFailed, UnknownName)) as caught:
         edit(folder, model, *edits, **params)
@@ -56,7 +44,7 @@ def refusal(folder: Path, model: onnx.ModelProto, *edits: dict[str, Any], **para
 def test_names_of_inputs_and_outputs(tmp_path: Path) -> None:
     """`product` is an inner value, and makes way."""
     made = edit(tmp_path, parse(WORDY), {"rename": {"x": "product", "y": "scores"}})
-    assert interface(made) == {"product": ["n", 4], "scores": ["n", 4]}
+    assert made.interface == {"product": ["n", 4], "scores": ["n", 4]}
     assert (made.value("max_abs_error"), made.notes) == (0, ())
 
 
@@ -65,7 +53,12 @@ def test_the_input_domain_follows_a_name(tmp_path: Path) -> None:
     write_domain(model, InputDomain({"ids": InputValues(high=3)}, {"length": (4, 6)}))
     made = edit(tmp_path, model, {"rename": {"ids": "tokens"}}, {"axes": {"length": "time", "batch": 2}})
     assert read_domain(onnx.load(made.model)) == InputDomain({"tokens": InputValues(high=3)}, {"time": (4, 6)})
-    assert interface(made) == {"tokens": [2, "time"], "mask": [2, "time"], "extra": [2, 2], "y": [2, "time", 2]}
+    assert made.interface == {
+        "tokens": [2, "time"],
+        "mask": [2, "time"],
+        "extra": [2, 2],
+        "y": [2, "time", 2],
+    }
     assert (made.value("max_abs_error"), made.notes) == (0, ())
 
 
@@ -74,7 +67,7 @@ def test_a_fixed_batch_becomes_dynamic(tmp_path: Path) -> None:
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_value = 1
     made = edit(tmp_path, model, {"shapes": {"image": ["batch", 3, 8, 8]}})
-    assert interface(made) == {"image": ["batch", 3, 8, 8], "scores": ["batch", 5]}
+    assert made.interface == {"image": ["batch", 3, 8, 8], "scores": ["batch", 5]}
     assert made.value("max_abs_error") == 0
 
 
@@ -92,7 +85,7 @@ def test_images_as_bytes(tmp_path: Path) -> None:
     change = {"dtype": "uint8", "scale": 1 / 255, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.3]}
     made = edit(tmp_path, convolution(), {"types": {"image": change}})
     model = onnx.load(made.model)
-    assert operators(made)[:4] == ["Cast", "Mul", "Sub", "Div"]
+    assert made.operators[:4] == ["Cast", "Mul", "Sub", "Div"]
     assert read_domain(model).inputs == {"image": InputValues(low=0, high=255)}
     assert made.value("max_abs_error") < 1e-5
     image = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8), np.uint8)
@@ -105,7 +98,7 @@ def test_images_as_bytes(tmp_path: Path) -> None:
 
 def test_an_input_that_becomes_a_constant_of_any_shape(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(ENCODER), {"make_constant": {"types": 1}}, {"rename": {"ids": "tokens"}})
-    assert interface(made) == {"tokens": ["batch", "length"], "y": ["batch", "length", 2]}
+    assert made.interface == {"tokens": ["batch", "length"], "y": ["batch", "length", 2]}
     assert made.value("max_abs_error") == 0
     [y] = ort.InferenceSession(made.model).run(None, {"tokens": np.array([[0, 4]])})
     assert y.tolist() == [[[3, 5], [11, 13]]]
@@ -113,13 +106,13 @@ def test_an_input_that_becomes_a_constant_of_any_shape(tmp_path: Path) -> None:
 
 def test_an_input_of_fixed_shape_becomes_a_weight(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(LOOKUP), {"axes": {"batch": 1}}, {"make_constant": {"extra": [[1, 2]]}})
-    assert interface(made) == {"ids": [1, "length"], "mask": [1, "length"], "y": [1, "length", 2]}
+    assert made.interface == {"ids": [1, "length"], "mask": [1, "length"], "y": [1, "length", 2]}
     assert made.value("max_abs_error") == 0
 
 
 def test_weights_and_constants_become_inputs(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(WORDY), {"make_input": ["w", "two"]}, {"rename": {"w": "weight"}})
-    assert interface(made) == {"x": ["n", 4], "weight": [4, 4], "two": [], "y": ["n", 4]}
+    assert made.interface == {"x": ["n", 4], "weight": [4, 4], "two": [], "y": ["n", 4]}
     assert made.value("max_abs_error") < 1e-6  # what was folded is computed
     bounds = read_domain(onnx.load(made.model)).inputs
     assert bounds == {
@@ -130,16 +123,16 @@ def test_weights_and_constants_become_inputs(tmp_path: Path) -> None:
 
 def test_further_and_fewer_outputs(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(TWO_PRODUCTS), {"add_outputs": ["h"]})
-    assert interface(made) == {"x": ["n", 2], "y": ["n", 2], "h": ["n", 2]}
+    assert made.interface == {"x": ["n", 2], "y": ["n", 2], "h": ["n", 2]}
     assert made.value("max_abs_error") == 0
     fewer = edit(tmp_path, onnx.load(made.model), {"drop_outputs": ["y"]})
-    assert (interface(fewer), operators(fewer)) == ({"x": ["n", 2], "h": ["n", 2]}, ["MatMul"])
+    assert (fewer.interface, fewer.operators) == ({"x": ["n", 2], "h": ["n", 2]}, ["MatMul"])
     assert fewer.value("max_abs_error") == 0
 
 
 def test_nodes_are_removed(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(WORDY), {"remove": {"op_types": ["Identity"], "nodes": ["y"]}})
-    assert operators(made) == ["Constant", "Add", "Transpose", "Transpose", "MatMul", "Identity"]
+    assert made.operators == ["Constant", "Add", "Transpose", "Transpose", "MatMul", "Identity"]
     assert made.value("max_abs_error") > 1
     assert made.notes == ("remove may change what the model computes: its outputs may differ, see `max_abs_error`",)
 
@@ -148,7 +141,7 @@ def test_an_operator_is_replaced(tmp_path: Path) -> None:
     made = edit(
         tmp_path, convolution(), {"replace": {"nodes": ["relu"], "by": "LeakyRelu", "attributes": {"alpha": 0}}}
     )
-    assert operators(made)[2] == "LeakyRelu"
+    assert made.operators[2] == "LeakyRelu"
     assert made.value("max_abs_error") == 0
     faster = {"op_types": ["Relu"], "by": "QuickGelu", "domain": "com.microsoft", "attributes": {"alpha": 1.702}}
     domains = {
@@ -162,9 +155,9 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
     model = convolution()
     head = edit(tmp_path, model, {"extract": {"outputs": ["r"]}})
     tail = edit(tmp_path, model, {"extract": {"inputs": ["r"]}})
-    assert interface(head) == {"image": ["n", 3, 8, 8], "r": ["n", 6, 8, 8]}
-    assert interface(tail) == {"r": ["n", 6, 8, 8], "scores": ["n", 5]}
-    assert (operators(head), operators(tail)) == (
+    assert head.interface == {"image": ["n", 3, 8, 8], "r": ["n", 6, 8, 8]}
+    assert tail.interface == {"r": ["n", 6, 8, 8], "scores": ["n", 5]}
+    assert (head.operators, tail.operators) == (
         ["Conv", "BatchNormalization", "Relu"],
         ["GlobalAveragePool", "Flatten", "Gemm"],
     )
@@ -173,7 +166,7 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
     whole = edit(
         tmp_path, onnx.load(head.model), {"merge": {"connect": {"r": "r"}, "prefix": "tail."}}, other=tail.output
     )
-    assert interface(whole) == {"image": ["n", 3, 8, 8], "tail.scores": ["n", 5]}
+    assert whole.interface == {"image": ["n", 3, 8, 8], "tail.scores": ["n", 5]}
     turned = edit(
         tmp_path,
         onnx.load(tail.model),
@@ -189,13 +182,13 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
 
 def test_a_piece_that_needs_fewer_inputs(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(PAIR), {"extract": {"outputs": ["y"]}})
-    assert interface(made) == {"a": ["n", 2], "y": ["n", 2]}
+    assert made.interface == {"a": ["n", 2], "y": ["n", 2]}
     assert made.notes == ("no output was compared with the model before it: extract changed what goes in or comes out",)
 
 
 def test_a_piece_between_inputs_and_outputs_of_the_model_is_compared(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(PAIR), {"extract": {"inputs": ["b", "a"], "outputs": ["y"]}})
-    assert interface(made) == {"b": ["n", 2], "a": ["n", 2], "y": ["n", 2]}
+    assert made.interface == {"b": ["n", 2], "a": ["n", 2], "y": ["n", 2]}
     assert made.value("max_abs_error") == 0
 
 
@@ -208,7 +201,7 @@ def test_models_that_share_an_input(tmp_path: Path) -> None:
     """)
     made = edit(tmp_path, model, {"merge": merged | {"share": ["ids"]}}, other=other)
     shapes = {"ids": ["batch", "length"], "x": ["batch", 2], "then.mask": ["batch", "length"]}
-    assert interface(made) == {**shapes, "then.y": ["batch", "length", 2]}
+    assert made.interface == {**shapes, "then.y": ["batch", "length", 2]}
     text = refusal(tmp_path, model, {"merge": merged | {"share": ["x"]}}, other=other)
     assert text == (
         "edits[0].merge.share: the model has no 'x'\n  it has 1 such names\n  hint: any ONNX viewer shows them"

@@ -22,10 +22,6 @@ def types(made: StageRun) -> list[int]:
     return [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
 
 
-def operators(made: StageRun) -> list[str]:
-    return [node.op_type for node in onnx.load(made.model).graph.node]
-
-
 def test_half_the_size_and_near(tmp_path: Path, tiny_bert: Path) -> None:
     before = (tiny_bert / "model.onnx").stat().st_size
     made = convert(tmp_path, tiny_bert)
@@ -38,7 +34,7 @@ def test_half_the_size_and_near(tmp_path: Path, tiny_bert: Path) -> None:
 def test_inputs_and_outputs_too(tmp_path: Path) -> None:
     made = convert(tmp_path, artifact(tmp_path, parse(WORDY)), keep_io_types=False)
     assert types(made) == [TensorProto.FLOAT16, TensorProto.FLOAT16]
-    assert "Cast" not in operators(made)
+    assert "Cast" not in made.operators
     assert 0 < made.value("max_abs_error") < 1e-2
 
 
@@ -51,7 +47,7 @@ def half_bert(tmp_path_factory: pytest.TempPathFactory, fused_bert: Path) -> Sta
 def test_a_fused_model_with_types_kept(tmp_path: Path, fused_bert: Path, half_bert: StageRun, block: str) -> None:
     """Several such nodes read one value, and ONNX cannot infer the type of what fused operators yield."""
     kept = convert(tmp_path, fused_bert, block_types=[block])
-    assert operators(kept).count(block) == operators(half_bert).count(block) > 0
+    assert kept.operators.count(block) == half_bert.operators.count(block) > 0
     assert kept.value("half_weights") < half_bert.value("half_weights")
     onnx.checker.check_model(kept.model)
 
@@ -227,7 +223,7 @@ def test_a_product_of_what_is_turned(tmp_path: Path, *, also_read: bool) -> None
     made = run_stage(
         "optimize/float16", tmp_path, {"keep_io_types": False}, inputs={"model": artifact(tmp_path, model)}
     )
-    assert sorted(operators(made)) == ["MatMul", *["Transpose"] * (1 + also_read)]
+    assert sorted(made.operators) == ["MatMul", *["Transpose"] * (1 + also_read)]
     [product] = [node for node in onnx.load(made.model).graph.node if node.op_type == "MatMul"]
     assert list(product.input) == ["x", "w"]
     assert 0 < made.value("max_abs_error") < 0.01

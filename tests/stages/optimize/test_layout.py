@@ -33,14 +33,6 @@ def turn(folder: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
     return run_stage("optimize/layout", folder, params, inputs={"model": artifact(folder, model)})
 
 
-def shapes(made: StageRun) -> dict[str, list[int | str]]:
-    graph = onnx.load(made.model).graph
-    return {
-        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
-        for value in (*graph.input, *graph.output)
-    }
-
-
 def from_tensorflow() -> onnx.ModelProto:
     model = onnx.parser.parse_model(FROM_TENSORFLOW)
     kernel = np.random.default_rng(0).standard_normal((2, 2, 3, 3)).astype(np.float32)
@@ -52,7 +44,7 @@ def from_tensorflow() -> onnx.ModelProto:
 def test_channels_last(tmp_path: Path) -> None:
     model = convolution()
     made = turn(tmp_path, model)
-    assert shapes(made) == {"image": ["n", 8, 8, 3], "scores": ["n", 5]}
+    assert made.interface == {"image": ["n", 8, 8, 3], "scores": ["n", 5]}
     assert [made.value(name) for name in ("transposes", "transposes_before")] == [1, 0]
     images = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     (before,) = session(artifact(tmp_path, model) / "model.onnx", ["scores"])({"image": images})
@@ -62,7 +54,7 @@ def test_channels_last(tmp_path: Path) -> None:
 
 def test_channels_first_cancels_the_transposes_of_tensorflow(tmp_path: Path) -> None:
     made = turn(tmp_path, from_tensorflow(), to="nchw")
-    assert shapes(made) == {"x": ["n", 2, 4, 6], "y": ["n", 2, 4, 6], "means": ["n", 2]}
+    assert made.interface == {"x": ["n", 2, 4, 6], "y": ["n", 2, 4, 6], "means": ["n", 2]}
     assert [made.value(name) for name in ("transposes", "transposes_before")] == [0, 2]
     assert made.value("max_abs_error") < 1e-6
 
@@ -70,13 +62,13 @@ def test_channels_first_cancels_the_transposes_of_tensorflow(tmp_path: Path) -> 
 def test_there_and_back(tmp_path: Path) -> None:
     last = turn(tmp_path, convolution())
     first = run_stage("optimize/layout", tmp_path, {"to": "nchw"}, inputs={"model": last.output})
-    assert shapes(first) == {"image": ["n", 3, 8, 8], "scores": ["n", 5]}
+    assert first.interface == {"image": ["n", 3, 8, 8], "scores": ["n", 5]}
     assert first.value("transposes") == 0
 
 
 def test_one_value_alone(tmp_path: Path) -> None:
     made = turn(tmp_path, from_tensorflow(), to="nchw", values=["y"])
-    assert shapes(made) == {"x": ["n", 4, 6, 2], "y": ["n", 2, 4, 6], "means": ["n", 2]}
+    assert made.interface == {"x": ["n", 4, 6, 2], "y": ["n", 2, 4, 6], "means": ["n", 2]}
 
 
 def test_what_has_no_images(tmp_path: Path) -> None:

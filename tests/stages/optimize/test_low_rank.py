@@ -17,7 +17,7 @@ from orun.stages.optimize._low_rank.factors import factorize
 from orun.stages.optimize._low_rank.layers import Layer, find_layers
 from orun.stages.optimize._low_rank.ranks import Option, order_steps, sizes_after, take
 from orun.stages.optimize._low_rank.rewriting import replace_layers
-from tests.stages.models import convolution
+from tests.stages.models import convolution, weights_of
 from tests.stages.support import StageRun, artifact, run_stage
 
 Array = NDArray[Any]
@@ -90,10 +90,6 @@ def refusal(folder: Path, model: onnx.ModelProto, **params: Any) -> str:
     return str(caught.value)
 
 
-def stored(model: onnx.ModelProto) -> dict[str, Array]:
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-
-
 def answer(folder: Path, model: onnx.ModelProto, value: Array) -> Array:
     run = session(artifact(folder, model) / "model.onnx", [model.graph.output[0].name])
     (result,) = run({model.graph.input[0].name: value})
@@ -113,7 +109,7 @@ def test_a_weight_of_rank_three_is_found(tmp_path: Path) -> None:
         ("MatMul", "product/rank", ["x", "w_left"], ["y_rank"]),
         ("MatMul", "product", ["y_rank", "w_right"], ["y"]),
     ]
-    assert {name: array.shape for name, array in stored(result).items()} == {"w_left": (16, 3), "w_right": (3, 24)}
+    assert {name: array.shape for name, array in weights_of(result).items()} == {"w_left": (16, 3), "w_right": (3, 24)}
     names = ("factorised", "nodes", "parameters", "removed")
     assert [made.value(name) for name in names] == [1, 2, 3 * 40, 16 * 24 - 3 * 40]
     assert made.value("error") < 1e-5
@@ -179,7 +175,7 @@ def compare_with_product(folder: Path, text: str, rows: int, value: Array, shape
     product = build(text, w=layer.restore(factors.product(rank, layer.row_counts()[0])), **bias)
     replace_layers(model, [layer], {0: (factors.left, factors.right)})
     onnx.checker.check_model(model, full_check=True)
-    assert sum(array.size for name, array in stored(model).items() if name != "bias") < layer.array.size
+    assert sum(array.size for name, array in weights_of(model).items() if name != "bias") < layer.array.size
     np.testing.assert_allclose(answer(folder, model, value), answer(folder, product, value), rtol=1e-4, atol=1e-4)
 
 
@@ -249,7 +245,7 @@ def test_other_floating_point(tmp_path: Path, kind: type[np.floating[Any]]) -> N
     np.savez(tmp_path / "rows.npz", x=random(64, 16).astype(kind))
     dataset = {"path": "rows.npz", "types": {"x": np.dtype(kind).name}}
     made = low_rank(tmp_path, model, error=0.01, dataset=dataset)
-    assert {array.dtype for array in stored(onnx.load(made.model)).values()} == {np.dtype(kind)}
+    assert {array.dtype for array in weights_of(onnx.load(made.model)).values()} == {np.dtype(kind)}
     assert made.value("parameters") == 120
 
 

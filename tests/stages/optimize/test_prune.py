@@ -11,7 +11,7 @@ from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed, UnknownName
 from orun.stages._graph.sessions import session
-from tests.stages.models import WORDY, convolution, parse
+from tests.stages.models import WORDY, convolution, parse, weights_of
 from tests.stages.support import StageRun, artifact, run_stage
 
 Array = NDArray[Any]
@@ -65,10 +65,6 @@ def prune(folder: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
     return run_stage("optimize/prune", folder, params, inputs={"model": artifact(folder, model)})
 
 
-def stored(model: onnx.ModelProto) -> dict[str, Array]:
-    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-
-
 def change(model: onnx.ModelProto, **arrays: Array) -> onnx.ModelProto:
     for tensor in model.graph.initializer:
         if tensor.name in arrays:
@@ -85,17 +81,17 @@ def answer(folder: Path, model: onnx.ModelProto, shape: tuple[int, ...]) -> Arra
 
 def test_the_smallest_weights_become_zero(tmp_path: Path) -> None:
     made = prune(tmp_path, parse(WORDY), proportion=0.25)
-    weights = stored(onnx.load(made.model))["w"]
+    weights = weights_of(onnx.load(made.model))["w"]
     assert weights.ravel().tolist() == [0, 0, 0, 0, *np.arange(5, 17, dtype=np.float32) / np.float32(10)]
     assert [made.value(name) for name in ("parameters", "removed", "sparsity")] == [17, 0, 4 / 17]
 
 
 def test_layers_together_or_each_by_itself(tmp_path: Path) -> None:
     model = with_weights(MLP, {"w1": (4, 6), "b1": (6,), "w2": (6, 4)})
-    change(model, w1=stored(model)["w1"] * 100)
+    change(model, w1=weights_of(model)["w1"] * 100)
 
     def zeros(**params: Any) -> tuple[int, ...]:
-        found = stored(onnx.load(prune(tmp_path, model, **params).model))
+        found = weights_of(onnx.load(prune(tmp_path, model, **params).model))
         return tuple(int((found[name] == 0).sum()) for name in ("w1", "w2"))
 
     assert zeros() == (12, 12)
@@ -106,14 +102,14 @@ def test_layers_together_or_each_by_itself(tmp_path: Path) -> None:
 
 def test_channels_that_are_zero_go_without_a_trace(tmp_path: Path) -> None:
     model = convolution()
-    before = stored(model)
+    before = weights_of(model)
     gone = [1, 4]
     silent = {name: before[name].copy() for name in ("kernel", "shift", "mean")}
     for array in silent.values():
         array[gone] = 0
     change(model, **silent)
     made = prune(tmp_path, model, method="structured", proportion=0.34)
-    after = stored(onnx.load(made.model))
+    after = weights_of(onnx.load(made.model))
     assert {name: array.shape for name, array in after.items()} == {
         "kernel": (4, 3, 3, 3), "weight": (4, 5), "bias": (5,), "scale": (4,), "shift": (4,), "mean": (4,),
         "variance": (4,),
@@ -129,9 +125,9 @@ def test_a_depthwise_convolution_and_a_flatten_follow(tmp_path: Path) -> None:
     model = with_weights(DEEP, SHAPES)
     made = prune(tmp_path, model, method="structured", exclude=["head"])
     pruned = onnx.load(made.model)
-    found = stored(pruned)
+    found = weights_of(pruned)
     assert [found[name].shape for name in SHAPES] == [(2, 2, 2, 2), (2,), (2, 1, 2, 2), (2,), (3, 4), (3,)]
-    whole = stored(model)
+    whole = weights_of(model)
     norms = np.abs(whole["k1"]).sum((1, 2, 3))
     gone = np.sort(np.argsort(norms)[:2])
     head = whole["w"].copy()
@@ -145,7 +141,7 @@ def test_a_depthwise_convolution_that_is_left_out_keeps_its_channels(tmp_path: P
     text = DEEP.replace("[head]", "[middle] m = Gemm <transB = 1> (e, v)  [head]").replace("(e, w", "(m, w")
     model = with_weights(text, {**SHAPES, "v": (6, 8), "w": (3, 6)})
     made = prune(tmp_path, model, method="structured", exclude=["deep", "head"])
-    assert [stored(onnx.load(made.model))[name].shape for name in ("k1", "k2", "v")] == [
+    assert [weights_of(onnx.load(made.model))[name].shape for name in ("k1", "k2", "v")] == [
         (4, 2, 2, 2),
         (4, 1, 2, 2),
         (3, 8),
@@ -157,9 +153,9 @@ def test_matrix_products_around_a_gelu(tmp_path: Path) -> None:
     model = with_weights(MLP, {"w1": (4, 6), "b1": (6,), "w2": (6, 4)})
     made = prune(tmp_path, model, method="structured")
     pruned = onnx.load(made.model)
-    assert [stored(pruned)[name].shape for name in ("w1", "b1", "w2")] == [(4, 3), (3,), (3, 4)]
-    rows = stored(model)["w2"].copy()
-    rows[np.argsort(np.abs(stored(model)["w1"]).sum(0))[:3]] = 0
+    assert [weights_of(pruned)[name].shape for name in ("w1", "b1", "w2")] == [(4, 3), (3,), (3, 4)]
+    rows = weights_of(model)["w2"].copy()
+    rows[np.argsort(np.abs(weights_of(model)["w1"]).sum(0))[:3]] = 0
     expected = answer(tmp_path, change(model, w2=rows), (2, 3, 4))
     np.testing.assert_allclose(answer(tmp_path, pruned, (2, 3, 4)), expected, rtol=1e-5, atol=1e-6)
     assert "MatMul 'down' keeps its channels: 'x' is neither stored nor of the same channels" in made.log

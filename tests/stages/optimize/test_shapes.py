@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from orun.errors import StageFailed, UnknownName
-from tests.stages.models import ADD, LOOKUP, parse
+from tests.stages.models import ADD, LOOKUP, parse, shapes_of
 from tests.stages.support import StageRun, artifact, run_stage
 
 
@@ -17,10 +17,7 @@ def fix(folder: Path, model: Path, **params: Any) -> StageRun:
 
 def shapes(made: StageRun) -> dict[str, list[int | str]]:
     graph = onnx.load(made.model).graph
-    return {
-        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
-        for value in (*graph.input, *graph.value_info, *graph.output)
-    }
+    return shapes_of((*graph.input, *graph.value_info, *graph.output))
 
 
 def test_every_shape_of_a_transformer_is_known(tmp_path: Path, tiny_bert: Path) -> None:

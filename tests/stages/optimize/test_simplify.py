@@ -1,21 +1,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from types import ModuleType
+from typing import Any, get_args
 
-import numpy as np
 import onnx
 import onnxsim
 import onnxslim
 import pytest
-from onnx import numpy_helper, parser
+from onnx import numpy_helper
 from onnxsim import onnx_simplifier
 from onnxslim.core.pattern.registry import DEFAULT_FUSION_PATTERNS
 
 from orun.errors import StageFailed
 from orun.stages.optimize.simplify import Pass, Pattern
-from tests.stages.models import TIED, WORDY, parse
-from tests.stages.support import artifact, run_stage
+from tests.stages.models import WORDY, parse, tied
+from tests.stages.support import StageRun, artifact, run_stage
 
 BATCHED = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -27,13 +27,19 @@ batched (float[b, s, 2] x) => (float[b, s, 2] y) <float[2, 2] w = {1, 2, 3, 4}, 
 """
 
 
-def operators(path: Path) -> list[str]:
-    return [node.op_type for node in onnx.load(path).graph.node]
+def simplify(folder: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
+    return run_stage("optimize/simplify", folder, params, inputs={"model": artifact(folder, model)})
+
+
+def refusal(folder: Path, model: onnx.ModelProto, **params: Any) -> str:
+    with pytest.raises(StageFailed) as caught:
+        simplify(folder, model, **params)
+    return str(caught.value)
 
 
 def test_folds_and_removes_and_agrees(tmp_path: Path) -> None:
-    made = run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(WORDY))})
-    assert operators(made.model) == ["Constant", "MatMul", "Mul"]
+    made = simplify(tmp_path, parse(WORDY))
+    assert made.operators == ["Constant", "MatMul", "Mul"]
     assert {name: metric.value for name, metric in made.metrics.items()} == {
         "size": made.model.stat().st_size,
         "nodes": 3,
@@ -44,16 +50,15 @@ def test_folds_and_removes_and_agrees(tmp_path: Path) -> None:
 
 
 def test_matmul_and_add_stay_apart_unless_asked(tmp_path: Path) -> None:
-    model = artifact(tmp_path, parse(BATCHED))
-    assert operators(run_stage("optimize/simplify", tmp_path, inputs={"model": model}).model) == ["MatMul", "Add"]
-    joined = run_stage("optimize/simplify", tmp_path, {"skip": []}, inputs={"model": model})
-    assert "Gemm" in operators(joined.model)
+    model = parse(BATCHED)
+    assert simplify(tmp_path, model).operators == ["MatMul", "Add"]
+    assert simplify(tmp_path, model, skip=[]).operators.count("Gemm") == 1
 
 
 def test_a_pass_is_left_out(tmp_path: Path) -> None:
-    params = {"skip": ["eliminate_identity", "fuse_consecutive_transposes", "eliminate_nop_transpose"]}
-    made = run_stage("optimize/simplify", tmp_path, params, inputs={"model": artifact(tmp_path, parse(WORDY))})
-    assert operators(made.model).count("Transpose") == 2
+    skip = ["eliminate_identity", "fuse_consecutive_transposes", "eliminate_nop_transpose"]
+    made = simplify(tmp_path, parse(WORDY), skip=skip)
+    assert made.operators.count("Transpose") == 2
 
 
 def test_the_passes_are_those_of_onnxsim() -> None:
@@ -64,32 +69,38 @@ def test_the_passes_are_those_of_onnxsim() -> None:
 
 def test_a_wrong_result_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A simplifier that halves a weight: what a broken pass does."""
-    simplify = onnxsim.simplify
+    right = onnxsim.simplify
 
-    def broken(*arguments: object, output_path: str, **options: object) -> None:
-        simplify(*arguments, output_path=output_path, **options)
+    def halve(*arguments: object, output_path: str, **options: object) -> None:
+        right(*arguments, output_path=output_path, **options)
         model = onnx.load(output_path)
         weight = model.graph.initializer[0]
         weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) / 2, weight.name))
         onnx.save(model, output_path)
 
-    monkeypatch.setattr(onnxsim, "simplify", broken)
-    with pytest.raises(StageFailed) as caught:
-        run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(WORDY))})
-    assert caught.value.what == "the simplified model disagrees with the model before it in output 'y'"
-    assert caught.value.hint == "leave out the pass that does it: `skip: [...]`"
+    monkeypatch.setattr(onnxsim, "simplify", halve)
+    problem, *_, hint = refusal(tmp_path, parse(WORDY)).splitlines()
+    assert problem == "the simplified model disagrees with the model before it in output 'y'"
+    assert hint == "  hint: leave out the pass that does it: `skip: [...]`"
 
 
-def test_a_simplifier_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("library", "function", "error", "why"),
+    [
+        (onnxsim, "simplify", RuntimeError("Unrecognized attribute"), "RuntimeError: Unrecognized attribute"),
+        (onnxslim, "slim", KeyError(), "KeyError: no message"),
+    ],
+)
+def test_a_simplifier_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: ModuleType, function: str, error: Exception, why: str
+) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("Unrecognized attribute")
+        raise error
 
-    monkeypatch.setattr(onnxsim, "simplify", fail)
-    with pytest.raises(StageFailed) as caught:
-        run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(WORDY))})
-    assert str(caught.value) == (
-        "onnxsim cannot simplify the model\n"
-        "  RuntimeError: Unrecognized attribute\n"
+    monkeypatch.setattr(library, function, fail)
+    assert refusal(tmp_path, parse(WORDY), tool=library.__name__) == (
+        f"{library.__name__} cannot simplify the model\n"
+        f"  {why}\n"
         "  hint: leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead; "
         "the log has the whole message"
     )
@@ -97,13 +108,11 @@ def test_a_simplifier_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_onnxslim(tmp_path: Path) -> None:
     """It folds and cancels as onnxsim does, and leaves no Constant."""
-    model = artifact(tmp_path, parse(WORDY))
-    made = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": model})
-    assert operators(made.model) == ["MatMul", "Mul"]
+    made = simplify(tmp_path, parse(WORDY), tool="onnxslim")
+    assert made.operators == ["MatMul", "Mul"]
     assert [made.value(name) for name in ("nodes", "nodes_before", "max_abs_error")] == [2, 7, 0.0]
     skip = ["EliminationTranspose", "EliminationTransposeAsReshape"]
-    kept = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim", "skip": skip}, inputs={"model": model})
-    assert operators(kept.model).count("Transpose") == 2
+    assert simplify(tmp_path, parse(WORDY), tool="onnxslim", skip=skip).operators.count("Transpose") == 2
 
 
 OF_OLD = """
@@ -114,16 +123,12 @@ old (float[n, 4] x, float[n, 4] unread) => (float[n, 4] y) { y = Relu (x) }
 
 def test_onnxslim_keeps_what_nobody_reads(tmp_path: Path) -> None:
     """By itself it drops such an input."""
-    model = artifact(tmp_path, parse(OF_OLD))
-    made = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": model})
+    made = simplify(tmp_path, parse(OF_OLD), tool="onnxslim")
     assert [value.name for value in onnx.load(made.model).graph.input] == ["x", "unread"]
 
 
 def test_an_operator_set_before_onnxslim(tmp_path: Path) -> None:
-    model = artifact(tmp_path, parse(OF_OLD.replace(": 9]", ": 6]")))
-    with pytest.raises(StageFailed) as caught:
-        run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": model})
-    assert str(caught.value) == (
+    assert refusal(tmp_path, parse(OF_OLD.replace(": 9]", ": 6]")), tool="onnxslim") == (
         "onnxslim takes operator sets from 7 on\n"
         "  the model uses 6\n"
         "  hint: put `convert/opset` before it, or simplify with `tool: onnxsim`"
@@ -133,7 +138,7 @@ def test_an_operator_set_before_onnxslim(tmp_path: Path) -> None:
 def test_onnxslim_leaves_what_is_fused(tmp_path: Path, tiny_bert: Path) -> None:
     slim = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": tiny_bert})
     fused = run_stage("optimize/transformer", tmp_path, inputs={"model": slim.output})
-    assert operators(fused.model).count("Attention") == 2
+    assert fused.operators.count("Attention") == 2
 
 
 def test_the_patterns_are_those_of_onnxslim() -> None:
@@ -141,31 +146,14 @@ def test_the_patterns_are_those_of_onnxslim() -> None:
 
 
 def test_a_pass_of_the_other_tool(tmp_path: Path) -> None:
-    model = artifact(tmp_path, parse(WORDY))
-    params = {"tool": "onnxslim", "skip": ["eliminate_identity"]}
-    with pytest.raises(StageFailed) as caught:
-        run_stage("optimize/simplify", tmp_path, params, inputs={"model": model})
-    assert caught.value.what == "skip: onnxslim has no pass 'eliminate_identity'"
-    assert caught.value.why == f"its passes are {', '.join(get_args(Pattern))}"
-
-
-def test_an_onnxslim_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise KeyError
-
-    monkeypatch.setattr(onnxslim, "slim", fail)
-    with pytest.raises(StageFailed) as caught:
-        run_stage(
-            "optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": artifact(tmp_path, parse(WORDY))}
-        )
-    assert (caught.value.what, caught.value.why) == ("onnxslim cannot simplify the model", "KeyError: no message")
+    assert refusal(tmp_path, parse(WORDY), tool="onnxslim", skip=["eliminate_identity"]).splitlines()[:2] == [
+        "skip: onnxslim has no pass 'eliminate_identity'",
+        f"  its passes are {', '.join(get_args(Pattern))}",
+    ]
 
 
 @pytest.mark.parametrize("tool", ["onnxsim", "onnxslim"])
 def test_a_table_of_words_that_is_the_last_product_as_well_is_stored_once(tmp_path: Path, tool: str) -> None:
-    model = parser.parse_model(TIED)
-    table = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
-    model.graph.initializer.append(numpy_helper.from_array(table, "table"))
-    made = run_stage("optimize/simplify", tmp_path, {"tool": tool}, inputs={"model": artifact(tmp_path, model)})
+    made = simplify(tmp_path, tied(), tool=tool)
     assert [tensor.name for tensor in onnx.load(made.model).graph.initializer if len(tensor.dims) > 1] == ["table"]
     assert made.value("max_abs_error") == 0

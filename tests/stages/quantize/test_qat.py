@@ -13,7 +13,7 @@ from onnx import numpy_helper, parser
 from orun.environment import processor
 from orun.errors import StageFailed
 from tests.processors import exact_sums
-from tests.stages.models import ADD, FAKE_QUANTIZED, parse
+from tests.stages.models import ADD, FAKE_QUANTIZED, parse, weights_of
 from tests.stages.support import StageRun, artifact, run_stage
 
 
@@ -35,9 +35,8 @@ def test_weights_become_integers_and_values_stay(tmp_path: Path) -> None:
         "DequantizeLinear": 5,  # the weight's twice: ONNX Runtime gives each product its own
         "Gemm": 2,
     }
-    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    (stored,) = [weight for weight in weights.values() if weight.ndim == 2]
-    trained = numpy_helper.to_array(next(item for item in parse(FAKE_QUANTIZED).graph.initializer if item.name == "w"))
+    (stored,) = [weight for weight in weights_of(model).values() if weight.ndim == 2]
+    trained = weights_of(parse(FAKE_QUANTIZED))["w"]
     assert stored.dtype == np.int8
     right = np.rint(trained / np.array([[0.01], [0.02], [0.01], [0.03]], np.float32)).clip(-128, 127)
     np.testing.assert_array_equal(stored, right)
@@ -77,8 +76,8 @@ def test_activations_of_16_bits(tmp_path: Path) -> None:
         text = text.replace(narrow, wide)
     text = text.replace("uint8 out_zero = {120}", "uint16 out_zero = {32000}").replace("{0.05}", "{0.0005}")
     result = quantize(tmp_path, text)
-    types = {tensor.name: numpy_helper.to_array(tensor).dtype for tensor in onnx.load(result.model).graph.initializer}
-    assert [types[name] for name in ("in_zero", "out_zero", "w_integers")] == [np.uint16, np.uint16, np.int8]
+    stored = weights_of(onnx.load(result.model))
+    assert [stored[name].dtype for name in ("in_zero", "out_zero", "w_integers")] == [np.uint16, np.uint16, np.int8]
     assert (result.value("quantized"), result.value("in_float")) == (1, 2)
     assert result.value("max_abs_error") <= 0.0005 * 1.001
 
@@ -177,8 +176,7 @@ def test_a_weight_that_is_not_rounded_stays_float(tmp_path: Path) -> None:
     model.graph.initializer.append(numpy_helper.from_array(other, "other"))
     result = run_stage("quantize/qat", tmp_path, inputs={"model": artifact(tmp_path, model)})
     assert result.value("quantized") == 1
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
-    np.testing.assert_array_equal(stored["other"], other)
+    np.testing.assert_array_equal(weights_of(onnx.load(result.model))["other"], other)
 
 
 def test_names_that_the_model_has_already(tmp_path: Path) -> None:

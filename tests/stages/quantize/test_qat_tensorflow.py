@@ -9,12 +9,11 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxruntime import InferenceSession
 
 from orun.stages.quantize._grids import store_integers
-from tests.stages.models import parse
+from tests.stages.models import parse, weights_of
 from tests.stages.support import run_stage
 
 MODULES = Path(__file__).parents[1] / "modules"
@@ -56,7 +55,7 @@ def test_integers_are_found_again(low: int, high: int, dtype: type) -> None:
     integers = np.array([[low, high, 0], [high, 0, low], [4, low, high], [1, 7, 10]])
     model = model_of((integers * scales).astype(np.float32))
     assert store_integers(model) == ["w"]
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    stored = weights_of(model)
     zero = int(stored["w_zero_point"][0])
     assert stored["w_integers"].dtype == dtype
     np.testing.assert_array_equal(stored["w_integers"].astype(int) - zero, integers)

@@ -16,7 +16,7 @@ from orun.errors import StageFailed, UnknownName, UsageError
 from orun.stages._graph import io as onnx_io
 from tests.processors import exact_sums
 from tests.stages.conftest import MODULES
-from tests.stages.models import ADD, SHARED_SIZES, SHARED_WEIGHTS, WORDY, convolution, parse, store_weights
+from tests.stages.models import ADD, SHARED_SIZES, SHARED_WEIGHTS, WORDY, convolution, parse, store_weights, weights_of
 from tests.stages.support import StageRun, artifact, run_stage
 
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
@@ -29,7 +29,7 @@ def quantize(folder: Path, model: Path, dataset: str = "images", **params: Any) 
 
 
 def operators(result: StageRun) -> Counter[str]:
-    return Counter(node.op_type for node in onnx.load(result.model).graph.node)
+    return Counter(result.operators)
 
 
 def noise(path: Path, before: Path, feed: dict[str, np.ndarray[Any, Any]]) -> float:
@@ -103,12 +103,8 @@ def test_a_weight_that_needs_scales_along_two_axes(tmp_path: Path, form: str) ->
 
 
 def scales(path: Path) -> dict[str, float]:
-    model = onnx.load(path)
-    return {
-        tensor.name: float(numpy_helper.to_array(tensor))
-        for tensor in model.graph.initializer
-        if tensor.name[-6:] == "_scale"
-    }
+    weights = weights_of(onnx.load(path))
+    return {name: float(value) for name, value in weights.items() if name.endswith("_scale")}
 
 
 def test_ranges_of_the_distribution_of_values(tmp_path: Path) -> None:
@@ -383,8 +379,7 @@ def test_outliers_move_into_the_weights(tmp_path: Path) -> None:
 def test_a_normalisation_that_others_use_stays_as_it_is(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(OUTLIERS.replace("y = Add (p, o)", "y = Add (p, normal)")))
     result = quantize(tmp_path, before, "rows", smooth=0.5, op_types=["MatMul", "Gemm"], exclude=["key"])
-    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
-    np.testing.assert_array_equal(scales["scale"], [1, 60, 1, 1])
+    np.testing.assert_array_equal(weights_of(onnx.load(result.model))["scale"], [1, 60, 1, 1])
     assert "2 products with smoothed inputs:\n  query\n  other" in result.log
 
 
@@ -396,8 +391,7 @@ def test_a_normalisation_that_a_branch_uses_stays_as_it_is(tmp_path: Path) -> No
     """
     before = artifact(tmp_path, parse(OUTLIERS.replace("y = Add (p, o)", branches)))
     result = quantize(tmp_path, before, "rows", smooth=0.5, op_types=["MatMul", "Gemm"], preprocess=False)
-    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
-    np.testing.assert_array_equal(scales["scale"], [1, 60, 1, 1])
+    np.testing.assert_array_equal(weights_of(onnx.load(result.model))["scale"], [1, 60, 1, 1])
 
 
 def test_nothing_to_smooth(tmp_path: Path) -> None:
@@ -596,8 +590,8 @@ def test_8_bit_floats(tmp_path: Path, relus: Path, method: str, *, per_channel: 
 def test_the_largest_magnitude_is_the_largest_of_8_bit_floats(tmp_path: Path, relus: Path) -> None:
     result = in_float8(tmp_path, relus)
     rows = np.load(tmp_path / "rows.npy")
-    weight = numpy_helper.to_array(next(iter(onnx.load(relus / "model.onnx").graph.initializer)))
-    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(result.model).graph.initializer}
+    weight = weights_of(onnx.load(relus / "model.onnx"))["first"]
+    stored = weights_of(onnx.load(result.model))
     assert stored["x_scale"] == pytest.approx(np.abs(rows).max() / 448, rel=1e-6)
     assert stored["first_scale"] == pytest.approx(np.abs(weight).max() / 448, rel=1e-6)
 

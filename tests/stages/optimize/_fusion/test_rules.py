@@ -81,7 +81,7 @@ def fuse(folder: Path, model: onnx.ModelProto, **params: object) -> StageRun:
 
 
 def operators(made: StageRun) -> Counter[str]:
-    return Counter(node.op_type for node in onnx.load(made.model).graph.node)
+    return Counter(made.operators)
 
 
 def attributes(made: StageRun, operator: str) -> dict[str, Any]:
