@@ -21,6 +21,7 @@ QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 SCALE_KEEPING = ("Clip", "Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 MOST = 10  # problems that a message lists
 ZERO_POINT = 2  # index among the inputs of both
+OTHER_WAYS = "`quantize/static` quantizes a float model; `orun stages quantize/qat` says what trains with it"
 IN_FLOAT = ("Conv", "FusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul")
 # Optimizers of ONNX Runtime that move, merge or add pairs. A session runs them; they stay out of the stored model.
 PAIR_OPTIMIZERS = (
@@ -50,7 +51,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
             context.stage,
             "the model has no fake quantization",
             why="it has neither QuantizeLinear nor DequantizeLinear",
-            hint="`quantize/static` quantizes a float model; `orun stages quantize/qat` says what trains with it",
+            hint=OTHER_WAYS,
         )
     wrong = sorted(
         f"{node.name or node.output[0]}: {text}" for node in linear for text in _problems(node, weights, readers)

@@ -70,15 +70,17 @@ def nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) 
     return StageFailed(context.stage, "nothing in the model could be quantized", why=why, hint=hint)
 
 
-def require_integers(context: Context, model: ModelProto, why: str) -> int:
+def require_integers(
+    context: Context, model: ModelProto, why: str, hint: str = "look at `op_types` and `exclude`"
+) -> int:
     """Return the number of integer weights, which the log lists.
 
     Raises:
-        StageFailed: when there are none; `why` says what could have been quantized.
+        StageFailed: when there are none; `why` says what could have been quantized, `hint` what to do.
     """
     weights = find_integer_weights(model)
     if not weights:
-        raise nothing_quantized(context, model, why, "look at `op_types` and `exclude`")
+        raise nothing_quantized(context, model, why, hint)
     context.log.info("%d quantized weights:\n  %s", len(weights), "\n  ".join(weights))
     return len(weights)
 

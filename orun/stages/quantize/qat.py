@@ -73,7 +73,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
     from orun.stages._graph.ort_graph import IN_THE_WAY, optimize
-    from orun.stages.quantize._fake_quantize import PAIR_OPTIMIZERS, check_pairs, find_float_products
+    from orun.stages.quantize._fake_quantize import OTHER_WAYS, PAIR_OPTIMIZERS, check_pairs, find_float_products
     from orun.stages.quantize._grids import store_integers
     from orun.stages.quantize._integers import require_integers
 
@@ -82,7 +82,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     check_pairs(context, model)
     if rounded := store_integers(model):
         context.log.info("%d weights that were stored rounded:\n  %s", len(rounded), "\n  ".join(rounded))
-    quantized = require_integers(context, model, "no weight of a product is rounded, by a QuantizeLinear or beforehand")
+    why = "no weight of a product is rounded, by a QuantizeLinear or beforehand"
+    quantized = require_integers(context, model, why, OTHER_WAYS)
     tidy_domains(model)
     save(model, context.result)
     floats = find_float_products(optimize(context.result, "extended"))

@@ -142,7 +142,11 @@ def test_no_weight_is_quantized(tmp_path: Path) -> None:
       y = DequantizeLinear (a, scale, zero)
     }
     """
-    assert "no weight of a product is rounded, by a QuantizeLinear or beforehand" in refusal(tmp_path, text)
+    assert refusal(tmp_path, text) == (
+        "nothing in the model could be quantized\n"
+        "  no weight of a product is rounded, by a QuantizeLinear or beforehand\n"
+        "  hint: `quantize/static` quantizes a float model; `orun stages quantize/qat` says what trains with it"
+    )
 
 
 @exact_sums
@@ -225,4 +229,8 @@ def test_scales_that_do_not_fit_the_weight(tmp_path: Path) -> None:
       y = MatMul (x, rounded)
     }
     """
-    assert "\n  weight: 3 scales for axis 0 of w, which has 2\n" in refusal(tmp_path, text)
+    assert refusal(tmp_path, text) == (
+        "the model's fake quantization cannot become integers\n"
+        "  weight: 3 scales for axis 0 of w, which has 2\n"
+        "  hint: each QuantizeLinear needs DequantizeLinear after it, with the same constant scale and zero point"
+    )
