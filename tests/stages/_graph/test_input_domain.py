@@ -37,6 +37,7 @@ DOMAIN = InputDomain(
     {"ids": InputValues(high=3), "mask": InputValues("right-padded"), "extra": InputValues(low=2, high=5)},
     {"length": (4, 6)},
 )
+UNKNOWN = "inputs: the model has no '{}'\n  it has 3 such names\n  hint: any ONNX viewer shows them"
 SPEC = Spec(inputs={"model": Port(("onnx",), "The model.")})
 
 
@@ -263,17 +264,17 @@ def test_a_model_that_exists(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"inputs": {"id": {"high": 1}}}, "inputs: the model has no 'id'"),
+        ({"inputs": {"id": {"high": 1}}}, UNKNOWN.format("id")),
         ({"inputs": {"ids": {"low": 9}}}, "input 'ids' takes values from 9 to 4, which is an empty range"),
-        ({"dims": {"width": [1]}}, "the model has no dynamic axis 'width'"),
-        ({"dims": {"length": [-1]}}, "the dynamic axis 'length' cannot be -1"),
+        ({"dims": {"width": [1]}}, "the model has no dynamic axis 'width'\n  its dynamic axes are batch, length"),
+        ({"dims": {"length": [-1]}}, "the dynamic axis 'length' cannot be -1\n  sizes are whole numbers from 0 on"),
     ],
 )
 def test_a_domain_that_no_input_is_within(tmp_path: Path, params: dict[str, Any], message: str) -> None:
     onnx.save(parse(LOOKUP), tmp_path / "given.onnx")
     with pytest.raises(OrunError) as caught:
         run_stage("convert/onnx", tmp_path, {"path": "given.onnx", **params})
-    assert str(caught.value).startswith(message)
+    assert str(caught.value) == message
 
 
 def test_inputs_of_a_stage_go_before(tmp_path: Path) -> None:
@@ -288,7 +289,7 @@ def test_inputs_of_a_stage_go_before(tmp_path: Path) -> None:
     assert read_domain(load_graph(result.model)) == read_domain(model)
     with pytest.raises(OrunError) as caught:
         run_stage("optimize/graph", tmp_path, {"inputs": {"id": {"high": 3}}}, inputs={"model": before})
-    assert str(caught.value).startswith("inputs: the model has no 'id'\n")
+    assert str(caught.value) == UNKNOWN.format("id")
 
 
 def test_inputs_of_a_stage_go_before_in_calibration_too(tmp_path: Path) -> None:
@@ -313,4 +314,4 @@ def test_inputs_of_a_stage_go_before_in_what_is_timed(tmp_path: Path) -> None:
     assert feed["ids"].shape == (1, 5)
     with pytest.raises(OrunError) as caught:
         make_timed_feeds(stage, {"more": DeclaredInput()}, Sizes())
-    assert str(caught.value).startswith("inputs: the model has no 'more'\n")
+    assert str(caught.value) == UNKNOWN.format("more")

@@ -265,8 +265,10 @@ def test_refusals(tmp_path: Path) -> None:
     assert refusal(tmp_path, CLASSIFIER, text={"tokenizer": TOKENIZER}, examples="texts.csv") == (
         "texts.csv is not a .txt file\n  texts are read from its lines"
     )
-    assert refusal(tmp_path, CLASSIFIER, text={"tokenizer": TOKENIZER}, examples="texts.txt").startswith(
-        "the model has no inputs input_ids and attention_mask for tokens\n  it has image\n"
+    assert refusal(tmp_path, CLASSIFIER, text={"tokenizer": TOKENIZER}, examples="texts.txt") == (
+        "the model has no inputs input_ids and attention_mask for tokens\n"
+        "  it has image\n"
+        "  hint: rename them: `rename` of `optimize/edit`"
     )
     fixed = TOKENS.replace("sequence", "32")
     for length in (16, 64):

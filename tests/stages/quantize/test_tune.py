@@ -169,7 +169,7 @@ def test_what_is_good_enough_is_written_as_metrics_are(tmp_path: Path, written: 
 
 
 def test_the_metric_of_the_goal_goes_by_its_own_name(tmp_path: Path) -> None:
-    run = tune(tmp_path, metric="relative", at_most=1.0)
+    run = tune(tmp_path, metric="relative", at_most=1.0, trials=1)
     assert list(run.metrics) == ["size", "nodes", "relative", "tried", "refused", "front"]
     assert (run.metrics["relative"].unit, run.metrics["relative"].better) == ("ratio", "lower")
     assert property_of(run)["chosen"]["accuracy"] == run.value("relative")
