@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,6 +15,8 @@ from orun.errors import UsageError
 Array: TypeAlias = NDArray[Any]
 Values: TypeAlias = Array | Sequence[Array]
 """One array `[n, ...]`, or n arrays of any shapes."""
+LABEL_COLUMNS = ("labels", "label", "target", "class", "y")  # usual names of a column of labels
+TOKENS = "input_ids"  # the input that a tokenizer makes of a text
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,42 @@ class Dataset:
         labels = None if self.labels is None else self.labels[examples]
         fields = {name: values[examples] for name, values in self.fields.items()}
         return dataclasses.replace(self, inputs=inputs, labels=labels, fields=fields)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Source of the examples of a dataset, for errors.
+
+    Attributes:
+        title: the dataset as the pipeline file names it; empty if it is made up.
+        is_folder: whether it is a folder of images.
+        tokenizer: folder of the tokenizer that makes the inputs of texts; empty if none does.
+        list_columns: returns the names of the columns or arrays of a file.
+    """
+
+    title: str = ""
+    is_folder: bool = False
+    tokenizer: str = ""
+    list_columns: Callable[[], Collection[str]] = tuple
+
+    @property
+    def is_function(self) -> bool:
+        """Whether a function returns the dataset."""
+        return ".py:" in self.title
+
+    def input_hint(self, missing: Collection[str], inputs: Mapping[str, Values]) -> str:
+        """Return how the dataset can have values for inputs that it lacks.
+
+        Args:
+            missing: names of these inputs.
+            inputs: values that it has.
+        """
+        if self.tokenizer:
+            return f"{self.tokenizer} does not make {', '.join(missing)}: is it the model's own tokenizer?"
+        has_texts = any(np.asarray(values[0]).dtype.kind in "OUS" for values in inputs.values())
+        if TOKENS in missing and has_texts and not self.is_function:
+            return "tokenize the texts: `text: {tokenizer: FOLDER}`"
+        return "name the arrays of the dataset after the model's inputs"
 
 
 def choose(values: Values, examples: NDArray[np.intp]) -> Values:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import UsageError
+from orun.measure.dataset import LABEL_COLUMNS, TOKENS
 from orun.scaffold.data_text import MATRIX, Declaration
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST
 from orun.stages._data.files import list_columns
 from orun.stages._data.source import LABELS
-from orun.stages._data.texts import TOKENS, is_tokenizer
+from orun.stages._data.texts import is_tokenizer
 from orun.stages._sklearn.plain import find_column
 
-LABEL_COLUMNS = (LABELS, "label", "target", "class", "y")
 TEXT = "text"
 CONFIGURATION = "config.json"  # of a model in a folder of transformers
 PREPARATION = "preprocessor_config.json"  # of a vision model in a folder of transformers

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
@@ -15,7 +17,7 @@ from orun.stages.params import Code, FilePath
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.measure.dataset import Dataset
+    from orun.measure.dataset import Dataset, Origin
 
 CODE = re.compile(r".+\.py:[A-Za-z_]\w*")
 
@@ -45,14 +47,14 @@ def load_dataset(
     else:
         from orun.stages._data.files import read
 
-        source = examples if isinstance(examples, Source) else Source(FilePath(examples))
-        dataset = read(context.root, source, {*columns, *inputs, *(input_names(model) if model else ())})
+        dataset = read(context.root, _source(examples), {*columns, *inputs, *(input_names(model) if model else ())})
     for name in inputs:
         if name not in dataset.inputs:
             raise StageFailed(
                 context.stage,
                 f"{title(examples)} has no values for the input {name!r} of the model",
                 why=f"it has {', '.join(dataset.inputs)}",
+                hint=origin_of(context.root, examples).input_hint([name], dataset.inputs),
             )
     if model is None:
         return dataset
@@ -92,6 +94,28 @@ def _in_columns(model: ModelProto, dataset: Dataset) -> Dataset:
         name: np.asarray(values)[:, None] if name in columns else values for name, values in dataset.inputs.items()
     }
     return replace(dataset, inputs=inputs) if columns else dataset
+
+
+def origin_of(root: Path, examples: Examples) -> Origin:
+    """Return where the examples of a parameter come from, for errors; `root` is the folder of the pipeline."""
+    from orun.measure.dataset import Origin
+    from orun.stages._data.files import list_columns
+
+    name = title(examples)
+    if isinstance(examples, str) and CODE.fullmatch(examples):
+        return Origin(name)
+    source = _source(examples)
+    return Origin(
+        name,
+        is_folder=source.images is not None,
+        tokenizer="" if source.text is None else str(source.text.tokenizer),
+        list_columns=partial(list_columns, root / source.path, name),
+    )
+
+
+def _source(examples: Examples) -> Source:
+    """Return the declaration of a dataset in files; a path alone has no options."""
+    return examples if isinstance(examples, Source) else Source(FilePath(examples))
 
 
 def title(examples: Examples) -> str:

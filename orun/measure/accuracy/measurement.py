@@ -50,6 +50,7 @@ def evaluate(
     alike = bool(fidelity) or not (request.postprocess or request.boxes)
     plan = Plan(
         stage=request.stage,
+        origin=request.origin,
         outputs=tuple(types),
         alike=tuple(types) if alike else (),
         compared=tuple(name for name, kind in types.items() if kind != TEXT) if fidelity else (),

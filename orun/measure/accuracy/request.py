@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed
 from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES
-from orun.measure.dataset import Dataset, Values
+from orun.measure.dataset import LABEL_COLUMNS, Dataset, Origin, Values
 
 if TYPE_CHECKING:
     from orun.measure.metrics.boxes import BoxOutputs
@@ -35,8 +35,7 @@ class Request:
         seed: of the bootstrap.
         slices: fields of the dataset; every metric is measured for each of their values, too.
         resamples: calls, on resamples, of a function that returns one number of all examples; None for none.
-        source: the dataset as the pipeline file names it; empty if it is made up.
-        is_folder: whether the dataset is a folder of images.
+        origin: where the examples come from.
         class_axis: axis of an output along which the scores of the classes lie.
         postprocess: function of the user from outputs to what metrics against labels judge; None for the outputs.
         boxes: outputs of detected boxes; None without metrics of boxes.
@@ -53,8 +52,7 @@ class Request:
     seed: int
     slices: tuple[str, ...] = ()
     resamples: int | None = None
-    source: str = ""
-    is_folder: bool = False
+    origin: Origin = field(default_factory=Origin)
     class_axis: int = -1
     postprocess: Function | None = None
     boxes: BoxOutputs | None = None
@@ -83,22 +81,27 @@ def missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFail
         metric: name of the metric.
         dataset: the dataset.
     """
-    if not request.source:
+    origin = request.origin
+    if not origin.title:
         return StageFailed(
             request.stage,
             f"{metric} needs labels, and made-up inputs have none",
             hint="name examples with labels: dataset: data.py:function, or a file with `labels`",
         )
-    hint = f"say which of these they are: dataset: {{path: {request.source}, labels: NAME}}"
-    if ".py:" in request.source:
+    why = f"it has {', '.join(dict.fromkeys((*dataset.inputs, *dataset.fields)))}"
+    if origin.is_function:
         hint = "return them: orun.Dataset(inputs, labels)"
-    elif request.is_folder:
+    elif origin.is_folder:
         hint = "put the images of each class into a folder of its own, or name a function: dataset: data.py:function"
+    elif origin.title.lower().endswith(".txt"):
+        why, hint = "a .txt holds texts alone", "use a .csv or .parquet with a column of labels"
+    else:
+        columns = origin.list_columns()
+        why = f"it has {', '.join(columns)}"
+        column = next((name for name in LABEL_COLUMNS if name in columns), "NAME")
+        hint = f"say which of these they are: dataset: {{path: {origin.title}, labels: {column}, ...}}"
     return StageFailed(
-        request.stage,
-        f"{metric} needs labels, and the dataset {request.source} has none",
-        why=f"it has {', '.join(dict.fromkeys((*dataset.inputs, *dataset.fields)))}",
-        hint=hint,
+        request.stage, f"{metric} needs labels, and the dataset {origin.title} has none", why=why, hint=hint
     )
 
 

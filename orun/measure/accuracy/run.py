@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import MODEL, REFERENCE
-from orun.measure.dataset import Array, Batch, Values, as_type, batches, count, list_unbatched
+from orun.measure.dataset import TOKENS, Array, Batch, Origin, Values, as_type, batches, count, list_unbatched
 from orun.measure.metrics.fidelity import Difference, compare, concatenate
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Plan:
 
     Attributes:
         stage: id of the stage, for errors.
+        origin: where the examples come from.
         outputs: names of the outputs to fetch.
         alike: outputs whose shape and type must be the reference's.
         compared: outputs to compare with the reference's.
@@ -45,6 +46,7 @@ class Plan:
     """
 
     stage: str
+    origin: Origin
     outputs: tuple[str, ...]
     alike: tuple[str, ...]
     compared: tuple[str, ...]
@@ -110,7 +112,7 @@ def run_models(
     Raises:
         StageFailed: if an input is missing, a model fails, an output is not finite, or shapes or types differ.
     """
-    feeds = {role: _input_names(plan.stage, role, session, inputs) for role, session in sessions.items()}
+    feeds = {role: _input_names(plan, role, session, inputs) for role, session in sessions.items()}
     collector = _Collector(plan, part, tuple(sessions))
     all_sessions = (*sessions.values(), sessions[MODEL])  # the model's own shapes come last
     shapes = {value.name: value.shape or () for session in all_sessions for value in session.get_inputs()}
@@ -125,15 +127,15 @@ def run_models(
     return collector.collect(count(inputs))
 
 
-def _input_names(stage: str, role: str, session: InferenceSession, inputs: Mapping[str, Values]) -> list[str]:
+def _input_names(plan: Plan, role: str, session: InferenceSession, inputs: Mapping[str, Values]) -> list[str]:
     names = [value.name for value in session.get_inputs()]
     missing = [name for name in names if name not in inputs]
     if missing:
         raise StageFailed(
-            stage,
+            plan.stage,
             f"the dataset has no {', '.join(missing)}, which the {role} takes",
             why=f"it has {', '.join(inputs)}",
-            hint="name the arrays of the dataset after the model's inputs",
+            hint=plan.origin.input_hint(missing, inputs),
         )
     return names
 
@@ -152,7 +154,7 @@ def _run(
             plan.stage,
             f"the {role} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
-            hint=_type_hint(session, feed) or _batch_axis_hint(session, feed),
+            hint=_type_hint(session, feed) or _batch_axis_hint(session, feed) or _length_hint(plan.origin, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
@@ -178,6 +180,13 @@ def _batch_axis_hint(session: InferenceSession, feed: Mapping[str, Array]) -> st
         f"`values[0]`, or all examples as one array `[n, ...]`"
         for name in wrong[:1]
     )
+
+
+def _length_hint(origin: Origin, feed: Mapping[str, Array]) -> str:
+    """Say how to feed fewer tokens; empty if no tokenizer makes the inputs."""
+    if not origin.tokenizer or TOKENS not in feed:
+        return ""
+    return f"if the model takes fewer tokens: `text: {{length: N}}`; this example has {feed[TOKENS].shape[-1]}"
 
 
 def _check_output(stage: str, title: str, value: Array, part: str, batch: Batch) -> None:

@@ -13,7 +13,6 @@ from orun.stages._data.columns import Columns, fields_of, get_column, labels_of
 from orun.stages._data.packages import need
 from orun.stages._data.source import Source, Text
 
-TOKENS = "input_ids"  # the input that a tokenizer makes of a text
 UNLIMITED = 10**6  # tokens; transformers writes 10**30 where a tokenizer has no limit
 FILES = ("tokenizer", "vocab", "tekken")  # prefixes of a tokenizer's files
 VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")

@@ -96,11 +96,11 @@ from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import StageFailed
 from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, named
-from orun.stages._data.source import Examples, Source
+from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset, title
+from orun.stages.datasets import load_dataset, origin_of
 from orun.stages.measure._outputs import (
     Detections,
     Text,
@@ -286,6 +286,7 @@ def _metric_name(metric: str) -> str:
 
 def _request(context: Context, params: Params) -> Request:
     from orun.measure.accuracy.request import Request
+    from orun.measure.dataset import Origin
     from orun.measure.metrics.boxes import BoxOutputs
     from orun.stages._data.packages import need
 
@@ -319,8 +320,7 @@ def _request(context: Context, params: Params) -> Request:
         seed=context.seed,
         slices=tuple(params.slices),
         resamples=params.resamples,
-        source="" if params.dataset is None else title(params.dataset),
-        is_folder=isinstance(params.dataset, Source) and params.dataset.images is not None,
+        origin=Origin() if params.dataset is None else origin_of(context.root, params.dataset),
         class_axis=-1 if params.class_axis is None else params.class_axis,
         postprocess=context.load(params.postprocess, ("outputs", "dataset")) if params.postprocess else None,
         boxes=BoxOutputs(**asdict(params.detections)) if params.detections else None,

@@ -37,9 +37,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UnknownName
 from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
-from orun.stages._data.source import Examples, Source
+from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset, title
+from orun.stages.datasets import load_dataset, origin_of
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
@@ -209,8 +209,7 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
             (),
             1,
             context.seed,
-            source=title(params.dataset),
-            is_folder=isinstance(params.dataset, Source) and params.dataset.images is not None,
+            origin=origin_of(context.root, params.dataset),
         ),
         dataset=dataset,
         few=few,

@@ -36,7 +36,9 @@ def total(outputs, dataset):
 """
 NEEDS = "needs labels, and"
 OF_FUNCTION = "has none\n  it has x, camera\n  hint: return them: orun.Dataset(inputs, labels)"
-OF_FILE = "has none\n  it has target, x\n  hint: say which of these they are: dataset: {path: data.npz, labels: NAME}"
+OF_FILE = (
+    "has none\n  it has target, x\n  hint: say which of these they are: dataset: {path: data.npz, labels: target, ...}"
+)
 MADE_UP = (
     "made-up inputs have none\n  hint: name examples with labels: dataset: data.py:function, or a file with `labels`"
 )

@@ -337,7 +337,10 @@ def test_data_that_does_not_fit(tmp_path: Path) -> None:
     )
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, before, "rows")
-    assert str(caught.value) == "examples.py:rows has no values for the input 'image' of the model\n  it has x"
+    assert str(caught.value) == (
+        "examples.py:rows has no values for the input 'image' of the model\n  it has x\n"
+        "  hint: name the arrays of the dataset after the model's inputs"
+    )
 
 
 NOTHING = (

