@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
 QUANTIZABLE = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
-ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 INTEGER = frozenset({
     "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QGemm", "QAttention", "MatMulNBits",
     "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "MatMulIntegerToFloat",
@@ -39,6 +38,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.io import external_files, load_graph, tensors
     from orun.stages._graph.signature import axes_of, inputs_of, sizes_of
+    from orun.stages.optimize._fusion.report import ATTENTION, find_unfused
 
     try:
         model = load_graph(path)
@@ -61,12 +61,6 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         for item in inputs_of(model)
     )
     types = Counter(node.op_type for node in model.graph.node)
-    readers = {value: node.op_type for node in model.graph.node for value in node.input}
-    scores = sum(
-        readers.get(node.output[0]) == "MatMul"
-        for node in model.graph.node
-        if node.op_type == "Softmax" and node.output
-    )
     files = [path, *(path.parent / location for location in external_files(model))]
     batch = {item.shape[:1] for item in inputs}
     graph = GraphFacts(
@@ -75,7 +69,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         batched=tuple(value.name for value in model.graph.output if axes_of(value)[:1] in batch),
         classes=tuple(value.name for value in model.graph.output if _holds_classes(value)),
         layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
-        attention=scores + sum(types[kind] for kind in ATTENTION),
+        attention=len(find_unfused(model)) + sum(types[kind] for kind in ATTENTION),
         parameters=sum(math.prod(tensor.dims) for tensor in tensors(model)),
         size=sum(file.stat().st_size for file in files),
         opset=standard_opset(model),

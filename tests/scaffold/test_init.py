@@ -211,6 +211,25 @@ def comment_of(text: str) -> str:
     return " ".join(line.removeprefix("  # ") for line in lines[first:] if line)
 
 
+@pytest.mark.parametrize(
+    "weigh",
+    [
+        "r = MatMul (p, x)",
+        "h = Reshape (p, same) d = Cast <to = 1> (h) r = MatMul (d, x)",
+        "r = MatMul (p, x) z = ReduceMax (p)",
+    ],
+)
+def test_attention_by_what_the_graph_computes(model: Path, weigh: str) -> None:
+    """Probabilities may be moved before they weigh the values, and may have other readers."""
+    del model
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2,3,4] x) => (float[2,3,4] r) <int64[3] same = {2, 3, 3}> '
+        f"{{ k = Transpose <perm = [0, 2, 1]> (x) s = MatMul (x, k) p = Softmax (s) {weigh} }}"
+    )
+    onnx.save(onnx.parser.parse_model(text), "attention.onnx")
+    assert graph_of("attention.onnx").attention == 1
+
+
 QUANTIZED = [
     "q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) y = MatMul (d, w)",
     "q, t, o = DynamicQuantizeLinear (x) i = MatMulInteger (q, c, o) y = Cast <to = 1> (i)",
