@@ -11,6 +11,7 @@ from orun.fs.os_errors import quoted
 from orun.scaffold.data_declaration import PREPARATION, USUAL_SIDE, read_json, read_object
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.torch_inspection import TRIED, call_once, forward_parameters
+from orun.stages._data.texts import load_tokenizer
 from orun.stages._torch.pretrained import UnknownClass, load_pretrained
 
 # What `optimize/transformer` calls the families of transformers' configurations.
@@ -19,8 +20,7 @@ FAMILIES = {
     "distilbert": "bert", "electra": "bert", "gpt2": "gpt2", "gpt_neox": "gpt_neox", "mpnet": "bert", "phi": "phi",
     "qwen3": "qwen3", "roberta": "bert", "swin": "swin", "t5": "t5", "vit": "vit", "xlm-roberta": "bert",
 }  # fmt: skip
-SEGMENTED = ("bert", "albert", "electra")  # families whose models take token_type_ids
-MARGIN = 2  # positions that RoBERTa does not use for tokens
+SEGMENTS = "token_type_ids"  # the input that numbers the segments of a text
 WEIGHT_FILES = ("model*.safetensors", "pytorch_model*.bin")
 AGAIN = "write a function that returns it, and declare what it takes: orun init file.py:function --input ..."
 OWN_CODE = (
@@ -52,8 +52,8 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
     except UnknownClass as error:
         raise UsageError(f"{error}, which config.json of {path} names", hint=OWN_CODE) from error
     inputs = _inputs(path, model)
-    longest = _longest(model.config)
-    size = min(TRIED, longest - MARGIN) if longest else TRIED
+    longest = _longest(model)
+    size = min(TRIED, longest) if longest else TRIED
     outputs, sizes = call_once(str(path), model, inputs, AGAIN, by_name=True, size=size)
     return ModelFacts(
         "torch",
@@ -62,7 +62,7 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         outputs,
         sizes,
         family=FAMILIES.get(model.config.model_type, "bert"),
-        longest=max(longest - MARGIN, 0),
+        longest=longest,
         warning=_beyond(path),
     )
 
@@ -103,7 +103,7 @@ def _inputs(path: Path, model: Any) -> list[InputFact]:
     if main == "pixel_values":
         inputs = [_pixels(path, model)]
     elif main == "input_ids":
-        inputs = _tokens(model)
+        inputs = _tokens(path, model)
         if hasattr(config, "vision_config") and "pixel_values" in forward_parameters(model):
             inputs.append(_pixels(path, model))
     elif sound := _sound(main, config):
@@ -116,7 +116,8 @@ def _inputs(path: Path, model: Any) -> list[InputFact]:
     return inputs
 
 
-def _tokens(model: Any) -> list[InputFact]:
+def _tokens(path: Path, model: Any) -> list[InputFact]:
+    """Return the inputs that a tokenizer makes of texts."""
     config = model.config.get_text_config()
     axes = ("batch", "sequence")
     is_causal = type(model).__name__.endswith(("CausalLM", "LMHeadModel"))
@@ -124,9 +125,21 @@ def _tokens(model: Any) -> list[InputFact]:
         InputFact("input_ids", "int64", axes, config.vocab_size - 1),
         InputFact("attention_mask", "int64", axes, None, "right-padded" if is_causal else "mask"),
     ]
-    if config.model_type in SEGMENTED:
-        inputs.append(InputFact("token_type_ids", "int64", axes, config.type_vocab_size - 1))
+    segments = getattr(config, "type_vocab_size", 0)
+    if segments > 1 and SEGMENTS in forward_parameters(model) and _makes_segments(path):
+        inputs.append(InputFact(SEGMENTS, "int64", axes, segments - 1))
     return inputs
+
+
+def _makes_segments(path: Path) -> bool:
+    """Return whether the tokenizer beside a model numbers segments; True if there is none that can be read.
+
+    RoBERTa's does not, although some of its models have embeddings for segments.
+    """
+    try:
+        return SEGMENTS in load_tokenizer(path, ".")("")
+    except Exception:  # noqa: BLE001 - whatever reading a tokenizer runs into; a model can be built without it
+        return True
 
 
 def _pixels(path: Path, model: Any) -> InputFact:
@@ -164,8 +177,20 @@ def _sound(main: str, config: Any) -> InputFact | None:
     return None
 
 
-def _longest(config: Any) -> int:
-    """Return the largest number of tokens that a model takes; 0 when unknown."""
+def _longest(model: Any) -> int:
+    """Return the largest number of tokens that a model takes; 0 when unknown or unlimited."""
+    config = model.config
     text = config.get_text_config(decoder=config.is_encoder_decoder or None)
     names = ("max_position_embeddings", "n_positions", "max_target_positions")
-    return next((longest for name in names if (longest := getattr(text, name, None))), 0)
+    stated = next((number for name in names if (number := getattr(text, name, None) or 0) > 0), 0)
+    return max(stated - _unused_positions(model), 0)
+
+
+def _unused_positions(model: Any) -> int:
+    """Return how many of the first positions stand for padding, as in RoBERTa, and not for tokens."""
+    padding = [
+        module.padding_idx
+        for name, module in model.named_modules()
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
+    ]
+    return padding[0] + 1 if padding else 0

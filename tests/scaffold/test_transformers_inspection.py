@@ -12,6 +12,7 @@ import pytest
 from orun.errors import UsageError
 from orun.scaffold.inspection import inspect_model
 from orun.scaffold.transformers_inspection import inspect_transformers
+from tests.scaffold.support import save_tokenizer
 
 LAYERS: dict[str, Any] = {
     "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -99,6 +100,54 @@ def test_inputs_and_outputs(tmp_path: Path, make: Any, inputs: list[str], output
     facts = inspect_transformers("model", tmp_path)
     assert [str(item) for item in facts.inputs] == inputs
     assert facts.outputs == tuple(outputs.split())
+
+
+TEXTS = ("input_ids", "attention_mask")
+SEGMENTED = (*TEXTS, "token_type_ids")
+
+
+@pytest.mark.parametrize(
+    ("family", "stated", "made", "high"),
+    [
+        ("ErnieModel", {}, None, 1),
+        ("DebertaV2Model", {"type_vocab_size": 3}, SEGMENTED, 2),
+        ("DebertaV2Model", {}, SEGMENTED, None),
+        ("BertModel", {"type_vocab_size": 1}, SEGMENTED, None),
+        ("RobertaModel", {"type_vocab_size": 2}, TEXTS, None),
+        ("DistilBertModel", {"type_vocab_size": 2}, SEGMENTED, None),
+    ],
+)
+def test_segments_of_texts(
+    tmp_path: Path, family: str, stated: dict[str, Any], made: tuple[str, ...] | None, high: int | None
+) -> None:
+    """A model takes them if it has several, and its tokenizer numbers them."""
+    import transformers
+
+    kind = getattr(transformers, family)
+    kind(kind.config_class(**TOKENS, **LAYERS, **stated)).save_pretrained(tmp_path)
+    if made:
+        save_tokenizer(tmp_path, made)
+    highest = {item.name: item.high for item in inspect_transformers("model", tmp_path).inputs}
+    assert highest == {"input_ids": 59, "attention_mask": None} | ({} if high is None else {"token_type_ids": high})
+
+
+@pytest.mark.parametrize(
+    ("family", "stated", "longest"),
+    [
+        ("BertModel", {"max_position_embeddings": 24}, 24),
+        ("RobertaModel", {"max_position_embeddings": 24, "pad_token_id": 1}, 22),
+        ("XLMRobertaModel", {"max_position_embeddings": 24, "pad_token_id": 3}, 20),
+        ("BertModel", {"max_position_embeddings": 24, "pad_token_id": 3}, 24),
+        ("XLNetModel", {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 16}, 0),  # it states -1
+    ],
+)
+def test_most_tokens(tmp_path: Path, family: str, stated: dict[str, Any], longest: int) -> None:
+    import transformers
+
+    kind = getattr(transformers, family)
+    sizes = {} if "d_model" in stated else LAYERS
+    kind(kind.config_class(**{**TOKENS, **sizes, **stated})).save_pretrained(tmp_path)
+    assert inspect_transformers("model", tmp_path).longest == longest
 
 
 @pytest.mark.parametrize(
