@@ -30,7 +30,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for name in ("model.onnx", "rows.parquet", "rows.csv", "arrays.npz", "arrays.safetensors", "lines.txt"):
+    for name in (
+        "model.onnx",
+        "rows.parquet",
+        "rows.csv",
+        "rows.tsv",
+        "rows.jsonl",
+        "arrays.npz",
+        "arrays.safetensors",
+        "lines.txt",
+    ):
         (tmp_path / name).touch()
     for name in ("pictures", "words", "minilm"):
         (tmp_path / name).mkdir()
@@ -54,6 +63,8 @@ TORCH = "inputs: {x: {shape: [1, 3]}}, outputs: [y]"
         ("torch", "{uses: quantize/weights, needs: first, with: {algorithm: hqq}}", "`algorithm: hqq`", "torch"),
         ("pyarrow", "{uses: quantize/static, needs: first, with: {dataset: rows.parquet}}", "rows.parquet", "data"),
         ("pyarrow", "{uses: quantize/dynamic, needs: first, with: {inputs: {path: rows.csv}}}", "rows.csv", "data"),
+        ("pyarrow", "{uses: quantize/static, needs: first, with: {dataset: rows.tsv}}", "rows.tsv", "data"),
+        ("pyarrow", "{uses: quantize/static, needs: first, with: {dataset: rows.jsonl}}", "rows.jsonl", "data"),
         (
             "safetensors",
             "{uses: convert/sklearn, with: {model: 'model.py:load', data: arrays.safetensors}}",

@@ -19,8 +19,7 @@ READERS: Mapping[str, Callable[[Path, str], Columns]] = {
     ".safetensors": arrays.read_safetensors,
     ".txt": tables.read_lines,
 }
-TABLES = (".csv", ".parquet")
-KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
+KNOWN = (".npz", ".npy", ".safetensors", *tables.SUFFIXES, ".txt")
 # Keys of a source by what they are for. `classes` is for all.
 FOR_IMAGES = ("images", "annotations")
 FOR_INPUTS = ("inputs", "types")
@@ -47,8 +46,7 @@ def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Data
         raise UsageError(f"`{key}` is for a folder of images", why=f"{name} is none")
     if source.text is not None and (key := _declared(source, FOR_INPUTS)):
         raise UsageError(f"`{key}` is for columns that are inputs", why="`text` makes the inputs from texts")
-    _require_known(path, name)
-    columns = _read_columns(path, name, nan=source.missing == "nan", texts=_text_columns(source))
+    columns = read_columns(path, name, nan=source.missing == "nan", texts=_text_columns(source))
     if source.text is not None:
         from orun.stages._data.texts import tokenize
 
@@ -76,22 +74,21 @@ def _text_columns(source: Source) -> set[str]:
 
 def list_columns(path: Path, name: str) -> Mapping[str, bool]:
     """Return the arrays or columns of a file, and whether each holds texts; see `read` for what it raises."""
-    _require_known(path, name)
-    if path.suffix.lower() in TABLES:
+    if path.suffix.lower() in tables.SUFFIXES:
         return tables.list_columns(path, name)
-    columns = _read_columns(path, name)
+    columns = read_columns(path, name)
     return {column: np.asarray(columns[column]).dtype.kind in "OUS" for column in columns}
 
 
-def _require_known(path: Path, name: str) -> None:
-    if path.suffix.lower() not in KNOWN:
-        raise UsageError(
-            f"{name} is not a readable dataset",
-            why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
-            hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
-        )
-
-
-def _read_columns(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
+def read_columns(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
+    """Return the arrays or columns of a file; see `read` for what it raises, and `tables.read_table` for the options."""
     suffix = path.suffix.lower()
-    return tables.read_table(path, name, nan=nan, texts=texts) if suffix in TABLES else READERS[suffix](path, name)
+    if suffix in tables.SUFFIXES:
+        return tables.read_table(path, name, nan=nan, texts=texts)
+    if suffix in READERS:
+        return READERS[suffix](path, name)
+    raise UsageError(
+        f"{name} is not a readable dataset",
+        why=f"its name ends in {suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
+        hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
+    )

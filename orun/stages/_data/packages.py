@@ -12,7 +12,10 @@ from orun.stages.params import FilePath
 
 NEEDED: set[str] = set()  # modules that this process has used
 
-READERS = {".csv": "pyarrow", ".parquet": "pyarrow", ".safetensors": "safetensors"}
+READERS = {
+    **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"), "pyarrow"),
+    ".safetensors": "safetensors",
+}
 
 
 def list_packages(root: Path, examples: Examples) -> Mapping[str, str]:

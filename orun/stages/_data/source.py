@@ -57,7 +57,10 @@ class Source:
 
     path: Annotated[
         FilePath,
-        Doc("A .npz, .npy, .safetensors, .csv, .parquet or .txt file, or a folder of images, by class or not."),
+        Doc(
+            "A .npz, .npy, .safetensors, .csv, .tsv, .jsonl, .ndjson, .parquet or .txt file, or a folder of images, by "
+            "class or not."
+        ),
     ]
     inputs: Annotated[
         dict[str, str | list[str]],

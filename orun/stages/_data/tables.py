@@ -1,4 +1,4 @@
-"""Readers of tables: .csv and .parquet by pyarrow, and the lines of a .txt file."""
+"""Readers of tables: .csv, .tsv, .jsonl and .parquet by pyarrow, and the lines of a .txt file."""
 
 from __future__ import annotations
 
@@ -17,67 +17,69 @@ from orun.stages._data.packages import need
 if TYPE_CHECKING:
     import pyarrow as pa
 
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+JSON = (".jsonl", ".ndjson")  # an object a line
+SUFFIXES = (*DELIMITERS, *JSON, ".parquet")
+BLOCK = 1 << 26  # bytes of JSON that are read at a time; a row must fit in
+
 
 def read_table(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
-    """Read the columns of a .csv or .parquet file; see `_Table`.
+    """Read the columns of a table; see `_Table`.
 
     Args:
         path: of the file.
         name: of the file, for messages.
         nan: whether missing values are NaN and the empty text.
-        texts: columns of a .csv that hold texts, so that cells such as `001` and `true` stay as they are written.
+        texts: columns of a .csv or .tsv that hold texts, so that cells such as `001` and `true` stay as they are
+            written.
     """
     return _Table(_load(path, name, texts), name, nan=nan)
 
 
 def list_columns(path: Path, name: str) -> dict[str, bool]:
-    """Return the columns of a .csv or .parquet file, and whether each holds texts."""
+    """Return the columns of a table, and whether each holds texts."""
     return {field.name: _is_text(field.type) for field in _load(path, name).schema}
 
 
 def _load(path: Path, name: str, texts: Collection[str] = ()) -> pa.Table:
-    table = _load_csv(path, name, texts) if path.suffix.lower() == ".csv" else _load_parquet(path, name)
+    need("pyarrow", f"reading {name}")
+    from pyarrow import ArrowInvalid, json, parquet
+
+    suffix = path.suffix.lower()
+    try:
+        if suffix in DELIMITERS:
+            table = _load_csv(path, DELIMITERS[suffix], texts)
+        elif suffix in JSON:
+            table = json.read_json(path, read_options=json.ReadOptions(use_threads=False, block_size=BLOCK))
+        else:
+            table = parquet.read_table(path)
+        names = table.column_names  # decodes them
+    except ArrowInvalid as error:
+        raise UsageError(f"{name} is not a table", why=str(error).strip()) from error
+    except UnicodeDecodeError as error:
+        raise _not_utf_8(name, f"the names of its columns: {error}") from error
     if not table.num_rows:
         raise UsageError(f"{name} has no rows")
-    if twice := sorted(name for name, count in Counter(table.column_names).items() if count > 1):
+    if twice := sorted(title for title, count in Counter(names).items() if count > 1):
         raise UsageError(f"{name} has several columns of the same name", why=", ".join(twice))
     return table
 
 
-def _load_csv(path: Path, name: str, texts: Collection[str]) -> pa.Table:
+def _load_csv(path: Path, delimiter: str, texts: Collection[str]) -> pa.Table:
     """Load a text file whose first line names the columns.
 
     The cells of a column decide its type, unless it is among `texts`.
     """
-    need("pyarrow", f"reading {name}")
     import pyarrow as pa
     from pyarrow import csv
 
-    options = {
-        "read_options": csv.ReadOptions(use_threads=False),  # with one thread, errors name the row
-        "parse_options": csv.ParseOptions(newlines_in_values=True),
-        "convert_options": csv.ConvertOptions(
-            strings_can_be_null=False, check_utf8=False, column_types=dict.fromkeys(texts, pa.string())
-        ),
-    }
-    try:
-        table = csv.read_csv(path, **options)
-        _ = table.column_names  # decodes them
-    except pa.ArrowInvalid as error:
-        raise UsageError(f"{name} is not a table", why=str(error).strip()) from error
-    except UnicodeDecodeError as error:
-        raise _not_utf_8(name, f"the names of its columns: {error}") from error
-    return table
-
-
-def _load_parquet(path: Path, name: str) -> pa.Table:
-    need("pyarrow", f"reading {name}")
-    from pyarrow import ArrowInvalid, parquet
-
-    try:
-        return parquet.read_table(path)
-    except ArrowInvalid as error:
-        raise UsageError(f"{name} is not a Parquet file", why=str(error).strip()) from error
+    types = dict.fromkeys(texts, pa.string())
+    return csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(use_threads=False),  # with one thread, errors name the row
+        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=csv.ConvertOptions(strings_can_be_null=False, check_utf8=False, column_types=types),
+    )
 
 
 def _not_utf_8(name: str, why: str) -> UsageError:

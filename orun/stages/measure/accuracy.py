@@ -1,11 +1,11 @@
 """Measure a model's accuracy on a dataset, against a reference model and the accepted baseline.
 
 The dataset is a function of yours that returns an `orun.Dataset`, or files: arrays (.npz, .npy, .safetensors), a table
-(.csv, .parquet) whose columns become inputs and labels, texts for a tokenizer of `transformers`, or a folder of images.
-The array or column `labels` holds the labels, `candidates.x` the candidates' input `x`, and any other the input of its
-name, unless `inputs` says otherwise. If labels are names or class folders, `classes` lists them in the order of the
-model's scores. `fields` are columns to slice by. Without a dataset, seeded inputs without labels are made up from the
-model's signature: indices within their tables, masks that end early.
+(.csv, .tsv, .jsonl, .parquet) whose columns become inputs and labels, texts for a tokenizer of `transformers`, or a
+folder of images. The array or column `labels` holds the labels, `candidates.x` the candidates' input `x`, and any other
+the input of its name, unless `inputs` says otherwise. If labels are names or class folders, `classes` lists them in the
+order of the model's scores. `fields` are columns to slice by. Without a dataset, seeded inputs without labels are made
+up from the model's signature: indices within their tables, masks that end early.
 
 Metrics against the outputs of the reference, on examples and candidates. They are exact.
 

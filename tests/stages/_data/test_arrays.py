@@ -81,7 +81,8 @@ def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
     (tmp_path / "data.xls").write_bytes(b"")
     assert refusal(tmp_path, "data.xls") == (
         "data.xls is not a readable dataset\n"
-        "  its name ends in .xls, not in .npz, .npy, .safetensors, .csv, .parquet, .txt; images are in a folder\n"
+        "  its name ends in .xls, not in .npz, .npy, .safetensors, .csv, .tsv, .jsonl, .ndjson, .parquet, .txt; "
+        "images are in a folder\n"
         "  hint: read it in a function of your own: `file.py:function` that returns an orun.Dataset"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -25,10 +26,14 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "people.csv").write_text(CSV)
     columns = {"age": [31, 64], "income": [2.5, 1.0], "town": ["Ulm", "Bonn"], "bought": ["yes", "no"]}
     pq.write_table(pa.table(columns), tmp_path / "people.parquet")
+    (tmp_path / "people.tsv").write_text(CSV.replace(",", "\t"))
+    rows = pa.table(columns).to_pylist()
+    for name in ("people.jsonl", "people.ndjson"):
+        (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+@pytest.mark.parametrize("name", ["people.csv", "people.tsv", "people.jsonl", "people.ndjson", "people.parquet"])
 def test_columns_become_inputs_and_labels(folder: Path, name: str) -> None:
     dataset = load(folder, name, inputs={"X": ["age", "income"], "town": "town"}, labels="bought")
     assert array(dataset, "X").tolist() == [[31.0, 2.5], [64.0, 1.0]]
@@ -131,8 +136,12 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
     )
     (tmp_path / "t.csv").write_text("a,b\n")
     assert refusal(tmp_path, "t.csv") == "t.csv has no rows"
+    (tmp_path / "t.jsonl").write_text('{"a": 1}\n["a"]\n')
+    assert refusal(tmp_path, "t.jsonl") == (
+        "t.jsonl is not a table\n  JSON parse error: Column() changed from object to array in row 1"
+    )
     (tmp_path / "t.parquet").write_bytes(b"PAR0")
-    assert refusal(tmp_path, "t.parquet").startswith("t.parquet is not a Parquet file\n  ")
+    assert refusal(tmp_path, "t.parquet").startswith("t.parquet is not a table\n  ")
 
 
 def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
@@ -157,6 +166,12 @@ def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
     assert refusal(tmp_path, "t.csv", inputs={"X": "a"}, labels="b", missing="nan") == (
         "t.csv: the label in row 2 is NaN\n  hint: leave examples without a label out"
     )
+
+
+def test_a_long_text_in_a_line_of_json(tmp_path: Path) -> None:
+    text = "x" * 3_000_000
+    (tmp_path / "t.jsonl").write_text(f'{{"text": "{text}"}}\n')
+    assert list(array(load(tmp_path, "t.jsonl"), "text")) == [text]
 
 
 def test_a_column_that_nobody_uses_may_lack_values(tmp_path: Path) -> None:
