@@ -14,12 +14,20 @@ from orun.scaffold.data_text import MATRIX, Declaration
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST
-from orun.stages._data.files import list_columns
+from orun.stages._data.files import list_columns, read_columns
 from orun.stages._data.source import LABELS
-from orun.stages._data.texts import is_tokenizer
+from orun.stages._data.texts import is_tokenizer, load_tokenizer
 from orun.stages._sklearn.plain import find_column
 
 TEXT = "text"
+PAIRS = (  # columns whose names say that their texts are read in pairs
+    (TEXT, "text_pair"),
+    ("text_a", "text_b"),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question", "context"),
+    ("query", "passage"),
+)
 CONFIGURATION = "config.json"  # of a model in a folder of transformers
 PREPARATION = "preprocessor_config.json"  # of a vision model in a folder of transformers
 RESAMPLING: Mapping[object, str] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's number
@@ -57,7 +65,7 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
     if facts.columns:  # of an estimator
         missing = [name for name in missing if find_column(name, columns) is None]
     if TOKENS in missing:
-        declared = _tokenized(data, features, folder, model_folder, facts.longest)
+        declared = _tokenized(data, features, folder, model_folder, facts)
     elif missing and len(inputs) == 1:
         declared = _single(inputs[0], features)
     if missing and not declared:
@@ -70,7 +78,9 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
         )
     if label not in ("", LABELS):
         declared["labels"] = label
-    if label and columns[label] and (classes := _class_names(model_folder / CONFIGURATION)):
+    configuration = model_folder / CONFIGURATION
+    if label and columns[label] and (classes := _class_names(configuration)):
+        _require_classes(data, label, classes, configuration)
         declared["classes"] = classes
     return declared
 
@@ -93,33 +103,51 @@ def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
 
 
 def _tokenized(
-    data: str, features: Mapping[str, bool], folder: Path, model_folder: Path, longest: int
+    data: str, features: Mapping[str, bool], folder: Path, model_folder: Path, facts: ModelFacts
 ) -> dict[str, Any]:
     """Return the tokenization of the texts by the tokenizer beside the model; empty when there are no texts."""
     texts = [name for name, holds_text in features.items() if holds_text]
     if not texts:
         return {}
-    tokenizer = _find_tokenizer(model_folder, folder)
-    if tokenizer is None:
+    place = _find_tokenizer(model_folder, folder)
+    if place is None:
         raise UsageError(
             f"{data} holds texts, and the model takes tokens",
             why="there is no tokenizer with the model, or there are several",
             hint=f"save it in a folder there: tokenizer.save_pretrained({str(model_folder / 'tokenizer')!r})",
         )
-    if TEXT not in texts and len(texts) > 1:
+    tokenizer = load_tokenizer(Path(), str(place))
+    produced = {*tokenizer("")}
+    if missing := [item.name for item in _inputs(facts) if item.name not in produced]:
         raise UsageError(
-            f"{data} has several columns of texts: {', '.join(texts)}",
-            why="the model takes one text",
-            hint=f"name that column `{TEXT}`",
+            f"{data} has no values for {', '.join(missing)}, which a tokenizer does not make",
+            why=f"the model takes {', '.join(item.name for item in _inputs(facts))}",
+            hint="write a function that returns an orun.Dataset with values for all of them: --data file.py:function",
         )
-    column = TEXT if TEXT in texts else texts[0]
     return {
         "text": {
-            "tokenizer": relative_to(folder, str(tokenizer)),
-            **({"column": column} if column != TEXT else {}),
-            **({"length": longest} if longest else {}),
+            "tokenizer": relative_to(folder, str(place)),
+            **_text_columns(data, texts),
+            **({"length": facts.longest} if 0 < facts.longest < tokenizer.model_max_length else {}),
         }
     }
+
+
+def _text_columns(data: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the column of the texts, or the two of pairs; empty for the default column."""
+    for first, second in PAIRS:
+        if {first, second} == {*texts}:
+            return {"column": first, "pair": second}
+    if TEXT in texts:
+        return {}
+    if len(texts) > 1:
+        first, second = PAIRS[0]
+        raise UsageError(
+            f"{data} has several columns of texts: {', '.join(texts)}",
+            why="the model takes one text, or a pair of texts",
+            hint=f"name the column of the text `{TEXT}`; or those of a pair `{first}` and `{second}`, without others",
+        )
+    return {"column": texts[0]}
 
 
 def _find_tokenizer(model_folder: Path, folder: Path) -> Path | None:
@@ -177,9 +205,24 @@ def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
 
 
 def _class_names(file: Path) -> list[str]:
-    """Return the names of the classes in the order of the model's scores; empty if its configuration has none."""
-    names = read_object(file).get("id2label") or {}
-    return [names[number] for number in sorted(names, key=int)]
+    """Return the names of the classes in the order of the model's scores; empty if its configuration has none.
+
+    `LABEL_0` and so on are what transformers writes for classes without names.
+    """
+    stated = read_object(file).get("id2label") or {}
+    names = [stated[number] for number in sorted(stated, key=int)]
+    return [] if names == [f"LABEL_{number}" for number in range(len(names))] else names
+
+
+def _require_classes(data: str, label: str, classes: Sequence[str], configuration: Path) -> None:
+    """Refuse labels that are not names of the model's classes."""
+    for row, value in enumerate(read_columns(Path(data), data)[label], 1):
+        if value not in classes:
+            raise UsageError(
+                f"{data}: the label {value!r} in row {row} is no class of the model",
+                why=f"the classes that {configuration} names are {', '.join(classes)}",
+                hint=f"name them so in the column {label}; or rename that column, so that it does not count as labels",
+            )
 
 
 def read_json(file: Path) -> Any:

@@ -137,7 +137,7 @@ def _makes_segments(path: Path) -> bool:
     RoBERTa's does not, although some of its models have embeddings for segments.
     """
     try:
-        return SEGMENTS in load_tokenizer(path, ".")("")
+        return SEGMENTS in load_tokenizer(Path(), str(path))("")
     except Exception:  # noqa: BLE001 - whatever reading a tokenizer runs into; a model can be built without it
         return True
 

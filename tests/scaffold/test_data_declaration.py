@@ -15,6 +15,7 @@ from orun.scaffold.data_declaration import declaration_of
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.inspection_process import declare_data
 from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
+from tests.scaffold.support import save_tokenizer
 
 TOKENS = tuple(InputFact(name, "int64", ("batch", "sequence")) for name in ("input_ids", "attention_mask"))
 TOKENIZED = ModelFacts("torch", "bert", TOKENS, longest=510)
@@ -33,6 +34,9 @@ FILES = {
     "named.csv": "review,label\ngood,pos\nbad,neg\n",
     "titled.csv": "title,text\none,good\ntwo,bad\n",
     "many.csv": "title,body\none,good\ntwo,bad\n",
+    "pairs.csv": "sentence2,sentence1,label\none,good,0\ntwo,bad,1\n",
+    "extended.csv": "text,text_pair\none,good\ntwo,bad\n",
+    "other.csv": "text,label\ngood,neg\nbad,bad\n",
     "lines.txt": "good\nbad\n",
     "wide.csv": "a,b,c\n1,2,3\n",
 }
@@ -47,7 +51,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save(tmp_path / "rows.npy", np.zeros((3, 2), np.float32))
     for name in ("bert", "vit", "photos"):
         (tmp_path / name).mkdir()
-    (tmp_path / "bert/tokenizer.json").write_text("{}")
+    for name, limit in {"bert": None, "models/short": 32}.items():
+        save_tokenizer(tmp_path / name, ("input_ids", "attention_mask"), limit)
+    (tmp_path / "unnamed").mkdir()
+    (tmp_path / "unnamed/config.json").write_text('{"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}')
+    save_tokenizer(tmp_path / "unnamed/tokenizer", ("input_ids", "attention_mask"))
     (tmp_path / "bert/config.json").write_text('{"id2label": {"1": "pos", "0": "neg"}}')
     (tmp_path / "vit/preprocessor_config.json").write_text(json.dumps(STATED | {"do_center_crop": True}))
     return tmp_path
@@ -73,6 +81,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 "labels": "label",
                 "classes": ["neg", "pos"],
             },
+        ),
+        (
+            "named.csv",
+            ModelFacts("torch", "unnamed", TOKENS),
+            {"text": {"tokenizer": "unnamed/tokenizer", "column": "review"}, "labels": "label"},
+        ),
+        ("lines.txt", ModelFacts("torch", "models/short", TOKENS, longest=64), {"text": {"tokenizer": "models/short"}}),
+        (
+            "lines.txt",
+            ModelFacts("torch", "models/short", TOKENS, longest=24),
+            {"text": {"tokenizer": "models/short", "length": 24}},
+        ),
+        (
+            "pairs.csv",
+            TOKENIZED,
+            {
+                "text": {"tokenizer": "bert", "column": "sentence1", "pair": "sentence2", "length": 510},
+                "labels": "label",
+            },
+        ),
+        (
+            "extended.csv",
+            TOKENIZED,
+            {"text": {"tokenizer": "bert", "column": "text", "pair": "text_pair", "length": 510}},
         ),
         ("titled.csv", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
         ("lines.txt", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
@@ -127,8 +159,26 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
             TOKENIZED,
             [
                 "many.csv has several columns of texts: title, body",
-                "the model takes one text",
-                "hint: name that column `text`",
+                "the model takes one text, or a pair of texts",
+                "hint: name the column of the text `text`; or those of a pair `text` and `text_pair`, without others",
+            ],
+        ),
+        (
+            "lines.txt",
+            ModelFacts("torch", "bert", (*TOKENS, InputFact("decoder_input_ids", "int64", ("batch", "target")))),
+            [
+                "lines.txt has no values for decoder_input_ids, which a tokenizer does not make",
+                "the model takes input_ids, attention_mask, decoder_input_ids",
+                "hint: write a function that returns an orun.Dataset with values for all of them: --data file.py:function",  # noqa: E501
+            ],
+        ),
+        (
+            "other.csv",
+            TOKENIZED,
+            [
+                "other.csv: the label 'bad' in row 2 is no class of the model",
+                "the classes that bert/config.json names are neg, pos",
+                "hint: name them so in the column label; or rename that column, so that it does not count as labels",
             ],
         ),
         (

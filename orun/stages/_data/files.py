@@ -81,7 +81,7 @@ def list_columns(path: Path, name: str) -> Mapping[str, bool]:
 
 
 def read_columns(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
-    """Return the arrays or columns of a file; see `read` for what it raises, and `tables.read_table` for the options."""
+    """Return the arrays or columns of a file; see `read` for what it raises, `tables.read_table` for the options."""
     suffix = path.suffix.lower()
     if suffix in tables.SUFFIXES:
         return tables.read_table(path, name, nan=nan, texts=texts)

@@ -70,7 +70,9 @@ def _texts(name: str, columns: Columns, title: str) -> list[str]:
 
 def is_tokenizer(folder: Path) -> bool:
     """Return whether a folder holds the files of a tokenizer."""
-    return any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in folder.glob("*"))
+    return any(
+        path.is_file() and (path.name.startswith(FILES) or path.suffix in VOCABULARIES) for path in folder.glob("*")
+    )
 
 
 def load_tokenizer(root: Path, folder: str) -> Any:
