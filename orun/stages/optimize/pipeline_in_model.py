@@ -96,7 +96,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its pipeline to `context.result`."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph, save_graph, weigh
-    from orun.stages.optimize._pipeline.comparison import Readings, compare_outputs, compare_preparation
+    from orun.stages.optimize._pipeline.comparison import Readings, compare_outputs, compare_preparation, text_hint
     from orun.stages.optimize._pipeline.draft import Draft
     from orun.stages.optimize._pipeline.image import add_decoding
     from orun.stages.optimize._pipeline.outputs import add_boxes, add_labels
@@ -120,7 +120,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         prepared.parent.mkdir()
         save_graph(draft.model, context.model(), prepared)
         code = "Pillow" if params.image else "transformers"
-        errors.append(compare_preparation(context, prepared, cases, code, tolerance))
+        hint = text_hint(cases, tokenizer.special.values()) if tokenizer else ""
+        errors.append(compare_preparation(context, prepared, cases, code, tolerance, hint))
     if params.labels:
         add_labels(draft, params.labels)
     if params.boxes:

@@ -187,6 +187,18 @@ def test_texts_are_padded_to_the_tokens_of_the_model(tmp_path: Path) -> None:
     assert [value.shape for value in answers(made, text=np.array(TEXTS[:2]))] == [(2, 32)] * 3
 
 
+@pytest.mark.parametrize(("text", "sign"), [("late[SEP]refund", "[SEP]"), ("\u0130stanbul", "\u0130"), ("a\0b", "\0")])
+def test_signs_that_the_operator_reads_otherwise_are_named(tmp_path: Path, text: str, sign: str) -> None:
+    (tmp_path / "texts.txt").write_text(f"A good book.\n{text}\n", "utf-8")
+    params = {"text": {"tokenizer": TOKENIZER, "length": 16}, "examples": "texts.txt"}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, parse(TOKENS))})
+    assert caught.value.hint == (
+        f"the operator reads {sign!r} otherwise than transformers: leave such texts out if your users write none, "
+        "or keep the tokenizer in your own code"
+    )
+
+
 def test_later_stages_run_the_result(tokenizing: StageRun, tmp_path: Path) -> None:
     ports = {"model": tokenizing.output}
     run_stage("check/model", tmp_path, {}, inputs=ports)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 EXAMPLES = 16  # files or texts that are compared
+MISREAD = ("\u0130", "\0")  # characters that the operator reads otherwise than `transformers`
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,25 @@ def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Ca
     )
 
 
+def text_hint(cases: Sequence[Case], special: Collection[str]) -> str:
+    """Name what texts contain that the operator tokenizes otherwise than `transformers`; empty if there is nothing.
+
+    Args:
+        cases: the texts.
+        special: the special tokens of the tokenizer.
+    """
+    texts = [str(text) for case in cases for text in case.feed[TEXT]]
+    written = [sign for sign in (*special, *MISREAD) if any(sign in text for text in texts)]
+    if not written:
+        return ""
+    return (
+        f"the operator reads {', '.join(map(repr, written))} otherwise than transformers: leave such texts out if your "
+        "users write none, or keep the tokenizer in your own code"
+    )
+
+
 def compare_preparation(
-    context: Context, model: Path, cases: Sequence[Case], code: str, tolerance: Tolerance
+    context: Context, model: Path, cases: Sequence[Case], code: str, tolerance: Tolerance, hint: str = ""
 ) -> Metric:
     """Compare a model that prepares its inputs with the one before it on what Python prepared.
 
@@ -98,6 +116,7 @@ def compare_preparation(
         cases: the inputs of both.
         code: what prepared them (`Pillow`).
         tolerance: for the outputs.
+        hint: what to do about a disagreement whose cause is known.
 
     Raises:
         StageFailed: when the outputs disagree.
@@ -109,7 +128,7 @@ def compare_preparation(
         f"the model on what {code} prepares",
         outputs,
         tolerance,
-        "raise `atol` if so much is small for your outputs, or keep the preparation in your own code",
+        hint or "raise `atol` if so much is small for your outputs, or keep the preparation in your own code",
     )
     return check(context, agreement, cases, expected, session(model, outputs))
 
