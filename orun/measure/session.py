@@ -93,13 +93,18 @@ def open_session(
     except Exception as error:  # its errors share no base class but this
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
-            why=_explain_path(model) or PREFIX.sub(_shorten_path, str(error).strip().partition("\n")[0]),
+            why=_explain_path(model) or describe_refusal(error),
             hint=next((hint for text, hint in HINTS.items() if text in str(error)), DOCTOR),
         ) from error
     _require_loaded(target, session.get_providers())
     if checked:
         check_placement(session, target, model)
     return session
+
+
+def describe_refusal(error: Exception) -> str:
+    """Return why ONNX Runtime refuses a model: the first line without the code, and the end of the model's path."""
+    return PREFIX.sub(_shorten_path, str(error).strip().partition("\n")[0])
 
 
 def open_model(

@@ -51,7 +51,7 @@ def write_optimized(model: Path, level: str, disabled: Collection[str], target: 
     """
     from orun.measure.extension_operators import add_extensions
     from orun.measure.plugins import make_session
-    from orun.measure.session import open_session
+    from orun.measure.session import describe_refusal, open_session
     from orun.measure.session_options import session_options
 
     result = Path("optimized.onnx")
@@ -65,7 +65,7 @@ def write_optimized(model: Path, level: str, disabled: Collection[str], target: 
     try:
         make_session(model, options, chosen.providers, disabled_optimizers=list(disabled))
     except Exception as error:  # ONNX Runtime's errors share no other base class
-        raise UsageError("ONNX Runtime cannot optimize the model", why=str(error).strip()) from error
+        raise UsageError("ONNX Runtime cannot optimize the model", why=describe_refusal(error)) from error
     return result
 
 

@@ -37,6 +37,8 @@ def convert(context: Context, optimization: str, platform: str | None, *, types:
     """
     from onnxruntime.tools.convert_onnx_models_to_ort import OptimizationStyle, convert_onnx_models_to_ort
 
+    from orun.measure.session import describe_refusal
+
     style = OptimizationStyle.Fixed if optimization == "fixed" else OptimizationStyle.Runtime
     folder = Path("converted")  # in the temporary working folder
     printed = io.StringIO()
@@ -47,9 +49,8 @@ def convert(context: Context, optimization: str, platform: str | None, *, types:
                 context.model(), folder, [style], target_platform=platform, enable_type_reduction=types
             )
     except Exception as error:  # of any type
-        lines = [line for line in printed.getvalue().splitlines() if line and not line.startswith("Converting ")]
-        why = "\n".join([*lines[-3:], str(error).strip()])
-        raise StageFailed(context.stage, "ONNX Runtime cannot write the model in its own format", why=why) from error
+        message = "ONNX Runtime cannot write the model in its own format"
+        raise StageFailed(context.stage, message, why=describe_refusal(error)) from error
     context.log.info("%s", printed.getvalue().strip())
     (model,) = folder.rglob("*.ort")
     (config,) = folder.rglob("*.config")

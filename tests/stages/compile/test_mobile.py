@@ -122,7 +122,10 @@ def test_a_model_that_onnx_runtime_cannot_run_is_told(tmp_path: Path) -> None:
     made = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17, "nowhere" : 1]> g (float[2] x) => (float[2] y) { y = nowhere.Op(x) }'
     )
+    folder = artifact(tmp_path, made)
     with pytest.raises(StageFailed) as caught:
-        run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, made)})
-    assert caught.value.what == "ONNX Runtime cannot write the model in its own format"
-    assert "nowhere" in caught.value.why
+        run_stage("compile/mobile", tmp_path, inputs={"model": folder})
+    assert str(caught.value) == (
+        "ONNX Runtime cannot write the model in its own format\n"
+        f"  {folder.name}/model.onnx: Fatal error: nowhere:Op(-1) is not a registered function/op"
+    )

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from orun.core.targets import Provider, Target
-from orun.errors import OrunError
+from orun.errors import OrunError, UsageError
 from tests.stages.models import WORDY, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -43,6 +43,19 @@ def test_a_provider_that_cannot_load_is_no_cpu(tmp_path: Path) -> None:
     target = Target("nowhere", (Provider("NoSuchExecutionProvider"),))
     with pytest.raises(OrunError, match="NoSuchExecutionProvider"):
         optimize(tmp_path, artifact(tmp_path, parse(WORDY)), target)
+
+
+def test_an_operator_that_onnx_runtime_does_not_know(tmp_path: Path) -> None:
+    made = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "nowhere" : 1]> g (float[2] x) => (float[2] y) { y = nowhere.Op(x) }'
+    )
+    folder = artifact(tmp_path, made)
+    with pytest.raises(UsageError) as caught:
+        optimize(tmp_path, folder)
+    assert str(caught.value) == (
+        "ONNX Runtime cannot optimize the model\n"
+        f"  {folder.name}/model.onnx: Fatal error: nowhere:Op(-1) is not a registered function/op"
+    )
 
 
 OF_OLD = """
