@@ -24,6 +24,7 @@ from orun.stages.registry import find, module_of
 
 if TYPE_CHECKING:
     import onnx
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,31 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     }:  # that of quantize/tune has the unit of the metric that a parameter names
         assert metrics[name].unit == units.get(name.partition("[")[0], ""), f"{uses} declares another unit of {name}"
     return StageRun(output, metrics, text.getvalue(), tuple(progress), tuple(context.notes))
+
+
+def make_context(folder: Path, **fields: Any) -> Context:
+    """A stage without inputs, whose project and result are `folder`, except for these fields."""
+    plain: dict[str, Any] = {
+        "stage": "stage",
+        "inputs": {},
+        "output": folder,
+        "root": folder,
+        "target": None,
+        "seed": 0,
+        "timeout": None,
+        "lineage": None,
+        "open_log": lambda: logging.getLogger("test"),
+        "progress": lambda *_: None,
+    }
+    return Context(**plain | fields)
+
+
+def answers(model: Path, feed: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Outputs of a model on the CPU."""
+    from onnxruntime import InferenceSession
+
+    values: list[NDArray[Any]] = InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, dict(feed))
+    return values
 
 
 def artifact(folder: Path, model: onnx.ModelProto) -> Path:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,12 @@ from orun.stages._graph.feeds import Case
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.limits import Limit, Limits, limits_of
 from orun.stages._graph.sessions import session
-from orun.stages.contract import Context
 from tests.stages.models import ADD, parse
-from tests.stages.support import artifact, run_stage
+from tests.stages.support import artifact, make_context, run_stage
 
 Array = NDArray[Any]
 TIGHT = Tolerance(1e-3, 1e-2)
 CASES = [Case("some values at n=2", {"n": 2}, {"x": np.ones((2, 3), np.float32)})]
-
-
-def context(folder: Path) -> Context:
-    return Context("stage", {}, folder, folder, None, 0, None, None, lambda: logging.getLogger("test"), lambda *_: None)
 
 
 def floats(*values: float) -> Array:
@@ -78,7 +72,7 @@ def test_a_session_takes_what_the_model_takes(tmp_path: Path) -> None:
 def test_a_disagreement_names_output_case_and_way_out(tmp_path: Path) -> None:
     agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
     with pytest.raises(StageFailed) as caught:
-        check(context(tmp_path), agreement, CASES, [[np.ones((2, 3))]], lambda _: [np.full((2, 3), 2.0)])
+        check(make_context(tmp_path), agreement, CASES, [[np.ones((2, 3))]], lambda _: [np.full((2, 3), 2.0)])
     assert caught.value.stage == "stage"
     assert str(caught.value) == (
         "the new model disagrees with the old model in output 'y'\n"
@@ -91,7 +85,7 @@ def test_a_disagreement_names_output_case_and_way_out(tmp_path: Path) -> None:
 def test_the_largest_error_is_the_metric(tmp_path: Path) -> None:
     agreement = Agreement("the new model", "the old model", ["y", "z"], TIGHT, "")
     expected = [[np.ones(3), np.ones(2)]]
-    metric = check(context(tmp_path), agreement, CASES, expected, lambda _: [np.ones(3), np.full(2, 1.0005)])
+    metric = check(make_context(tmp_path), agreement, CASES, expected, lambda _: [np.ones(3), np.full(2, 1.0005)])
     assert metric.value == pytest.approx(0.0005)
     assert (metric.better, metric.noise) == ("lower", "none")
 
@@ -100,7 +94,7 @@ def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
     model = session(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
     case = Case("random values at n=2, m=4", {}, {"x": np.ones((2, 4), np.float32)})
     with pytest.raises(StageFailed) as caught:
-        run_cases(context(tmp_path), "the model before it", model, [case])
+        run_cases(make_context(tmp_path), "the model before it", model, [case])
     assert caught.value.what == "the model before it cannot run random values at n=2, m=4"
     assert "index: 1 Got: 4 Expected: 3" in caught.value.why
     assert caught.value.hint == (
@@ -174,7 +168,7 @@ def limits(arbitrary: Array, spread: Array) -> Limits:
 
 def checked(folder: Path, wrong: Array, limits: Limits) -> tuple[float, list[str]]:
     """Return the largest error of a candidate with such deviations, and the notes of the stage."""
-    stage = context(folder)
+    stage = make_context(folder)
     agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
     error = check(stage, agreement, CASES, [[NUMBERS]], lambda _: [(NUMBERS + wrong).astype(np.float32)], limits)
     return error.value, stage.notes
@@ -261,10 +255,10 @@ shaky (float[n, 64] x) => (float[n, 64] y)
 def test_an_onnx_model_that_differs_from_itself(tmp_path: Path) -> None:
     """Normalizing a constant leaves only rounding errors, divided by their own spread."""
     path = artifact(tmp_path, parse(SHAKY)) / "model.onnx"
-    limits = limits_of(context(tmp_path), path, ["y"], None)
+    limits = limits_of(make_context(tmp_path), path, ["y"], None)
     for value, least, most in ((np.full((1, 64), 0.3), 0.1, 10), (np.linspace(0, 1, 64)[None], 0, 1e-5)):
         case = Case("", {}, {"x": value.astype(np.float32)})
-        right = run_cases(context(tmp_path), "it", session(path, ["y"]), [case])[0]
+        right = run_cases(make_context(tmp_path), "it", session(path, ["y"]), [case])[0]
         with contextlib.chdir(tmp_path):
             (limit,) = limits.of(case, right)
         assert limit is not None

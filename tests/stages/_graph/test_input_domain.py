@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,11 @@ from orun.stages._graph.input_domain import (
 )
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.signature import inputs_of, sizes_of
-from orun.stages.contract import Context, Port, Spec
+from orun.stages.contract import Port, Spec
 from orun.stages.timing import Sizes, make_feeds, make_timed_feeds
 from tests.stages.conftest import MODULES, SCORER
 from tests.stages.models import ADD, LOOKUP, WORDY, parse, store_weights
-from tests.stages.support import artifact, run_stage
+from tests.stages.support import artifact, make_context, run_stage
 
 DOMAIN = InputDomain(
     {"ids": InputValues(high=3), "mask": InputValues("right-padded"), "extra": InputValues(low=2, high=5)},
@@ -305,10 +304,7 @@ def test_inputs_of_a_stage_go_before_in_calibration_too(tmp_path: Path) -> None:
 
 
 def test_inputs_of_a_stage_go_before_in_what_is_timed(tmp_path: Path) -> None:
-    folder = artifact(tmp_path, declared())
-    stage = Context(
-        "s", {"model": folder}, tmp_path, tmp_path, None, 0, None, None, lambda: logging.getLogger("t"), lambda *_: None
-    )
+    stage = make_context(tmp_path, inputs={"model": artifact(tmp_path, declared())})
     feed = make_timed_feeds(stage, {"extra": DeclaredInput(low=7, high=8)}, Sizes(axes={"length": 5}))["model"]
     assert 7 <= feed["extra"].min() <= feed["extra"].max() <= 8
     assert feed["ids"].shape == (1, 5)

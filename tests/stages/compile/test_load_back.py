@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages.compile._check import load_back
 from orun.stages.contract import MODEL, Context
-from tests.stages.support import artifact, run_stage
+from tests.stages.support import artifact, make_context, run_stage
 
 TEXT = (
     '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y, float[2] z) {{ y = Neg (x) z = {} (y) }}'
@@ -53,18 +52,9 @@ def stage_context(
     folder: Path, before: Path, after: Path, progress: Callable[[int, int, str], None] = lambda *_: None
 ) -> Context:
     """A stage with a model before it, and with its result."""
-    return Context(
-        stage="engine",
-        key="key",
-        inputs={"model": before},
-        output=Path(shutil.copytree(after, folder / "output")),
-        root=folder,
-        target=Target("cpu"),
-        seed=0,
-        timeout=None,
-        lineage=None,
-        open_log=lambda: logging.getLogger(__name__),
-        progress=progress,
+    output = Path(shutil.copytree(after, folder / "output"))
+    return make_context(
+        folder, key="key", inputs={"model": before}, output=output, target=Target("cpu"), progress=progress
     )
 
 

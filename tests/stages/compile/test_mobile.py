@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import numpy_helper
 
@@ -18,7 +17,7 @@ from orun.errors import StageFailed
 from orun.stages.compile import _mobile, mobile
 from orun.stages.contract import Context
 from tests.stages.models import convolution
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 FLOAT = '{"inputs": {"0": ["float"]}}'
 FUSED = ["ai.onnx;1;GlobalAveragePool", f"ai.onnx;13;Flatten,Gemm{FLOAT}", "com.microsoft;1;FusedConv"]
@@ -49,10 +48,7 @@ def test_it_runs_as_before_and_says_what_a_build_needs(
     ]  # fmt: skip
     assert (run.output / "model.ort").read_bytes()[4:8] == b"ORTM"
     image = np.random.default_rng(0).standard_normal((3, 3, 8, 8)).astype(np.float32)
-    before, after = (
-        onnxruntime.InferenceSession(path).run(None, {"image": image})[0]
-        for path in (model / "model.onnx", run.output / "model.ort")
-    )
+    before, after = (answers(path, {"image": image})[0] for path in (model / "model.onnx", run.output / "model.ort"))
     assert np.abs(before - after).max() < 1e-5
     assert (config(run), run.value("operators")) == (needed, operators)
     assert run.value("max_abs_error") < 1e-5

@@ -85,18 +85,19 @@ def file_bytes(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def test_bytes_in_labels_out(tmp_path: Path) -> None:
-    photos, model = digit_files(tmp_path, 40), artifact(tmp_path, classifier())
+    photos, model = digit_files(tmp_path, 17), artifact(tmp_path, classifier())
     params = {"image": GREY, "labels": {"names": NAMES, "top": 3}, "examples": "photos"}
     made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": model})
-    plain, how = open_session(model / "model.onnx", Target("cpu")), Images(**GREY)
+    session, plain = (open_session(path, Target("cpu")) for path in (made.model, model / "model.onnx"))
+    how = Images(**GREY)
     for path in sorted(photos.iterdir()):
-        labels, scores = answers(made, image_bytes=file_bytes(path))
+        labels, scores = session.run(None, {"image_bytes": file_bytes(path)})
         (logits,) = plain.run(None, {"image": prepare_image(path, path.name, how)[None]})
         shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
         best = np.argsort(-shares[0])[:3]
         assert labels.tolist() == [[NAMES[place] for place in best]]
         np.testing.assert_allclose(scores[0], shares[0][best], rtol=1e-5)
-    assert made.value("compared") == 16
+    assert made.value("compared") == 16  # of the files at most
     assert made.value("max_abs_error") < 1e-6
     assert [value.name for value in onnx.load(made.model).graph.input] == ["image_bytes"]
 

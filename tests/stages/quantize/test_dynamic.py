@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, numpy_helper
 
 from orun.errors import StageFailed, UnknownName
 from tests.processors import exact_sums
 from tests.stages.models import ADD, LOOKUP, SHARED_SIZES, SHARED_WEIGHTS, WORDY, parse, store_weights
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 
 def quantize(folder: Path, model: Path, **params: Any) -> StageRun:
@@ -38,10 +37,7 @@ def matmul(folder: Path) -> Path:
 def column_errors(result: StageRun, before: Path) -> list[float]:
     """Return the largest relative error in each column of the output, on one input."""
     x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
-    right, values = (
-        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-        for path in (before / "model.onnx", result.model)
-    )
+    right, values = (answers(path, {"x": x})[0] for path in (before / "model.onnx", result.model))
     return [float(error) for error in np.abs(values - right).max(axis=0) / np.abs(right).max(axis=0)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import math
 import os
 import time
@@ -24,13 +23,12 @@ from orun.errors import PipelineError, StageFailed
 from orun.pipeline import load
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.sessions import session
-from orun.stages.contract import Context
 from orun.stages.quantize._tuning.build import Workshop
 from orun.stages.quantize._tuning.harm import find_candidates, group_neighbours, measure_error, rank, run_model
 from orun.stages.quantize._tuning.judge import Goal, Judge
 from orun.stages.quantize._tuning.settings import list_places, list_recipes, make_settings
 from orun.stages.quantize._tuning.trial_log import KEPT_SECONDS, Trial, TrialLog, make_folder
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, artifact, make_context, run_stage
 
 RECIPES = 5 + processor.saturates()  # without data to calibrate with
 DATA = """
@@ -221,19 +219,8 @@ def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
 @pytest.fixture
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     monkeypatch.chdir(tmp_path)
-    context = Context(
-        stage="tune",
-        inputs={"model": artifact(tmp_path, layers())},
-        output=tmp_path / "output",
-        root=tmp_path,
-        target=None,
-        seed=0,
-        timeout=None,
-        lineage=None,
-        open_log=logging.getLogger,
-        progress=lambda *_: None,
-    )
-    return Workshop(context, None)
+    inputs = {"model": artifact(tmp_path, layers())}
+    return Workshop(make_context(tmp_path, inputs=inputs, output=tmp_path / "output"), None)
 
 
 def test_counts_of_groups_that_keep_the_same_nodes_have_folders_of_their_own(workshop: Workshop) -> None:

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from orun.errors import StageFailed
 from tests.stages.models import ADD, parse, store_weights, tied
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 
 def quantize(folder: Path, model: Path, **params: Any) -> StageRun:
@@ -47,10 +46,7 @@ def matmul(opset: int) -> onnx.ModelProto:
 
 def noise(result: StageRun, before: Path) -> float:
     x = np.random.default_rng(1).standard_normal((32, 256)).astype(np.float32)
-    right, values = (
-        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-        for path in (before / "model.onnx", result.model)
-    )
+    right, values = (answers(path, {"x": x})[0] for path in (before / "model.onnx", result.model))
     return float(np.sqrt(np.mean((values - right) ** 2) / np.mean(right**2)))
 
 
@@ -224,9 +220,7 @@ def test_gptq_makes_up_for_its_errors(tmp_path: Path, options: dict[str, Any]) -
     for algorithm in ("rtn", "gptq"):
         data = {"dataset": {"path": "typical.npz"}, "samples": 400} if algorithm == "gptq" else {}
         result = quantize(tmp_path, before, algorithm=algorithm, **data, **options)
-        right, values = (
-            onnxruntime.InferenceSession(path).run(None, unseen)[0] for path in (before / "model.onnx", result.model)
-        )
+        right, values = (answers(path, unseen)[0] for path in (before / "model.onnx", result.model))
         errors[algorithm] = np.sqrt(np.mean((values - right) ** 2))
     assert errors["gptq"] < errors["rtn"] * 0.75
 
