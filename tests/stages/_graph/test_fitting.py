@@ -40,6 +40,17 @@ def rows():
 CAST = "in the dataset, image: values.astype(np.float32); of a file, `types: {image: float32}`"
 
 
+@pytest.fixture(autouse=True)
+def _data(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(DATA, "utf-8")
+
+
+def refusal(folder: Path, uses: str, **params: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        run_stage(uses, folder, params, inputs={"model": artifact(folder, convolution())})
+    return str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("dataset", "example", "hint"),
     [
@@ -49,29 +60,24 @@ CAST = "in the dataset, image: values.astype(np.float32); of a file, `types: {im
         ("flat", "float32 [1, 192]", ""),
     ],
 )
-@pytest.mark.parametrize(
-    ("uses", "parameter", "source"),
-    [
-        ("quantize/static", "dataset", "an example of data.py:{}"),
-        ("optimize/simplify", "inputs", "an example of data.py:{}"),
-        ("measure/memory", "inputs", "the dataset"),
-    ],
-)
-def test_what_the_model_does_not_take_is_told(
-    tmp_path: Path, uses: str, parameter: str, source: str, dataset: str, example: str, hint: str
-) -> None:
-    (tmp_path / "data.py").write_text(DATA, "utf-8")
-    model, params = artifact(tmp_path, convolution()), {parameter: f"data.py:{dataset}"}
-    with pytest.raises(UsageError) as caught:
-        run_stage(uses, tmp_path, params, inputs={"model": model}, root=tmp_path)
-    assert str(caught.value) == (
-        f"{source.format(dataset)} does not fit the input 'image' of the model\n"
+def test_examples_that_the_model_does_not_take(tmp_path: Path, dataset: str, example: str, hint: str) -> None:
+    assert refusal(tmp_path, "quantize/static", dataset=f"data.py:{dataset}") == (
+        f"an example of data.py:{dataset} does not fit the input 'image' of the model\n"
         f"  it has {example}, and the model takes float32 ['n', 3, 8, 8]{hint}"
     )
 
 
+@pytest.mark.parametrize(
+    ("uses", "source"), [("optimize/simplify", "an example of data.py:flat"), ("measure/memory", "the dataset")]
+)
+def test_inputs_that_the_model_does_not_take(tmp_path: Path, uses: str, source: str) -> None:
+    assert refusal(tmp_path, uses, inputs="data.py:flat") == (
+        f"{source} does not fit the input 'image' of the model\n"
+        "  it has float32 [1, 192], and the model takes float32 ['n', 3, 8, 8]"
+    )
+
+
 def test_sizes_may_differ_along_an_axis_with_a_name(tmp_path: Path) -> None:
-    (tmp_path / "data.py").write_text(DATA, "utf-8")
     model = artifact(tmp_path, parse(WORDY))
     result = run_stage("quantize/static", tmp_path, {"dataset": "data.py:rows"}, inputs={"model": model}, root=tmp_path)
     assert result.value("quantized") == 1
@@ -85,7 +91,6 @@ def test_sizes_may_differ_along_an_axis_with_a_name(tmp_path: Path) -> None:
     ],
 )
 def test_data_outside_of_the_input_domain_is_noted(tmp_path: Path, uses: str, params: dict[str, object]) -> None:
-    (tmp_path / "data.py").write_text(DATA, "utf-8")
     model = convolution()
     write_domain(model, InputDomain({"image": InputValues(low=0, high=1)}))
     inputs = {"model": artifact(tmp_path, model)}
