@@ -206,9 +206,13 @@ def test_a_value_that_never_changes_has_no_histogram(tmp_path: Path, tiny_bert: 
 SCORED = {"x": np.random.default_rng(0).uniform(-1, 0.4, (5, 4)).astype(np.float32)}
 
 
-@pytest.mark.parametrize("form", ["qdq", "qoperator"])
 @pytest.mark.parametrize(
-    "hidden", ["Log (none)", *(f"Constant <value = float {{{low}}}> ()" for low in ("-3.4e38", "-1e9", "-10000.0"))]
+    ("form", "hidden"),
+    [
+        ("qdq", "Log (none)"),
+        ("qoperator", "Log (none)"),
+        *(("qdq", f"Constant <value = float {{{low}}}> ()") for low in ("-3.4e38", "-1e9", "-10000.0")),
+    ],
 )
 def test_nodes_that_masks_pass_through_stay_in_float(tmp_path: Path, form: str, hidden: str) -> None:
     """A range with the mask's number would leave one value for all scores."""
@@ -566,8 +570,7 @@ def in_float8(folder: Path, model: Path, **params: Any) -> StageRun:
     return run_stage("quantize/static", folder, {"dataset": source, **types, **params}, inputs={"model": model})
 
 
-@pytest.mark.parametrize("method", ["minmax", "percentile"])
-@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("method", "per_channel"), [("minmax", True), ("percentile", False)])
 def test_8_bit_floats(tmp_path: Path, relus: Path, method: str, *, per_channel: bool) -> None:
     """A Relu before a rounded value stays at every level; ONNX Runtime's own method loses it."""
     result = in_float8(tmp_path, relus, method=method, per_channel=per_channel)
