@@ -30,6 +30,8 @@ OUTSIDE = (
     "PIP_DRY_RUN", "PIP_NO_DEPS",
 )  # fmt: skip
 UNREACHABLE = ("connection broken", "Max retries exceeded", "Could not fetch URL", "Temporary failure in name")
+NOTHING = "(from versions: none)"  # pip says no more of an index that it cannot reach, if it is not to try again
+OTHER_INDEXES = "PIP_INDEX_URL and PIP_FIND_LINKS name others"
 URL = "://"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?![^\s\[<>=!~@])")
 LONGEST = 300  # most characters of a pip line in a message
@@ -187,5 +189,7 @@ def _why(log_lines: Sequence[str]) -> str:
     errors = [line for line in log_lines if line.startswith("ERROR:")] or log_lines[-3:]
     lines = [line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}" for line in errors]
     if any(sign in line for line in log_lines for sign in UNREACHABLE):
-        lines.append("a package index could not be reached; PIP_INDEX_URL and PIP_FIND_LINKS name others")
+        lines.append(f"a package index could not be reached; {OTHER_INDEXES}")
+    elif any(NOTHING in line for line in log_lines):
+        lines.append(f"no package index offers it for this Python, or none could be reached; {OTHER_INDEXES}")
     return "\n".join(lines[-6:]) or "pip said nothing"

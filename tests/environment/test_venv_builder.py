@@ -278,17 +278,24 @@ def test_a_folder_whose_path_has_a_colon_is_refused(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_an_index_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("retries", "cause"),
+    [
+        ("0", "no package index offers it for this Python, or none could be reached"),
+        ("1", "a package index could not be reached"),
+    ],
+)
+def test_an_index_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch, retries: str, cause: str) -> None:
     for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("PIP_RETRIES", retries)
     with pytest.raises(EnvironmentFailed) as caught:
         make()
     assert caught.value.why.splitlines() == [
         "ERROR: Could not find a version that satisfies the requirement tiny==1.0 (from versions: none)",
         "ERROR: No matching distribution found for tiny==1.0",
-        "a package index could not be reached; PIP_INDEX_URL and PIP_FIND_LINKS name others",
+        f"{cause}; PIP_INDEX_URL and PIP_FIND_LINKS name others",
     ]
 
 
