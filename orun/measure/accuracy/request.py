@@ -94,7 +94,7 @@ def missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFail
     elif origin.is_folder:
         hint = "put the images of each class into a folder of its own, or name a function: dataset: data.py:function"
     elif origin.title.lower().endswith(".txt"):
-        why, hint = "a .txt holds texts alone", "use a .csv or .parquet with a column of labels"
+        why, hint = "a .txt holds texts alone", "use a .csv, .jsonl or .parquet with a column of labels"
     else:
         columns = origin.list_columns()
         why = f"it has {', '.join(columns)}"

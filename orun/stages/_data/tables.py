@@ -43,14 +43,14 @@ def list_columns(path: Path, name: str) -> dict[str, bool]:
 
 def _load(path: Path, name: str, texts: Collection[str] = ()) -> pa.Table:
     need("pyarrow", f"reading {name}")
-    from pyarrow import ArrowInvalid, json, parquet
+    from pyarrow import ArrowInvalid, parquet
 
     suffix = path.suffix.lower()
     try:
         if suffix in DELIMITERS:
             table = _load_csv(path, DELIMITERS[suffix], texts)
         elif suffix in JSON:
-            table = json.read_json(path, read_options=json.ReadOptions(use_threads=False, block_size=BLOCK))
+            table = _load_json(path)
         else:
             table = parquet.read_table(path)
         names = table.column_names  # decodes them
@@ -80,6 +80,20 @@ def _load_csv(path: Path, delimiter: str, texts: Collection[str]) -> pa.Table:
         parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=csv.ConvertOptions(strings_can_be_null=False, check_utf8=False, column_types=types),
     )
+
+
+def _load_json(path: Path) -> pa.Table:
+    """Load a file with an object a line. JSON has no dates, so texts that look like dates stay texts."""
+    import pyarrow as pa
+    from pyarrow import json
+
+    options = json.ReadOptions(use_threads=False, block_size=BLOCK)
+    table = json.read_json(path, options)
+    dates = [pa.field(column.name, pa.string()) for column in table.schema if pa.types.is_timestamp(column.type)]
+    if not dates:
+        return table
+    types = json.ParseOptions(explicit_schema=pa.schema(dates), unexpected_field_behavior="infer")
+    return json.read_json(path, options, types).select(table.column_names)
 
 
 def _not_utf_8(name: str, why: str) -> UsageError:

@@ -62,6 +62,13 @@ def test_cells_of_declared_texts_stay_as_they_are_written(tmp_path: Path, cells:
     assert array(load(tmp_path, "t.csv", inputs={"X": "code"}, types={"X": "text"}), "X").tolist() == cells
 
 
+def test_dates_in_json_stay_texts(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"n": 1, "day": "2024-01-05"}\n{"n": 2, "day": "2024-01-06"}\n')
+    dataset = load(tmp_path, "t.jsonl")
+    assert list(dataset.inputs) == ["n", "day"]
+    assert array(dataset, "day").tolist() == ["2024-01-05", "2024-01-06"]
+
+
 def test_a_table_in_another_encoding_is_refused_where_it_is_used(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text,n\ncafé,1\n", "latin-1")
     why = "{}: 'utf-8' codec can't decode byte 0xe9 in position {}"

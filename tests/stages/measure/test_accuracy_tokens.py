@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     ("path", "has", "hint"),
     [
         ("t.csv", "it has text, label", "say which of these they are: dataset: {path: t.csv, labels: label, ...}"),
-        ("t.txt", "a .txt holds texts alone", "use a .csv or .parquet with a column of labels"),
+        ("t.txt", "a .txt holds texts alone", "use a .csv, .jsonl or .parquet with a column of labels"),
     ],
 )
 def test_labels_are_sought_among_the_columns_of_the_file(folder: Path, path: str, has: str, hint: str) -> None:
