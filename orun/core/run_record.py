@@ -215,7 +215,7 @@ class RunResult(Record, frozen=True):
         overrides: the `--set` values.
         sources: digest of each file of the pipeline, by its path from the pipeline's folder.
         repeats: id of the run that this one repeats because nothing changed; else empty.
-        commit: git's commit of the pipeline file; empty without one, and when it repeats a run.
+        commit: git's commit of the pipeline file; empty without one, when it repeats a run, and within a stage.
         orun: version of orun; empty when it repeats a run.
         not_asked: gates of stages outside of the run's selection, for people.
         edited: files of `sources` and small files that stages depend on that differ from the commit; None when unknown.

@@ -14,7 +14,7 @@ from orun.errors import UsageError
 from orun.fs.observed_state import project_of
 from orun.noop.check import NoopRecord, Request, joined
 from orun.remote.options import config_file
-from orun.store.layout import FOLDERS, VERSION_FILE, history_path
+from orun.store.layout import private_paths
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:
@@ -101,9 +101,8 @@ def of_run(result: RunResult) -> Iterator[Path]:
 
 
 def _kept(root: Path) -> Iterator[Path]:
-    history = history_path(root)
-    yield from (root / name for name in (*FOLDERS, VERSION_FILE))
-    yield from (history.with_name(history.name + suffix) for suffix in ("", "-wal", "-shm"))
+    yield root / "out"
+    yield from map(Path, private_paths(root))
 
 
 def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path, Path] | None:

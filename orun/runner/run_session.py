@@ -16,7 +16,7 @@ from orun.environment import device, platforms
 from orun.environment.resources import Resources
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.eventlog import Journal, unrecorded_notice
-from orun.executors import LocalExecutor, Mask
+from orun.executors import LocalExecutor, Mask, enclosing_stage
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.history import source_snapshot
@@ -159,7 +159,7 @@ class RunSession(Record, frozen=True):
             sources={
                 portable_name(Path(path), pipeline.root, project): digest for path, digest in pipeline.sources.items()
             },
-            commit=commit_of(pipeline.root),
+            commit="" if enclosing_stage() else commit_of(pipeline.root),  # git would be a dependency of that stage
             orun=__version__,
             expected={
                 step.stage.id: step.seconds

@@ -22,7 +22,6 @@ from orun.fs.os_errors import convert_os_errors, quoted
 # index       digests of known files, and no-op records: the next run is slower without them
 # locks, tmp  locks of keys, and work in progress: worthless between runs
 FOLDERS = ("objects", "actions", "latest", "out", "runs", "pins", "quarantine", "index", "locks", "tmp")
-PRIVATE = tuple(name for name in FOLDERS if name != "out")  # read by orun alone
 
 _SAFE_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.=,+@[]()")
 _LONGEST = 200  # file systems allow 255 bytes
@@ -33,9 +32,10 @@ VERSION_FILE = "VERSION"
 BEGINNING = b"orun store"
 VERSION = BEGINNING + f", layout 1, {ALGORITHM}\n".encode()
 OTHER_FOLDER = "name a store, an empty folder or a new one: --store DIR"
+DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")  # of a database of SQLite and the files that it makes beside it
 ALLOWED_FILES = frozenset(  # in a folder that becomes a store, or has lost its version
     {".gitignore", ".gitkeep", ".gitattributes", "README.md", "lost+found", ".DS_Store"}
-    | {f"{HISTORY_FILE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")}
+    | {f"{HISTORY_FILE}{suffix}" for suffix in DATABASE_SUFFIXES}
 )
 
 
@@ -130,6 +130,13 @@ def history_path(root: Path) -> Path:
     """Return the database of measurements: `$ORUN_HISTORY`, which several stores may share, or one in the store."""
     chosen = os.environ.get("ORUN_HISTORY")
     return Path(chosen) if chosen else root / HISTORY_FILE
+
+
+def private_paths(root: Path) -> tuple[str, ...]:
+    """Return the folders and files of a store that only orun reads, and those of its history."""
+    folders = (f"{root}/{name}" for name in FOLDERS if name != "out")
+    history = (f"{history_path(root).absolute()}{suffix}" for suffix in DATABASE_SUFFIXES)
+    return (*folders, f"{root}/{VERSION_FILE}", *history)
 
 
 def note_path(root: Path, name: str) -> Path:

@@ -16,7 +16,7 @@ from orun.fs.os_errors import convert_os_errors
 from orun.fs.traits import is_local, store_warning
 from orun.store.gc_candidates import GcCandidates
 from orun.store.integrity_snapshot import IntegritySnapshot, take_snapshot
-from orun.store.layout import PRIVATE, VERSION_FILE, prepare, require_known, safe_name
+from orun.store.layout import VERSION_FILE, prepare, private_paths, require_known, safe_name
 from orun.store.parts import Parts, assemble
 from orun.store.records import Action, Tree
 from orun.store.session_directory import sweep
@@ -32,7 +32,7 @@ class Store:
     Attributes:
         root: its folder.
         read_only: nothing changes in it, not even damaged files.
-        private: paths of the folders that only orun reads.
+        private: paths of the folders and files that only orun reads.
         files: digests of files outside of it.
         notices: damaged and foreign files and what was done about them, one sentence each.
         parts: its parts, for maintenance.
@@ -41,7 +41,7 @@ class Store:
     def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self.root = root
         self.read_only = read_only
-        self.private = tuple(f"{root}/{name}" for name in PRIVATE)
+        self.private = private_paths(root)
         self.notices: list[str] = []
         self.parts = assemble(root, self.notices, read_only=read_only)
         self.files = StatCache(self.parts.index, root)

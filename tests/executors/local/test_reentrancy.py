@@ -137,3 +137,39 @@ def test_nothing_runs_within_what_measures(nested: Path) -> None:
         "  timed measures, and has the machine to itself until it ends\n"
         "  hint: give timed what it makes as an input, or run it outside of a stage\n"
     )
+
+
+UP_TO_DATE = """
+import subprocess
+import sys
+
+from orun import stage
+
+
+@stage(inputs={}, output="metrics")
+def release(context):
+    command = [sys.executable, "-m", "orun", "inner.yaml", "--to", "take"]
+    subprocess.run(command, cwd=context.root, check=True)
+    return {"releases": 1}
+"""
+
+
+@pytest.mark.slow
+def test_a_stage_that_runs_another_pipeline_in_the_same_store_depends_on_neither_store_nor_commit(
+    nested: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ORUN_STORE", raising=False)
+    monkeypatch.delenv("ORUN_HISTORY", raising=False)
+    branch = nested / ".git/refs/heads/main"
+    branch.parent.mkdir(parents=True)
+    branch.write_text(f"{'a' * 40}\n", encoding="utf-8")
+    (nested / ".git/HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+    (nested / "release.py").write_text(UP_TO_DATE, encoding="utf-8")
+    outer = nested / "outer.yaml"
+    outer.write_text('stages: {release: {uses: "./release.py:release"}}\n', encoding="utf-8")
+    assert [(stage.outcome, stage.failure) for stage in orun.run(outer).stages] == [("built", None)]
+    branch.write_text(f"{'b' * 40}\n", encoding="utf-8")
+    assert orun.run(outer)["release"].outcome == "cached"
+    (nested / "inner.yaml").write_text(f"{INNER}# edited\n", encoding="utf-8")
+    assert orun.run(outer)["release"].outcome == "built"
+    assert orun.run(outer)["release"].outcome == "cached"
