@@ -34,7 +34,8 @@ class RunStarted(Record, frozen=True):
         overrides: the `--set` values.
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looks at each stage.
-        commit: the commit that git has checked out around the pipeline file; empty without git and in a repeated run.
+        commit: the commit that git has checked out around the pipeline file; empty without git, in a repeated run,
+            and in a run within a stage.
         orun: its version; empty when it repeats a run.
         expected: seconds that each stage which may run took last time, or null where that is not known; empty when it
             repeats a run.

@@ -332,6 +332,7 @@ def test_the_path_of_a_file_is_shown_from_the_code_file_that_names_it(
         ("OSError('the hub cannot be reached')", True),  # as transformers says of a folder that is not there
         ("ValueError('File not found: bert')", True),  # as Keras does
         ("ValueError('hidden_size must be above 0')", False),
+        ("ValueError('bert', 'is no name of a layer')", False),  # is no file, whatever is in the project
         ("PermissionError(13, 'Permission denied')", False),
         ("type('Shy', (Exception,), {'__str__': lambda self: 1 / 0})()", False),  # nor can its message be shown
     ],
@@ -347,6 +348,14 @@ def test_a_folder_that_a_library_did_not_find_lies_beside_the_pipeline(
     error = failure(executor, project.job("mine.py:f"))
     assert error.what.startswith("f raised ")
     assert (hint in error.hint) is is_told
+
+
+def test_a_file_that_a_parameter_names_is_opened_by_the_parameter(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/src/mine.py", "def f(context, *, table): open(table)\n")
+    for file in ("rows.csv", "src/rows.csv"):
+        project.write(f"pipelines/{file}", "1")
+    error = failure(executor, project.job("src/mine.py:f", params={"table": "rows.csv"}))
+    assert error.hint.splitlines()[0] == "A stage runs in an empty folder of its own: context.root / table"
 
 
 def test_a_failure_inside_a_kind_is_placed_there(executor: LocalExecutor, project: Project) -> None:

@@ -22,6 +22,7 @@ from orun.fs.os_errors import SHORTAGES, quoted
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it
 LINE_LENGTH = 300
 STRING = re.compile(r"""(["'])([^"']+)\1""")
+NOT_FOUND = re.compile(r"not found|no such file|(does not|doesn't) exist|not open|unable to open", re.IGNORECASE)
 
 
 def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
@@ -77,18 +78,36 @@ def _hint(job: Job, scope: Scope, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(job, error.name)
     for name, code_file in _names_opened(scope, error):
-        folder = Path(code_file).parent
-        for path in (folder / name, Path(job.root, name)):
-            if name and not Path(name).is_absolute() and path.exists():
-                relative = os.path.relpath(path, folder)
-                return f"A stage runs in an empty folder of its own: Path(__file__).parent / {relative!r}"
+        if path := _path_in_project(job, name, Path(code_file).parent):
+            return f"A stage runs in an empty folder of its own: {path}"
     return ""
+
+
+def _path_in_project(job: Job, name: str, folder: Path) -> str:
+    """Return the Python expression for a project file, from its name and its reader's folder; empty if there is none.
+
+    A function that takes the name as a parameter must go on using the parameter.
+    """
+    if not name or Path(name).is_absolute():
+        return ""
+    parameter = _parameter_with_value(job, name)
+    if parameter and Path(job.root, name).exists():
+        return f"context.root / {parameter}"
+    path = next((path for path in (folder / name, Path(job.root, name)) if path.exists()), None)
+    return f"Path(__file__).parent / {os.path.relpath(path, folder)!r}" if path else ""
+
+
+def _parameter_with_value(job: Job, name: str) -> str:
+    """Return the parameter of a stage function that names a file; empty for kinds of orun, which open files alone."""
+    values = {} if job.origin == "built-in" else job.params
+    same = (parameter for parameter, value in values.items() if isinstance(value, str) and Path(value) == Path(name))
+    return next(same, "")
 
 
 def _names_opened(scope: Scope, error: BaseException) -> Iterator[tuple[str, str]]:
     """Yield names of files that were not found, each with the user's code file that names it.
 
-    They are the error's own, else the strings in the user's lines that led to it.
+    They are the error's own, else the strings in the user's lines that led to it, if a library misses a file.
     Keras says "File not found" in a ValueError. Transformers takes a folder that is not there for a name on a hub.
     """
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
@@ -97,6 +116,8 @@ def _names_opened(scope: Scope, error: BaseException) -> Iterator[tuple[str, str
         return
     nameless = isinstance(error, OSError) and error.errno is None
     message = "\n".join(_message(error))
+    if not (nameless or NOT_FOUND.search(message)):
+        return
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if scope.is_code(frame.filename):
             names = [name for _, name in STRING.findall(frame.line or "")]
