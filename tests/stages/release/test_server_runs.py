@@ -228,6 +228,13 @@ def test_requests_at_once_are_batched(report: dict[str, Any], running: Running) 
     assert 'request_predict_seconds_count{model_name="scale"}' in text
 
 
+def invalid_requests(running: Running) -> float:
+    """The server's counter of bad requests."""
+    text = running.get("/metrics")[1].decode()
+    counts = re.findall(r'^inference_requests_total\{model_name="scale",outcome="invalid"\} (\S+)', text, re.MULTILINE)
+    return float(counts[0]) if counts else 0.0
+
+
 JSON = {"Content-Type": "application/json"}
 
 
@@ -260,6 +267,20 @@ JSON = {"Content-Type": "application/json"}
         ),
         (
             "/v2/models/scale/infer",
+            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 1e39]}]}',
+            JSON,
+            400,
+            "input 'x': its data are not FP32 of shape [1, 4]: 1e+39 is too large",
+        ),
+        (
+            "/v2/models/scale/infer",
+            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [[1, 2], [3, 4]]}]}',
+            JSON,
+            400,
+            "input 'x': its data are not FP32 of shape [1, 4]: they are nested as [2, 2]",
+        ),
+        (
+            "/v2/models/scale/infer",
             b"{}",
             {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": "x"},
             400,
@@ -271,11 +292,13 @@ JSON = {"Content-Type": "application/json"}
         ("/v2/nothing", None, {}, 404, "Not Found"),
     ],
 )
-def test_a_bad_body_is_no_crash(
+def test_a_bad_body_is_an_error_and_is_counted(
     running: Running, path: str, body: bytes | None, headers: dict[str, str], status: int, told: str
 ) -> None:
+    before = invalid_requests(running)
     got, content = running.get(path, body, **headers)
     assert (got, told in content.decode()) == (status, True), content
+    assert invalid_requests(running) == before + (status == 400)
     good = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [[0, 1, 2, 3]]}]}'
     assert json.loads(running.get("/v2/models/scale/infer", good, **JSON)[1])["outputs"][0]["data"] == RIGHT[0]
 

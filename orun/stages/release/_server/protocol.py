@@ -21,6 +21,7 @@ from kserve.protocol.model_repository_extension import ModelRepositoryExtension
 from kserve.protocol.rest.v2_datamodels import InferenceRequest
 from numpy.typing import NDArray
 from onnxruntime import NodeArg
+from prometheus_client import Counter
 from pydantic import ValidationError
 
 Array = NDArray[Any]
@@ -34,6 +35,7 @@ DATATYPES: Mapping[str, str] = {  # of ONNX Runtime's types
     "tensor(int64)": "INT64", "tensor(float16)": "FP16", "tensor(float)": "FP32", "tensor(double)": "FP64",
     "tensor(string)": "BYTES",
 }  # fmt: skip
+REQUESTS = Counter("inference_requests", "Requests by outcome: ok, invalid, failed", ["model_name", "outcome"])
 KINDS: Mapping[str, str] = {"BOOL": "b", "BYTES": "OUS", "FP": "fiu", "INT": "iu", "UINT": "iu"}  # of JSON's values
 
 
@@ -50,35 +52,11 @@ class Protocol(DataPlane):  # type: ignore[misc]  # KServe's classes have no typ
         """Return the request in a body: JSON alone, or JSON and the bytes of tensors after it."""
         if isinstance(body, InferenceRequest):
             return super().decode_inference_request(body, headers, model_name)
-        text = headers.get(LENGTH_HEADER, str(len(body)))
-        if not text.isdecimal() or int(text) > len(body):
-            raise InvalidInput(f"the header {LENGTH_HEADER} is {text!r}, and the body has {len(body)} bytes")
         try:
-            head = orjson.loads(body[: int(text)])
-            for item in head["inputs"]:
-                item.setdefault("data", [])
-            request = InferenceRequest.model_validate(head)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidInput(f"the request is not one of the Open Inference Protocol: {describe(error)}") from error
-        start, tensors = int(text), list[bytes | None]()
-        for item in request.inputs:
-            size = (item.parameters or {}).get("binary_data_size")
-            left = len(body) - start
-            if size is not None and (not isinstance(size, int) or not 0 <= size <= left):
-                raise InvalidInput(f"input {item.name!r} names {size!r} bytes, and {left} are left in the body")
-            tensors.append(None if size is None else body[start : start + size])
-            start += size or 0
-        binary = {"binary_data": bool((request.parameters or {}).get("binary_data_output"))}
-        return InferRequest(
-            model_name=model_name,
-            request_id=request.id,
-            parameters=request.parameters,
-            infer_inputs=[InferInput(item.name, item.shape, item.datatype, item.data) for item in request.inputs],
-            raw_inputs=tensors,
-            request_outputs=[
-                RequestedOutput(item.name, binary | (item.parameters or {})) for item in request.outputs or ()
-            ],
-        )
+            return _decode(body, headers, model_name)
+        except InvalidInput:
+            REQUESTS.labels(model_name, "invalid").inc()
+            raise
 
 
 class FixedRepository(ModelRepositoryExtension):  # type: ignore[misc]  # KServe's classes have no types
@@ -91,6 +69,38 @@ class FixedRepository(ModelRepositoryExtension):  # type: ignore[misc]  # KServe
     async def unload(self, model_name: str) -> None:  # noqa: ARG002 - KServe's name
         """Refuse."""
         raise InvalidInput(FIXED)
+
+
+def _decode(body: bytes, headers: Mapping[str, str], model_name: str) -> InferRequest:
+    text = headers.get(LENGTH_HEADER, str(len(body)))
+    if not text.isdecimal() or int(text) > len(body):
+        raise InvalidInput(f"the header {LENGTH_HEADER} is {text!r}, and the body has {len(body)} bytes")
+    try:
+        head = orjson.loads(body[: int(text)])
+        for item in head["inputs"]:
+            item.setdefault("data", [])
+        request = InferenceRequest.model_validate(head)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidInput(f"the request is not one of the Open Inference Protocol: {describe(error)}") from error
+    start, tensors = int(text), list[bytes | None]()
+    for item in request.inputs:
+        size = (item.parameters or {}).get("binary_data_size")
+        left = len(body) - start
+        if size is not None and (not isinstance(size, int) or not 0 <= size <= left):
+            raise InvalidInput(f"input {item.name!r} names {size!r} bytes, and {left} are left in the body")
+        tensors.append(None if size is None else body[start : start + size])
+        start += size or 0
+    binary = {"binary_data": bool((request.parameters or {}).get("binary_data_output"))}
+    return InferRequest(
+        model_name=model_name,
+        request_id=request.id,
+        parameters=request.parameters,
+        infer_inputs=[InferInput(item.name, item.shape, item.datatype, item.data) for item in request.inputs],
+        raw_inputs=tensors,
+        request_outputs=[
+            RequestedOutput(item.name, binary | (item.parameters or {})) for item in request.outputs or ()
+        ],
+    )
 
 
 def describe(error: Exception) -> str:
@@ -138,19 +148,29 @@ def _read(item: InferInput, expected: NodeArg) -> Array:
     if not fits:
         raise InvalidInput(f"input {item.name!r} has shape {shape}; the model takes {metadata(expected)['shape']}")
     try:
-        if item._raw_data is None:  # noqa: SLF001 - KServe has no other way to tell JSON from bytes
-            _require_kind(item, datatype)
-        array: Array = item.as_numpy()
+        is_list = item._raw_data is None  # noqa: SLF001 - KServe has no other way to tell JSON from bytes
+        array: Array = _read_json(item, datatype) if is_list else item.as_numpy()
         return _as_texts(array) if datatype == "BYTES" else array
     except (ValueError, TypeError, OverflowError, struct.error) as error:
         raise InvalidInput(f"input {item.name!r}: its data are not {datatype} of shape {shape}: {error}") from error
 
 
-def _require_kind(item: InferInput, datatype: str) -> None:
-    """Refuse values that numpy would convert in silence: 1.5 to 1, 'false' to True."""
-    kind = np.array(item.data).dtype.kind
-    if item.data and kind not in KINDS[datatype.rstrip("0123456789")]:
+def _read_json(item: InferInput, datatype: str) -> Array:
+    """Return values that came as a list; refuse those that numpy would convert in silence.
+
+    It would turn 1.5 into 1, 'false' into True and 1e39 into infinity, and cut nested rows anew.
+    """
+    sent = np.array(item.data)
+    if item.data and sent.dtype.kind not in KINDS[datatype.rstrip("0123456789")]:
         raise ValueError(f"{item.data!r:.60}")
+    if sent.ndim > 1 and list(sent.shape) != list(item.shape):
+        raise ValueError(f"they are nested as {list(sent.shape)}")
+    array: Array = item.as_numpy()
+    if array.dtype.kind == "f":
+        too_large = sent.ravel()[np.isinf(array.ravel()) & np.isfinite(sent.ravel())]
+        if too_large.size:
+            raise ValueError(f"{too_large[0]:g} is too large")
+    return array
 
 
 def _as_texts(array: Array) -> Array:

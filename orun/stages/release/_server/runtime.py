@@ -35,8 +35,9 @@ from kserve.protocol.grpc.servicer import InferenceServicer
 from kserve.protocol.rest.server import RESTServer
 from numpy.typing import NDArray
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
-from prometheus_client import Counter, Histogram
+from prometheus_client import Histogram
 from protocol import (
+    REQUESTS,
     FixedRepository,
     Protocol,
     metadata,
@@ -54,7 +55,6 @@ HERE = Path(__file__).parent
 GRACE_SECONDS = 12  # for requests under way over HTTP, then over gRPC: Kubernetes gives 30 s in all
 LARGEST_MESSAGE = 1 << 30  # bytes of a gRPC message
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-REQUESTS = Counter("inference_requests", "Requests by outcome: ok, invalid, failed", ["model_name", "outcome"])
 ROWS = Histogram("inference_batch_rows", "Rows of each run of the model", ["model_name"], buckets=SIZES)
 SECONDS = Histogram("inference_run_seconds", "Time of each run of the model", ["model_name"])
 
@@ -127,6 +127,13 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
             REQUESTS.labels(self.name, outcome).inc()
         return response
 
+    async def refuse(self, request: Request, error: Exception) -> JSONResponse:
+        """Answer a body that is not of the protocol as the protocol says; count it if it was meant for this model."""
+        if request.path_params.get("model_name") == self.name:
+            REQUESTS.labels(self.name, "invalid").inc()
+        first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": str(error)}
+        return JSONResponse({"error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}"}, 400)
+
     async def _answer(self, payload: object) -> InferResponse:
         if not isinstance(payload, InferRequest):
             raise InvalidInput("this server speaks the Open Inference Protocol v2: POST /v2/models/NAME/infer")
@@ -156,12 +163,6 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
         return outputs
 
 
-async def refuse_request(_: Request, error: Exception) -> JSONResponse:
-    """Answer a body that is not of the protocol as the protocol says."""
-    first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": str(error)}
-    return JSONResponse({"error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}"}, 400)
-
-
 async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -> None:
     """Serve until a signal ends the server.
 
@@ -174,7 +175,7 @@ async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -
     repository = ModelRepository()
     repository.update(model)
     plane, extension = Protocol(repository), FixedRepository(repository)
-    app.add_exception_handler(RequestValidationError, refuse_request)
+    app.add_exception_handler(RequestValidationError, model.refuse)
     http = RESTServer("kserve.model_server:app", plane, extension, http_port, grace_period=GRACE_SECONDS)
     http.config.host = host  # KServe's own default is every address
     sizes = [(f"grpc.max_{way}_message_length", LARGEST_MESSAGE) for way in ("send", "receive")]
