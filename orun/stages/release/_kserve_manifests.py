@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ LONGEST_SERVICE = 40
 FORMAT = "orun"  # of the downloaded folder, by which KServe finds the runtime
 MOUNT = "/mnt/models"  # where KServe puts what it downloads
 CONTAINER = "kserve-container"  # the name that KServe looks for
+LOG_VOLUME = "sample-log"
 PROBE_SECONDS = 10
 MEBIBYTE = 2**20
 
@@ -39,6 +41,7 @@ class Service:
         replicas: least and largest number.
         start_seconds: seconds that a replica may take to be ready.
         port: of HTTP.
+        log: path of the sample log in the container; None if the server has no log.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Service:
     replicas: tuple[int, int]
     start_seconds: int
     port: int
+    log: PurePosixPath | None
 
 
 def require_names(service: Service) -> None:
@@ -93,7 +97,9 @@ def render_service(service: Service) -> dict[str, Any]:
             "resources": _resources(service),
         }
     else:
-        predictor["containers"] = [_container(service) | {"resources": _resources(service)}]
+        protocol = {"name": "PROTOCOL", "value": "v2"}  # by which KServe knows a container's protocol, v1 by default
+        predictor["containers"] = [_container(service) | {"env": [protocol], "resources": _resources(service)}]
+        predictor |= _volumes(service)
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
@@ -105,6 +111,8 @@ def render_service(service: Service) -> dict[str, Any]:
 def render_runtime(service: Service) -> dict[str, Any]:
     """Return the ServingRuntime that starts the program of the downloaded folder."""
     command = ["python", f"{MOUNT}/runtime.py", "--host", "0.0.0.0"]  # noqa: S104 - of the container alone
+    if service.log:
+        command += ["--sample-log", str(service.log)]
     return {
         "apiVersion": "serving.kserve.io/v1alpha1",
         "kind": "ServingRuntime",
@@ -113,6 +121,7 @@ def render_runtime(service: Service) -> dict[str, Any]:
             "supportedModelFormats": [{"name": FORMAT, "autoSelect": False}],
             "protocolVersions": ["v2"],
             "containers": [_container(service) | {"command": command}],
+            **_volumes(service),
         },
     }
 
@@ -129,6 +138,7 @@ def _container(service: Service) -> dict[str, Any]:
             "failureThreshold": failures,
         }
 
+    mounts = [{"name": LOG_VOLUME, "mountPath": str(service.log.parent)}] if service.log else []
     return {
         "name": CONTAINER,
         "image": service.image,
@@ -141,7 +151,13 @@ def _container(service: Service) -> dict[str, Any]:
             "runAsNonRoot": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        **({"volumeMounts": mounts} if mounts else {}),
     }
+
+
+def _volumes(service: Service) -> dict[str, Any]:
+    """Return the volume of the sample log: the server's user may write it, and it outlives the container."""
+    return {"volumes": [{"name": LOG_VOLUME, "emptyDir": {}}]} if service.log else {}
 
 
 def _resources(service: Service) -> dict[str, dict[str, str]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import platform
+import shlex
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from orun.stages._graph.io import input_names
 from orun.stages._graph.signature import axes_of
+from orun.stages.release._container_log import container_log
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -21,11 +25,15 @@ WORKDIR /srv/model
 COPY requirements.lock ./
 RUN pip install --no-deps --require-hashes -r requirements.lock && useradd --uid 1000 --user-group server
 COPY . ./
-USER 1000
+{log_folder}USER 1000
 EXPOSE {ports}
 HEALTHCHECK --start-period=60s CMD ["python", "-c", \
 "import urllib.request; urllib.request.urlopen('http://127.0.0.1:{http_port}/v2/health/ready', timeout=5)"]
-ENTRYPOINT ["python", "runtime.py", "--host", "0.0.0.0"]
+ENTRYPOINT {command}
+"""
+LOG_FOLDER = """\
+RUN mkdir -p {quoted} && chown server: {quoted}
+VOLUME ["{folder}"]
 """
 GUIDE = """\
 # {title}
@@ -34,14 +42,14 @@ A server of the model `{name}`. It speaks the Open Inference Protocol v2.
 
 ```sh
 docker build -t {tag} -f Containerfile .
-docker run --rm {publish} {tag}
+docker run --rm {options} {tag}
 ```
 
 Without a container, in an environment of its own:
 
 ```sh
-python{python} -m venv env && env/bin/pip install --no-deps --require-hashes -r requirements.lock
-env/bin/python runtime.py
+python{python} -m venv ../env && ../env/bin/pip install --no-deps --require-hashes -r requirements.lock
+../env/bin/python runtime.py{log_option}
 ```
 
 Ask it, by `pip install 'tritonclient[http]'`:
@@ -63,8 +71,12 @@ print(result.as_numpy("{output}"))
 
 - Health: `/v2/health/live`, `/v2/health/ready`. Metrics: `/metrics`.
 - `server.json` has the settings. `python runtime.py --help` lists what the command line can change.
-- The server has no access control and no TLS. Put it behind a proxy that has.
+{log_note}- The server has no access control and no TLS. Put it behind a proxy that has.
 - `orun verify .` checks every file against `manifest.json`.
+"""
+LOG_NOTE = """\
+- The server logs sampled requests for `orun watch`. In a container the log is `{log}`, on the volume that `-v` names.
+  The server does not start if user 1000 cannot write there.
 """
 
 
@@ -75,22 +87,32 @@ def render_containerfile(settings: Mapping[str, Any], image: str) -> str:
         settings: content of `server.json`.
         image: base image; empty for Python's own, in the version of this process.
     """
+    log = container_log(settings)
+    command = ["python", "runtime.py", "--host", "0.0.0.0"]  # noqa: S104 - of the container alone
     return CONTAINERFILE.format(
         name=settings["name"],
         tag=settings["name"].lower(),
         image=image or f"python:{platform.python_version()}-slim",
         ports=" ".join(map(str, _ports(settings))),
         http_port=settings["http_port"],
+        log_folder=LOG_FOLDER.format(folder=log.parent, quoted=shlex.quote(str(log.parent))) if log else "",
+        command=json.dumps([*command, "--sample-log", str(log)] if log else command),
     )
 
 
 def render_guide(settings: Mapping[str, Any], model: ModelProto) -> str:
     """Return the guide to the folder."""
+    log, name = container_log(settings), PurePosixPath(settings["sample_log"])
+    options = [f"-p {port}:{port}" for port in _ports(settings)]
+    if log:
+        options.append(f"-v {settings['name'].lower()}-log:{shlex.quote(str(log.parent))}")
     return GUIDE.format(
         title=f"{settings['name']} {settings['version']}".strip(),
         name=settings["name"],
         tag=settings["name"].lower(),
-        publish=" ".join(f"-p {port}:{port}" for port in _ports(settings)),
+        options=" ".join(options),
+        log_option=f" --sample-log {shlex.quote(f'../{name.name}')}" if log and not name.is_absolute() else "",
+        log_note=LOG_NOTE.format(log=log) if log else "",
         python=".".join(platform.python_version_tuple()[:2]),
         http_port=settings["http_port"],
         arrays="\n".join(_array(value) for value in model.graph.input if value.name in input_names(model)),

@@ -9,6 +9,8 @@ Without `storage_uri`, the container image holds the whole folder: build it with
 `storage_uri`, KServe downloads the folder, and the image needs only the packages of its lock. Publish the folder there
 with `release/publish`.
 
+With `sample_log`, the log lies in a volume of the pod, which ends with it. Ship the log, or mount a volume of your own.
+
 Each field is one of KServe's API `serving.kserve.io`: `v1beta1` for the service, `v1alpha1` for the runtime.
 """
 
@@ -58,6 +60,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     import yaml
 
     from orun.measure.model_server import SETTINGS
+    from orun.stages.release._container_log import container_log
     from orun.stages.release._kserve_manifests import Service, render_runtime, render_service, require_names
 
     path = context.inputs["server"] / SETTINGS
@@ -86,8 +89,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         replicas=(params.min_replicas, params.max_replicas),
         start_seconds=params.start_time,
         port=settings["http_port"],
+        log=container_log(settings),
     )
     require_names(service)
+    if service.name != settings["name"]:
+        context.note(
+            f"the service is {service.name!r} and its model {settings['name']!r}: "
+            f"send requests to /v2/models/{settings['name']}/infer, not to the path in the service's status"
+        )
     manifests = {"inferenceservice.yaml": render_service(service)}
     if params.storage_uri:
         manifests["servingruntime.yaml"] = render_runtime(service)

@@ -78,7 +78,8 @@ class Params:
     http_port: Annotated[int, Doc("Port of HTTP."), Range(1, PORTS)] = 8080
     grpc_port: Annotated[int, Doc("Port of gRPC; 0 for no gRPC."), Range(0, PORTS)] = 8081
     sample_log: Annotated[
-        str, Doc("File, on the server's machine, for sampled requests; none if empty. `orun watch` reads it.")
+        str,
+        Doc("File for sampled requests, which `orun watch` reads; none if empty. In a container below /var/log/model."),
     ] = ""
     sample_rate: Annotated[Ratio, Doc("Share of the requests that the log holds."), Range(0, 1)] = Ratio(0.01)
     sample_without: Annotated[

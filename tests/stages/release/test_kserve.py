@@ -57,6 +57,14 @@ def test_an_image_with_the_folder(tmp_path: Path, server: Path) -> None:
         "httpGet": {"path": "/v2/health/ready", "port": 8000}, "periodSeconds": 10, "failureThreshold": 10,
     }  # fmt: skip
     assert container["resources"] == {"requests": AMOUNTS, "limits": AMOUNTS}
+    assert container["env"] == [{"name": "PROTOCOL", "value": "v2"}]
+    assert run.notes == (
+        (
+            "the service is 'scale' and its model 'Scale': "
+            "send requests to /v2/models/Scale/infer, not to the path in the service's status"
+        ),
+    )
+    assert write(tmp_path, make(tmp_path, name="scale").output).notes == ()
 
 
 def test_a_namespace_may_be_longer_than_a_name_and_begin_with_a_digit(tmp_path: Path, server: Path) -> None:
@@ -94,6 +102,17 @@ def test_a_folder_that_kserve_downloads(tmp_path: Path, server: Path) -> None:
     (container,) = runtime["spec"]["containers"]
     require_pod(container)
     assert container["command"] == ["python", "/mnt/models/runtime.py", "--host", "0.0.0.0"]  # noqa: S104 - in a pod
+
+
+def test_the_sample_log_has_a_volume(tmp_path: Path) -> None:
+    server = make(tmp_path, sample_log="requests.jsonl").output
+    predictor = read(write(tmp_path, server), "inferenceservice.yaml")["spec"]["predictor"]
+    runtime = read(write(tmp_path, server, storage_uri="s3://releases/scale"), "servingruntime.yaml")["spec"]
+    for pod in (predictor, runtime):
+        assert pod["volumes"] == [{"name": "sample-log", "emptyDir": {}}]
+        require_pod(pod["containers"][0])
+        assert pod["containers"][0]["volumeMounts"] == [{"name": "sample-log", "mountPath": "/var/log/model"}]
+    assert runtime["containers"][0]["command"][-2:] == ["--sample-log", "/var/log/model/requests.jsonl"]
 
 
 NO_NAME = (

@@ -152,6 +152,18 @@ def test_a_file_that_is_full_is_warned_of_once(tmp_path: Path, caplog: pytest.Lo
     ]
 
 
+def test_a_file_that_cannot_be_opened_is_known_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "log.jsonl"
+    log = SampleLog(path, 1.0, 0)
+    with pytest.raises(FileNotFoundError):
+        log.open()
+    path.parent.mkdir()
+    log.open()
+    assert read(path) == []
+    log.record(*request(), 0.0)
+    assert [line["request"] for line in read(path)] == [1]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_line_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
     log = SampleLog(tmp_path / "log.jsonl", 1.0, 0)

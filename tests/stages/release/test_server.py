@@ -112,6 +112,31 @@ def test_the_container_file(tmp_path: Path) -> None:
     assert f"FROM {image}\n" in (make(tmp_path, image=image).output / "Containerfile").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("sample_log", "folder", "path", "option"),
+    [
+        ("requests.jsonl", "/var/log/model", "/var/log/model/requests.jsonl", " --sample-log ../requests.jsonl"),
+        ("/data/a b/log.jsonl", "'/data/a b'", "/data/a b/log.jsonl", ""),
+    ],
+)
+def test_the_sample_log_of_a_container_has_a_volume(
+    tmp_path: Path, sample_log: str, folder: str, path: str, option: str
+) -> None:
+    output = make(tmp_path, sample_log=sample_log).output
+    lines = (output / "Containerfile").read_text("utf-8").splitlines()
+    assert lines[7:11] == [
+        "COPY . ./",
+        f"RUN mkdir -p {folder} && chown server: {folder}",
+        f'VOLUME ["{Path(path).parent}"]',
+        "USER 1000",
+    ]
+    assert lines[-1] == f'ENTRYPOINT ["python", "runtime.py", "--host", "0.0.0.0", "--sample-log", "{path}"]'
+    guide = (output / "SERVING.md").read_text("utf-8")
+    assert f"docker run --rm -p 8080:8080 -p 8081:8081 -v scale-log:{folder} scale\n" in guide
+    assert f"../env/bin/python runtime.py{option}\n" in guide
+    assert f"In a container the log is `{path}`, on the volume that `-v` names.\n" in guide
+
+
 def test_the_guide_makes_up_the_inputs(tmp_path: Path) -> None:
     text = (make(tmp_path, TEXTS).output / "SERVING.md").read_text("utf-8")
     assert (
@@ -194,6 +219,14 @@ def test_batches_that_change_the_answers_are_noted(tmp_path: Path) -> None:
             (
                 "`max_batch_size` needs a row of output 'y' for each row of the inputs\n  for 3 rows its shape is [4]\n"
                 "  hint: set `max_batch_size: 0`"
+            ),
+        ),
+        (
+            MATMUL,
+            {"sample_log": "/requests.jsonl"},
+            (
+                "sample_log: /requests.jsonl lies in the root folder, where the server's user cannot write\n"
+                "  hint: name a file in another folder: requests.jsonl"
             ),
         ),
         (

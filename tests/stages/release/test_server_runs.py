@@ -339,6 +339,18 @@ def test_load_on_a_server_of_another_model(tmp_path: Path, running: Running) -> 
     )
 
 
+def test_a_log_that_cannot_be_written_ends_the_start(running: Running, tmp_path: Path) -> None:
+    python = environment(Environment("of the server", read_requirements(running.folder / "requirements.lock")))
+    log = tmp_path / "missing" / "samples.jsonl"
+    command = [str(python), str(running.folder / "runtime.py"), f"--sample-log={log}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"cannot write to the sample log {log}: No such file or directory\n"
+        "  hint: name a file that this user may write: --sample-log FILE\n"
+    )
+
+
 def test_it_ends_well_when_it_is_asked_to(running: Running) -> None:
     """The last test of the server: SIGTERM ends it with 0."""
     running.process.send_signal(signal.SIGTERM)

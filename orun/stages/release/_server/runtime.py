@@ -213,6 +213,13 @@ def main() -> None:
             without=settings["sample_without"],
             model=settings["sha256"],
         )
+        try:
+            samples.open()
+        except OSError as error:
+            sys.exit(
+                f"cannot write to the sample log {options.sample_log}: {error.strerror}\n"
+                "  hint: name a file that this user may write: --sample-log FILE"
+            )
     asyncio.run(serve(ServedModel(settings, samples), options.host, options.http_port, options.grpc_port))
 
 

@@ -98,6 +98,15 @@ class SampleLog:
                     logger.warning("cannot write to %s: %s; requests go on unlogged", self.path, error.strerror)
                 self._is_failing = True
 
+    def open(self) -> None:
+        """Open the file before the first request, so that a server learns at its start that it cannot log.
+
+        Raises:
+            OSError: if lines cannot be added to the file.
+        """
+        with self._lock:
+            self._open()
+
     def close(self) -> None:
         """Close the file; a later request opens it again."""
         with self._lock:
@@ -123,9 +132,7 @@ class SampleLog:
 
     def _write(self, line: bytes) -> None:
         if self._file < 0 or self._is_rotated():
-            self._close()
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o640)
-            self._is_cut = False
+            self._open()
         if os.fstat(self._file).st_size + len(line) > self.largest:
             raise OSError(0, f"it has reached {self.largest} bytes, and must be rotated")
         if self._is_cut:
@@ -133,6 +140,11 @@ class SampleLog:
         self._is_cut = os.write(self._file, line) < len(line)
         if self._is_cut:
             raise OSError(0, "a line was cut, as the disk is full")
+
+    def _open(self) -> None:
+        self._close()
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o640)
+        self._is_cut = False
 
     def _is_rotated(self) -> bool:
         """Return whether the path names another file by now, or none."""
