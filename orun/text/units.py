@@ -121,6 +121,7 @@ _SCALES: Mapping[str, Sequence[tuple[float, str]]] = {"s": _TIMES, "B": _BYTES, 
 _SUFFIXES: Mapping[str, str] = {"x": "x", "1/s": RATE}
 _MINUTE, _HOUR = 60, 3600
 FULL = 9  # significant digits that tell a value from a limit that looks the same
+SMALLEST = 0.05  # percent that one decimal shows
 LONGEST = 1e15  # from which a number is shown with an exponent
 
 
@@ -162,11 +163,15 @@ def changed(old: float | None, new: float | None, unit: Unit) -> str:
         return ""
     if unit == "ratio":
         return f"{_signed(PERCENT * (new - old))} points"
-    return f"{PERCENT * (new / old - 1):+z.1f} %" if old > 0 else ""
+    if old <= 0:
+        return ""
+    percent = PERCENT * (new / old - 1)
+    is_lost = 0 < abs(percent) < SMALLEST  # in the rounding
+    return f"{_signed(percent, 1) if is_lost else f'{percent:+.1f}'} %"
 
 
-def _signed(value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{_digits(abs(value), 2)}"
+def _signed(value: float, significant: int = 2) -> str:
+    return f"{'-' if value < 0 else '+'}{_digits(abs(value), significant)}"
 
 
 def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:

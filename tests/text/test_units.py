@@ -97,7 +97,10 @@ def test_what_is_no_ratio_is_told_the_forms() -> None:
         (math.nan, 0.5, "ratio", ""),
         (1.0, math.inf, "s", ""),
         (None, 1.0, "s", ""),
-        (90.40, 90.39, "B", "+0.0 %"),
+        (90.40, 90.40, "B", "+0.0 %"),
+        (90.40, 90.39, "B", "-0.01 %"),
+        (0.99968, 0.9993, "", "-0.04 %"),
+        (10000.0, 10003.0, "", "+0.03 %"),
     ],
 )
 def test_how_far_a_figure_moved(old: float | None, new: float | None, unit: Unit, text: str) -> None:
