@@ -20,12 +20,12 @@ from orun.core.serialization import replace
 from orun.environment.call_cache import forget
 from orun.errors import MissingPackages, UsageError
 from orun.eventlog import Journal, Listener, activities_to, ignore
-from orun.fs.observed_state import project_of
 from orun.fs.os_errors import quoted
 from orun.noop.answer import answer
 from orun.noop.check import Request
 from orun.remote.options import FLEET, Remote
-from orun.store.layout import is_writable
+from orun.store.layout import default_store, is_writable, store_option
+from orun.text.suggestions import settings
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
@@ -76,12 +76,6 @@ def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
 def as_list(items: PathLike | Iterable[PathLike]) -> list[str]:
     """Return names or paths as a list; a text or a path is a single item."""
     return [os.fspath(item) for item in ([items] if isinstance(items, str | os.PathLike) else items)]
-
-
-def default_store(folder: Path) -> Path:
-    """Where results of a folder's pipelines go: `$ORUN_STORE`, or else `artifacts/` at the top of its project."""
-    chosen = os.environ.get("ORUN_STORE")
-    return Path(chosen) if chosen else project_of(folder) / "artifacts"
 
 
 def plan(  # noqa: PLR0913 - the options of the command line
@@ -154,10 +148,11 @@ def _explained(planner: Planner, stage: str) -> Step:
     steps = [step for step in plan.steps if step.stage.id in chosen]
     if len(steps) > 1:
         ids = [step.stage.id for step in steps]
+        options = settings(planner.pipeline.overrides) + store_option(planner.store.root, planner.pipeline.root)
         raise UsageError(
             f"{stage} is {len(ids)} stages, one for each value of its matrix",
             why="\n".join(ids),
-            hint=f"orun explain {quoted(steps[0].stage.position.file)} {quoted(ids[0])}",
+            hint=f"orun explain {quoted(steps[0].stage.position.file)} {quoted(ids[0])}{options}",
         )
     (step,) = steps
     if step.machine:

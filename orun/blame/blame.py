@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from orun import api
 from orun.blame import accuracy, latency, messages
 from orun.blame.chain import model_chain
 from orun.blame.changes import publishing_stages
@@ -26,6 +25,7 @@ from orun.gates import baselines
 from orun.gates.regression import BASELINE
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.store import Store
+from orun.store.layout import default_store
 from orun.text.suggestions import near, settings
 
 
@@ -95,7 +95,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
     Args:
         request: the gate.
         seconds: time after which no stage begins and the running stage is stopped.
-        store: the store's folder; see `orun.api.default_store`.
+        store: the store's folder; see `orun.store.layout.default_store`.
         listener: receives the events of the runs.
 
     Raises:
@@ -103,7 +103,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
     """
     began = monotonic()
     pipeline, stage, gate = request.pipeline, request.stage, request.gate
-    root = store or api.default_store(pipeline.root)
+    root = store or default_store(pipeline.root)
     experiment = Experiment.open(pipeline, root, seconds, listener)
     chain = model_chain(pipeline, stage)
     title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"

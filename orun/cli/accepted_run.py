@@ -13,7 +13,7 @@ from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.remote.options import Remote
-from orun.store.layout import RECORD_FILE
+from orun.store.layout import RECORD_FILE, store_option
 from orun.text.suggestions import near, settings
 from orun.text.wording.reasons import sentences
 
@@ -29,7 +29,7 @@ SEARCHED = 100  # newest runs to search for one of this very file, if another fi
 
 def store_root(store: Path | None, pipeline: Pipeline) -> Path:
     """Return the folder of the store: that of the command line, or the default of the pipeline."""
-    from orun.api import default_store
+    from orun.store.layout import default_store
 
     return Path(store or default_store(pipeline.root))
 
@@ -114,6 +114,5 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
 
 def _run_again(pipeline: Pipeline, store: Store) -> str:
     """Return the command that brings a pipeline up to date, with the options of this command."""
-    is_other_store = store.root != store_root(None, pipeline).absolute()
-    store_option = f" --store {quoted(near(str(store.root)))}" if is_other_store else ""
-    return f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}{store_option}"
+    options = settings(pipeline.overrides) + store_option(store.root, pipeline.root)
+    return f"orun {quoted(near(str(pipeline.file)))}{options}"

@@ -85,11 +85,11 @@ def command(
     from orun.agent.address import Address, read_token
     from orun.agent.local_machine import become_plain, this_machine
     from orun.agent.service import GRACE_SECONDS, Service
-    from orun.api import default_store
     from orun.cluster.membership import Membership
     from orun.cluster.settings import address_of, check_ray, ray_environment
     from orun.environment.env_vars import BESIDE
     from orun.store import Store
+    from orun.store.layout import default_store
 
     if (join is None) == (listen is None):
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orun.api import default_store
 from orun.cli import options
 from orun.cli.complete import complete_run
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 from orun.eventlog import ignore
+from orun.store.layout import default_store
 from orun.text.counts import count
 
 if TYPE_CHECKING:

@@ -20,6 +20,8 @@ from orun.errors import Interrupted, OrunError, UsageError
 from orun.eventlog import ignore
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import conditions
+from orun.report.run_options import run_options
+from orun.store.layout import store_option
 from orun.text.suggestions import near, nearest, one_of, settings
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
             raise Interrupted("interrupted")
         diagnoses = _diagnose(_requests(pipeline, result, gate), seconds, store, say)
     if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
-        again = f"orun {quoted(near(file))}{settings(values)}"
+        again = f"orun {quoted(near(file))}{run_options(result)}"
         raise UsageError(broken.failure.what, why=broken.failure.why, hint=again)
     if as_json:
         options.show_json({"blame": diagnoses})
@@ -158,8 +160,8 @@ def with_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, sto
 
 def _again(file: Path, overrides: Mapping[str, str], store: Path | None, stage: str = "") -> str:
     """Return the command that looks into the gates of a file, or of one of its stages."""
-    store_option = f" --store {quoted(near(str(store)))}" if store else ""
-    return f"orun blame {quoted(near(str(file)))}{stage}{settings(overrides)}{store_option}"
+    options = settings(overrides) + (store_option(store, file.parent) if store else "")
+    return f"orun blame {quoted(near(str(file)))}{stage}{options}"
 
 
 def _requests(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[BlameRequest]:

@@ -10,9 +10,10 @@ from orun.errors import UsageError
 from orun.fs.observed_state import FOLDER, presence, seen_at
 from orun.fs.os_errors import quoted
 from orun.report.gates import headline_of, why, why_unjudged
+from orun.report.run_options import run_options
 from orun.report.summary import why_skipped
 from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult, StageResult
@@ -68,7 +69,7 @@ def _not_built(target: str) -> UsageError | None:
     if run is None or stage is None:
         return None
     file = quoted(near(run.file))
-    again = f"orun {file}{settings(run.overrides)}"
+    again = f"orun {file}{run_options(run)}"
     if stage.outcome in ("built", "cached"):
         return UsageError(f"there is no bundle {target}", why="it was removed after the last run", hint=again)
     why = "\n".join([f"the last run of {file} built none:", *_causes(run, stage)])

@@ -51,10 +51,9 @@ def complete_override(ctx: click.Context, param: click.Parameter, incomplete: st
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return `last`, `last~1` and the ids of the newest runs that begin so."""
-    from orun.api import default_store
     from orun.core.run_record import is_users
     from orun.store import Store
-    from orun.store.layout import VERSION_FILE
+    from orun.store.layout import VERSION_FILE, default_store
 
     del param
     root = ctx.params.get("store") or default_store(Path.cwd())
@@ -75,8 +74,8 @@ def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the metrics in the history that begin so, `latency.p50` and `p50`."""
-    from orun.api import default_store
     from orun.history import History, history_path
+    from orun.store.layout import default_store
 
     del param
     root = ctx.params.get("store") or default_store(Path.cwd())

@@ -63,8 +63,8 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, flee
         if file:
             raise UsageError("--on checks the machines of a fleet, and no file", hint=f"orun doctor --on {fleet}")
         return _check_fleet(fleet, as_json=as_json)
-    from orun.api import default_store
     from orun.errors import PipelineError
+    from orun.store.layout import default_store
 
     pipeline = orun.load(file, options.parse_overrides(overrides)) if file else None
     facts = _facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline)

@@ -119,7 +119,7 @@ def _refuse_inputs(path: Path, store: Path | None) -> None:
 
 
 def _root(store: Path | None) -> Path:
-    from orun.api import default_store
+    from orun.store.layout import default_store
 
     return store or default_store(Path.cwd())
 

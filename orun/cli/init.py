@@ -236,7 +236,7 @@ def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
 
 
 def _next_step(created: Created) -> str:
-    run = f"orun {quoted(created.file)}"
+    run = f"orun {quoted(created.file)}{created.store_option}"
     if created.is_reached:
         return f"next: {run}"
     return f"next: loosen the goal in {created.file}, or give its stage tune more time; then: {run}"

@@ -28,8 +28,9 @@ from orun.fs.os_errors import quoted
 from orun.history.run_diff import RunDifference
 from orun.pipeline.model import Gate, Group, conditions
 from orun.pipeline.problems import render
+from orun.report.run_options import run_options
 from orun.text.positions import place
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import near
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -189,7 +190,7 @@ class Tools:
             path = folder / "blame.json"
             diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
         failed = [verdict.title for verdict in failed_gates(result.verdicts)]
-        command = f"orun blame {quoted(near(result.file))}{settings(result.overrides)}" if failed else ""
+        command = f"orun blame {quoted(near(result.file))}{run_options(result)}" if failed else ""
         return decode(results.Blame, {"run": result.run, "failed": failed, "blame": diagnoses, "next_command": command})
 
     async def run(

@@ -98,10 +98,9 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     Raises:
         UsageError: when there is none.
     """
-    from orun.api import default_store
     from orun.fs.observed_state import seen_at
     from orun.store import Store
-    from orun.store.layout import VERSION_FILE
+    from orun.store.layout import VERSION_FILE, default_store
     from orun.text.suggestions import near
 
     root = folder or default_store(Path.cwd())

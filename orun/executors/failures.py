@@ -18,6 +18,7 @@ from orun.executors.job import Job
 from orun.executors.local.messages import Ended, Trouble
 from orun.executors.tracing.scope import Scope
 from orun.fs.os_errors import explain_shortage, quoted
+from orun.store.layout import store_option
 from orun.text import units
 from orun.text.suggestions import closest, near, settings
 
@@ -145,9 +146,6 @@ def _store(job: Job) -> Path:
 
 
 def _store_option(job: Job) -> str:
-    """Return the option that names the run's store, unless it is the default one."""
+    """Return the option that names the store of the job's run; empty for the default one, and outside of a run."""
     store = _store(job)
-    default = Path(os.environ.get("ORUN_STORE") or Path(job.project, "artifacts")).absolute()
-    if store in (default, Path(job.log).parent):
-        return ""
-    return f" --store {shlex.quote(near(str(store)))}"
+    return "" if store == Path(job.log).parent else store_option(store, Path(job.root))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from orun.core.open_gates import open_gates
 from orun.core.reason import Reason
@@ -11,11 +12,13 @@ from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, 
 from orun.core.source_location import Position
 from orun.fs.os_errors import quoted
 from orun.report.figures import position_of
+from orun.report.run_options import run_options, store_of
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
+from orun.store.layout import store_option
 from orun.text.positions import OVERRIDE, place
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import near
 from orun.text.units import amount, span
 
 INDENT = "  "  # of a member of a group
@@ -183,7 +186,7 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
 
     if verdict.finding.code == ReasonCode.NO_DIRECTION:
         return 'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")'
-    file, stage, options = quoted(near(result.file)), quoted(verdict.stage), settings(result.overrides)
+    file, stage, options = quoted(near(result.file)), quoted(verdict.stage), run_options(result)
     accept = f"orun baseline accept {file}{options}"
     if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
         return f"if the change is meant, accept it as the new baseline: {accept}"
@@ -201,5 +204,5 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     if metric is not None and metric.noise == "timing":
         return f"to measure again: orun {file} --only {stage} --fresh{options}"
     if judged.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in judged.reasons):
-        return "to see what changed since the run before: orun diff"
+        return f"to see what changed since the run before: orun diff{store_option(store_of(result), Path.cwd())}"
     return f"to see what it rests on: orun explain {file} {stage}{options}"

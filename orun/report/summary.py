@@ -9,10 +9,11 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
 from orun.fs.os_errors import quoted
 from orun.report.gates import NOT_ASKED, NOT_JUDGED, unjudged
+from orun.report.run_options import run_options
 from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
 from orun.text.counts import count
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import near
 from orun.text.units import show
 
 STYLES: Mapping[RunOutcome, Style] = {
@@ -84,10 +85,10 @@ def _named(titles: Sequence[str]) -> str:
 
 def _after(result: RunResult) -> Iterator[str]:
     if result.exit_code == INTERRUPTED:
-        yield f"what is done is kept, go on with: orun {quoted(near(result.file))}{settings(result.overrides)}"
+        yield "what is done is kept; to go on, run the same command again"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
-        to = f"--to {quoted(_requested(result))}{settings(result.overrides)}"
+        to = f"--to {quoted(_requested(result))}{run_options(result)}"
         yield f"to run what is missing as well: orun {quoted(near(result.file))} {to}"
     if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(unjudged(result))):
         yield from why_skipped(result)

@@ -13,6 +13,7 @@ from orun.history.database import History
 from orun.history.past import past
 from orun.history.points import Point, Series
 from orun.report.figures import ago
+from orun.report.run_options import store_of
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
@@ -45,7 +46,7 @@ POINTS = (
 def past_of(result: RunResult) -> tuple[Sequence[Series], str]:
     """Return the past of a run's gated metrics on its machine, or why the history cannot be read."""
     try:
-        return past(History(history_path(result.folder.parent.parent)), result), ""
+        return past(History(history_path(store_of(result))), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
         return (), error.what
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from orun.core.run_record import RunResult, StageResult
 from orun.fs.os_errors import quoted
+from orun.report.run_options import run_options
 from orun.report.terminal import Terminal
 from orun.text.counts import count
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import near
 
 SHOWN = 3  # files of a stage; the record names them all
 
@@ -21,7 +22,7 @@ def stray_note(result: RunResult, stage: StageResult) -> str:
     """What a stage wrote beside its output, why that is no good, and what to do."""
     rest = len(stage.wrote) - SHOWN
     files = ", ".join(stage.wrote[:SHOWN]) + (f" and {count(rest, 'more file')}" if rest > 0 else "")
-    again = f"orun {quoted(near(result.file))} --force {quoted(stage.stage)}{settings(result.overrides)}"
+    again = f"orun {quoted(near(result.file))} --force {quoted(stage.stage)}{run_options(result)}"
     return (
         f"{stage.stage} wrote beside its output: {files}; that does not come back with its stored result, so write to "
         f"context.output; to have it written again: {again}"

@@ -18,11 +18,12 @@ from orun.environment.env_vars import HASH_SEED, variable
 from orun.errors import StageError, UsageError
 from orun.executors import Finished, JobResult, LocalExecutor, Mask
 from orun.fs.os_errors import quoted
-from orun.planning.plan import Done, Plan, Step
+from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageExecution
 from orun.store import Action, Entry, MachineClaim, machine_lock
+from orun.store.layout import store_option
 from orun.text.suggestions import near, settings
 
 POLL_SECONDS = 0.05  # between two tries of the machine lock
@@ -92,7 +93,7 @@ def rebuild(planner: Planner, chosen: Collection[str], report: Callable[[Rebuilt
     logs = store.make_session_folder("logs")  # from now on garbage collection keeps what is read
     plan = planner.plan()
     steps = [step for step in plan.steps if step.stage.id in chosen]
-    _require_stored(plan, [step for step in steps if step.action not in ("cached", "skipped", "blocked")])
+    _require_stored(planner, [step for step in steps if step.action not in ("cached", "skipped", "blocked")])
     done = {step.stage.id: Done(step, step.hit, planner.judge(step.stage, step.hit)) for step in plan.steps if step.hit}
     comparisons = []
     other_seed = next(seed for seed in HASH_SEEDS if seed != os.environ.get(HASH_SEED))
@@ -170,13 +171,15 @@ class _Rebuilding:
                     return message.result
 
 
-def _require_stored(plan: Plan, missing: Sequence[Step]) -> None:
+def _require_stored(planner: Planner, missing: Sequence[Step]) -> None:
     if missing:
+        pipeline = planner.pipeline
+        options = settings(pipeline.overrides) + store_option(planner.store.root, pipeline.root)
         names = ", ".join(step.stage.id for step in missing)
         raise UsageError(
             f"{missing[0].stage.id} has no stored result to compare with",
             why=f"not up to date: {names}",
-            hint=f"orun {quoted(near(str(plan.pipeline.file)))}{settings(plan.pipeline.overrides)}",
+            hint=f"orun {quoted(near(str(pipeline.file)))}{options}",
         )
 
 

@@ -24,6 +24,7 @@ from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
 from orun.scaffold.thresholds import REDUCED, gates_for, likeness
 from orun.stages.contract import MODEL
+from orun.store.layout import store_option
 from orun.text.counts import count
 
 SEARCHER = "optuna"  # package by which `quantize/tune` searches
@@ -52,6 +53,11 @@ class Created(Record, frozen=True):
     def is_reached(self) -> bool:
         """Whether every condition of the goal is met."""
         return _missed(self.request.goal, self.verdicts) == 0
+
+    @property
+    def store_option(self) -> str:
+        """Option that names the store of its run in commands; empty for the default one."""
+        return store_option(self.result.folder.parent.parent, self.file.parent)
 
     @property
     def counts(self) -> str:

@@ -83,5 +83,5 @@ def unjudged_note(created: Created) -> str:
     rules = {rule for metrics in created.gates.values() for rules in metrics.values() for rule in rules}
     if rules - {"max_regression"}:
         return ""
-    again = f"orun {quoted(created.file)} && orun baseline accept {quoted(created.file)}"
-    return f"note: no gate is judged before a release is accepted: {again}"
+    file = f"{quoted(created.file)}{created.store_option}"
+    return f"note: no gate is judged before a release is accepted: orun {file} && orun baseline accept {file}"

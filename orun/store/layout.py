@@ -9,8 +9,9 @@ from pathlib import Path
 from orun.errors import StoreError, UsageError
 from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_if_absent
-from orun.fs.observed_state import presence
+from orun.fs.observed_state import presence, project_of
 from orun.fs.os_errors import convert_os_errors, quoted
+from orun.text.suggestions import near
 
 # objects     immutable files by digest, read-only
 # actions     action records by key, one for each set of implicit dependencies
@@ -124,6 +125,19 @@ def _require_own(root: Path) -> bytes | None:
 
 def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and not os.listdir(folder)
+
+
+def default_store(folder: Path) -> Path:
+    """Where results of a folder's pipelines go: `$ORUN_STORE`, or else `artifacts/` at the top of its project."""
+    chosen = os.environ.get("ORUN_STORE")
+    return Path(chosen) if chosen else project_of(folder) / "artifacts"
+
+
+def store_option(store: Path, folder: Path) -> str:
+    """Return the `--store` option, to append to a command about a folder's pipelines; empty for its default store."""
+    if store.absolute() == default_store(folder.absolute()).absolute():
+        return ""
+    return f" --store {quoted(near(str(store)))}"
 
 
 def history_path(root: Path) -> Path:

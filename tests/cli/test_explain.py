@@ -99,13 +99,13 @@ def test_a_matrix_is_several_stages(orun: CommandLine, project: Path) -> None:
     (project / "matrix.yaml").write_text(
         "stages: {write: {uses: ./words.py:write, matrix: {t: [a, b]}, with: {text: '${matrix.t}'}}}\n"
     )
-    shown = orun("explain", "matrix.yaml", "write")
+    shown = orun("explain", "matrix.yaml", "write", "--set", "seed=1", "--store", "other")
     assert (shown.code, shown.out) == (2, "")
     assert shown.err == (
         "error: write is 2 stages, one for each value of its matrix\n"
         "  write[t=a]\n"
         "  write[t=b]\n"
-        f"  hint: orun explain {project}/matrix.yaml 'write[t=a]'\n"
+        f"  hint: orun explain {project}/matrix.yaml 'write[t=a]' --set seed=1 --store other\n"
     )
 
 

@@ -283,8 +283,8 @@ def test_ctrl_c_stops_the_run_and_keeps_what_is_done(project: Path, how: signal.
 stage  result  time  size  metrics
 write  built: never run before  TIME  4 B  length 4
 
-interrupted: 1 stage (1 built), TIME; exit 130; what is done is kept, go on with: \
-orun words.yaml --set stages.write.with.text=wait
+interrupted: 1 stage (1 built), TIME; exit 130; what is done is kept; \
+to go on, run the same command again
 """
     )
 

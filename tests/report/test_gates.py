@@ -62,6 +62,22 @@ def test_the_next_step(verdict: Verdict, expected: str) -> None:
     assert next_step(verdict, PASSED) == expected
 
 
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (SLOWER, "if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"),
+        (SPEEDUP, "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
+        (COSINE, "to see what changed since the run before: orun diff"),
+        (
+            replace(COSINE, stage="export", metric="unknown"),
+            "to see what it rests on: orun explain pipelines/bert.yaml export",
+        ),
+    ],
+)
+def test_the_next_step_names_the_store_of_the_run(verdict: Verdict, expected: str) -> None:
+    assert next_step(verdict, replace(PASSED, folder=Path("other store/runs/1"))) == f"{expected} --store 'other store'"
+
+
 def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It need not be the file that the gate stands in, which the other may extend."""
     monkeypatch.chdir(tmp_path)

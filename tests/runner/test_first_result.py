@@ -85,7 +85,7 @@ def notices(project: Project) -> list[str]:
 def advice(project: Project, stage: StageResult) -> str:
     return (
         "it is not deterministic, or reads something that orun cannot see; to compare: "
-        f"orun verify {project.folder}/pipeline.yaml --rebuild roll; to build it anew: "
+        f"orun verify {project.folder}/pipeline.yaml --rebuild roll --store {project.store}; to build it anew: "
         f"rm -r {project.store}/actions/{stage.key[:2]}/{stage.key}"
     )
 

@@ -12,7 +12,7 @@ from orun.scaffold.create import Created
 from orun.scaffold.goal import check_goal
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request
-from orun.scaffold.summary import goal_lines, worse_note
+from orun.scaffold.summary import goal_lines, unjudged_note, worse_note
 from orun.scaffold.targets import target_named
 from tests.gates.support import metric
 from tests.report.support import PASSED
@@ -77,3 +77,12 @@ def test_a_condition_that_was_measured_and_not_judged_is_met_or_missed() -> None
         "goal cosine.mean min 0.9: not judged (not measured)",
         "goal not reached: this is the nearest model that the search found",
     ]
+
+
+@pytest.mark.parametrize(("folder", "option"), [("artifacts/runs/1", ""), ("st9/runs/1", " --store st9")])
+def test_the_commands_name_the_store_in_which_the_model_was_built(folder: str, option: str) -> None:
+    created = Created(Path("a.yaml"), Request(NET, target_named("cpu")), {}, replace(PASSED, folder=Path(folder)))
+    assert unjudged_note(created) == (
+        "note: no gate is judged before a release is accepted: "
+        f"orun a.yaml{option} && orun baseline accept a.yaml{option}"
+    )

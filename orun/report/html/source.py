@@ -19,6 +19,7 @@ from orun.history.points import Series
 from orun.history.run_diff import completed
 from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
 from orun.report.html.templating import anchors
+from orun.report.run_options import store_of
 from orun.store.layout import RECORD_FILE
 
 UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines of a log, of which nothing is told here
@@ -97,7 +98,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
         for name in stage.needs:
             after.setdefault(name, []).append(stage.stage)
     first, by_name = _first(result), {stage.stage: stage for stage in result.stages}
-    store = result.folder.parent.parent
+    store = store_of(result)
     roles = find_roles(store, result.stages)
     searches = (stage.stage for stage in result.stages if stage.uses == SEARCH)
     return Source(

@@ -1,0 +1,19 @@
+"""Options of a command that goes on from a run: its values and its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orun.core.run_record import RunResult
+from orun.store.layout import store_option
+from orun.text.suggestions import settings
+
+
+def run_options(result: RunResult) -> str:
+    """Return the options to append to a command about the pipeline file of a run."""
+    return settings(result.overrides) + store_option(store_of(result), Path(result.file).parent)
+
+
+def store_of(result: RunResult) -> Path:
+    """Return the folder of the store that holds a run."""
+    return result.folder.parent.parent
