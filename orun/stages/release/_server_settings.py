@@ -57,7 +57,7 @@ def session_settings(context: Context, target: Target, *, extensions: bool) -> d
     """Return providers and session options of a target as the program applies them.
 
     Args:
-        context: of the stage; its log names the options that the program does not apply.
+        context: of the stage; a note names the options that the program does not apply.
         target: the target, with what `optimize/session` found.
         extensions: whether the model has operators of onnxruntime-extensions.
 
@@ -73,7 +73,7 @@ def session_settings(context: Context, target: Target, *, extensions: bool) -> d
     session = target.session
     known = {*ATTRIBUTES, *ENUMS, *ENTRIES, *OTHERWISE_SET}
     if options := sorted(name for name in session if name not in known and "." not in name):
-        context.log.warning("the server does not apply %s of target %r", ", ".join(options), target.name)
+        context.note(f"the server does not apply {', '.join(options)} of target {target.name!r}")
     return {
         "providers": [[provider.name, dict(provider.options)] for provider in target.providers],
         "disabled_optimizers": disabled_optimizers(target),

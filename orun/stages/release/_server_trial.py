@@ -27,8 +27,8 @@ ROWS = 3  # of the batch that is compared with its single rows
 TOLERANCE = 1e-4  # absolute, and relative to the largest value of an output
 
 
-def try_batch(context: Context, folder: Path, target: Target, data: Examples | None) -> str:
-    """Run a model on a batch and on each of its rows alone; return a sentence if the answers differ.
+def check_batches(context: Context, folder: Path, target: Target, data: Examples | None) -> None:
+    """Run a model on a batch and on each of its rows alone; note if the answers differ.
 
     Raises:
         UsageError: if an output does not have a row for each row of the inputs.
@@ -51,7 +51,8 @@ def try_batch(context: Context, folder: Path, target: Target, data: Examples | N
             )
     rows = [session.run(names, {key: array[row : row + 1] for key, array in feed.items()}) for row in range(ROWS)]
     alone = {name: np.concatenate([row[place] for row in rows]) for place, name in enumerate(names)}
-    return "; ".join(_differences(joined, alone))
+    if differences := "; ".join(_differences(joined, alone)):
+        context.note(differences)
 
 
 def _differences(joined: Mapping[str, Array], alone: Mapping[str, Array]) -> Iterator[str]:

@@ -135,6 +135,13 @@ def unsupported_options(target: Target) -> list[str]:
     return sorted(set(target.session) - known)
 
 
+def takes_texts(model: ModelProto) -> bool:
+    """Return whether the model has a text input: it may fail on the empty texts of a warm-up."""
+    names = set(input_names(model))
+    codes = [value.type.tensor_type.elem_type for value in model.graph.input if value.name in names]
+    return TensorProto.STRING in codes
+
+
 def _type(value: ValueInfoProto) -> str:
     code = value.type.tensor_type.elem_type
     if not value.type.HasField("tensor_type") or code not in TYPES:
@@ -231,8 +238,6 @@ def _session(target: Target | None) -> Iterator[str]:
 
 
 def _warm_up(inputs: Sequence[ValueInfoProto], settings: Settings) -> Iterator[str]:
-    if any(_type(value) == "TYPE_STRING" for value in inputs):
-        return  # models may fail on empty texts
     yield "model_warmup ["
     yield "  {"
     yield '    name: "zeros"'

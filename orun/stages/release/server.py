@@ -31,7 +31,7 @@ of your own and an `image` with their libraries.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,8 +43,6 @@ from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.params import Doc, Duration, FilePath, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
-    from onnx import ValueInfoProto
-
     from orun.core.targets import Target
 
 CPU = "CPUExecutionProvider"
@@ -117,7 +115,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     require_known("sample_without", params.sample_without, [value.name for value in values])
     target = add_settings(path, context.model_target)
     _require_lock(target, params)
-    _check_batches(context, params, values, path.parent)
+    if params.max_batch_size > 1:
+        from orun.stages.release._served_model import require_batch
+        from orun.stages.release._server_trial import check_batches
+
+        require_batch(values)
+        check_batches(context, path.parent, context.model_target, params.data)
     _require_free_names(context, bundle)
     manifest = foreign_json((bundle / MANIFEST).read_bytes())
     requires, extended = requirements_of(manifest), needs_extensions(path)
@@ -159,17 +162,6 @@ def _served(context: Context, params: Params, manifest: Mapping[str, Any], folde
         "sample_without": sorted(params.sample_without),
         "sample_seed": context.seed,
     }
-
-
-def _check_batches(context: Context, params: Params, values: Sequence[ValueInfoProto], folder: Path) -> None:
-    """Refuse batches of a model that has none; note if they change its answers."""
-    from orun.stages.release._served_model import require_batch
-    from orun.stages.release._server_trial import try_batch
-
-    if params.max_batch_size > 1:
-        require_batch(values)
-        if difference := try_batch(context, folder, context.model_target, params.data):
-            context.note(difference)
 
 
 def _choose_model(context: Context, params: Params) -> str:

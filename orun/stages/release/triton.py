@@ -5,8 +5,11 @@
 
 Names, types and shapes of inputs and outputs come from the model. `max_batch_size` above 0 needs a model whose first
 axis is always the batch. It leaves that axis out of the configuration, as Triton requires, and enables dynamic
-batching. The session options of a target (threads, optimization level) and its accelerator (TensorRT, OpenVINO) become
-parameters of Triton's ONNX Runtime back end; the log names the options that it lacks. The stage waits for the gates on
+batching. The stage runs the model on single rows and on several; a note says by how much the answers differ, as those
+of dynamic quantization do.
+
+The session options of a target (threads, optimization level) and its accelerator (TensorRT, OpenVINO) become
+parameters of Triton's ONNX Runtime back end; a note names the options that it lacks. The stage waits for the gates on
 the model. Start the server with `tritonserver --model-repository=FOLDER`.
 """
 
@@ -18,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from orun.core.metrics import Metric
+from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
 
@@ -26,9 +30,9 @@ INT32 = 2**31 - 1  # largest value of these fields in config.pbtxt
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to serve.")},
     output="files",
-    tools=("onnx",),
+    tools=("onnx", "onnxruntime|onnxruntime-gpu", "numpy"),
     extra="cpu",
-    preload=("onnx",),
+    preload=("numpy", "onnx", "onnxruntime"),
     metrics=("size",),
     releases=True,
     kept=True,
@@ -50,6 +54,9 @@ class Params:
     instances: Annotated[int, Doc("Copies of the model that run in parallel."), Range(1, INT32)] = 1
     device: Annotated[Literal["auto", "cpu", "gpu"], Doc("Device of the copies; `auto` follows the target.")] = "auto"
     warm_up: Annotated[bool, Doc("Run the model once with zeros before the server is ready.")] = True
+    data: Annotated[
+        Examples | None, Doc("Dataset to try batches with (see `measure/accuracy`); made-up values when left out.")
+    ] = None
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
@@ -57,8 +64,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.core.targets import Target
     from orun.measure.session_settings import FILE_NAME, add_settings, read_settings
     from orun.stages._graph.io import load_graph
-    from orun.stages.release._triton_config import Settings, render_config, unsupported_options
+    from orun.stages.release._triton_config import Settings, render_config, takes_texts, unsupported_options
 
+    model = load_graph(context.model())
     target = context.target
     if read_settings(context.model().parent):
         target = add_settings(context.model(), target or Target("cpu"))
@@ -70,14 +78,29 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         params.max_queue_delay,
         params.instances,
         params.device,
-        params.warm_up,
+        params.warm_up and not takes_texts(model),
     )
-    text = render_config(load_graph(context.model()), settings, target)
+    text = render_config(model, settings, target)
+    if params.warm_up and not settings.warm_up:
+        context.note("the server does not warm up: the model has text inputs, and may fail on empty texts")
     if target and (options := unsupported_options(target)):
-        context.log.warning("Triton has no parameter for %s of target %r", ", ".join(options), target.name)
+        context.note(f"Triton has no parameter for {', '.join(options)} of target {target.name!r}")
+    if params.max_batch_size > 1:
+        _try_batches(context, params)
     home = context.output / params.name
     files, version = context.model().parent, home / str(params.version)
     shutil.copytree(files, version, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(FILE_NAME))
     (home / "config.pbtxt").write_text(text, "utf-8")
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
     return {"size": Metric(size, "B", "lower")}
+
+
+def _try_batches(context: Context, params: Params) -> None:
+    """Note if batches change the answers, or that it is not known: a target may run in another environment."""
+    from orun.stages.release._server_trial import check_batches
+
+    target = context.model_target
+    if target.interpreter:
+        context.note(f"batches were not tried: target {target.name!r} has an environment of its own")
+    else:
+        check_batches(context, context.model().parent, target.any_size(), params.data)  # Triton fixes no sizes either

@@ -173,7 +173,7 @@ def test_the_session_of_a_target_and_of_the_search(tmp_path: Path) -> None:
         },
     }
     assert settings["disabled_optimizers"] == ["GeluFusion"]
-    assert run.log == "the server does not apply cpu_arena of target 'small'\n"
+    assert run.notes == ("the server does not apply cpu_arena of target 'small'",)
 
 
 def test_batches_that_change_the_answers_are_noted(tmp_path: Path) -> None:

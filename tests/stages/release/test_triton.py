@@ -9,15 +9,17 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf import text_format  # type: ignore[import-untyped]  # has no types
 
-from orun.core.targets import Provider, Target
+from orun.core.targets import Interpreter, Provider, Target
 from orun.errors import UsageError
 from tests.stages.models import LOOKUP, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
 from .support import MATMUL
+from .test_server import MEAN, SUM, TEXTS
 
 CUDA = Target("gpu", (Provider("CUDAExecutionProvider"),))
 NO_NAME = "{} is not a valid name for a folder\n  allowed are up to 255 letters, digits, `_`, `.` and `-`"
@@ -178,9 +180,33 @@ def test_what_triton_cannot_be_told(tmp_path: Path, params: dict[str, Any], targ
     assert str(caught.value) == told
 
 
-def test_session_options_without_a_parameter_are_told(tmp_path: Path, message: Any) -> None:
+def test_session_options_without_a_parameter_are_noted(tmp_path: Path, message: Any) -> None:
     session = {"intra_op_num_threads": 1, "graph_optimization_level": "layout", "enable_mem_pattern": False}
     run = make(tmp_path, MATMUL, {"max_batch_size": 8, "preferred_batch_sizes": [4, 4]}, Target("c", session=session))
-    assert run.log == ("Triton has no parameter for enable_mem_pattern, graph_optimization_level of target 'c'\n")
+    assert run.notes == ("Triton has no parameter for enable_mem_pattern, graph_optimization_level of target 'c'",)
     assert list(read(run, message).dynamic_batching.preferred_batch_size) == [4]
-    assert not make(tmp_path, MATMUL, {}, Target("c", session={"graph_optimization_level": "all"})).log
+    assert make(tmp_path, MATMUL, {}, Target("c", session={"graph_optimization_level": "all"})).notes == ()
+
+
+def test_batches_that_change_the_answers_are_noted(tmp_path: Path) -> None:
+    (note,) = make(tmp_path, MEAN, {"max_batch_size": 4}).notes
+    assert note.startswith("batches change the answers: output 'y' by up to ")
+    np.savez(tmp_path / "same.npz", x=np.zeros((3, 4), np.float32))
+    run = make(tmp_path, MEAN, {"max_batch_size": 4, "data": "same.npz"})
+    assert run.notes == ()  # of these examples, the mean of the batch is that of each row
+    assert make(tmp_path, MEAN, {"max_batch_size": 1}).notes == ()
+    with pytest.raises(UsageError, match=r"^`max_batch_size` needs a row of output 'y' for each row of the inputs\n"):
+        make(tmp_path, SUM, {"max_batch_size": 4})
+
+
+def test_batches_on_a_target_of_another_environment_are_not_tried(tmp_path: Path) -> None:
+    target = Target("old", interpreter=Interpreter("/old/bin/python"))
+    run = make(tmp_path, MEAN, {"max_batch_size": 4}, target)
+    assert run.notes == ("batches were not tried: target 'old' has an environment of its own",)
+
+
+def test_a_model_of_texts_does_not_warm_up(tmp_path: Path) -> None:
+    run = make(tmp_path, TEXTS, {})
+    assert run.notes == ("the server does not warm up: the model has text inputs, and may fail on empty texts",)
+    assert "model_warmup" not in (run.output / "tiny/config.pbtxt").read_text("utf-8")
+    assert make(tmp_path, TEXTS, {"warm_up": False}).notes == ()
