@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import keras
 import tensorflow as tf
@@ -14,24 +15,48 @@ from orun.stages._tf.function import Function
 from orun.stages._tf.model import Declared
 from orun.stages._tf.wrap import tensor_input, wrap_signature
 
+SIGNATURE = "serving_default"  # TensorFlow's default signature of a SavedModel
+SAVE_SIGNATURE = (
+    "save it with a signature: tf.saved_model.save(model, folder, signatures={'serving_default': function})"
+)
+
 
 def keras_model(path: Path) -> keras.Model:
-    """Load a model that Keras saved. Keras refuses code in the file, such as a lambda."""
+    """Load a model that Keras saved. Keras refuses code in the file, such as a lambda.
+
+    Raises:
+        UsageError: when a `.keras` file is no zip file.
+    """
+    if path.suffix.lower() == ".keras" and not is_zipfile(path):
+        problem = f"{path.name} is no complete Keras file"
+        hint = f"save the model again: model.save({path.name!r})"
+        raise UsageError(problem, why="it is not a zip file: was writing it interrupted?", hint=hint)
     return keras.saving.load_model(path, compile=False, safe_mode=True)
 
 
 def saved_model(folder: Path, declared: Declared, signature: str) -> Function:
     """Load one signature of a SavedModel.
 
+    Args:
+        folder: of the model.
+        declared: inputs that the pipeline declares.
+        signature: name of the signature; when empty, the only one, or TensorFlow's default.
+
     Raises:
         UnknownName: when it has no signature of that name.
     """
     loaded = tf.saved_model.load(str(folder))
-    if signature not in loaded.signatures:
-        known = list(loaded.signatures)
-        problem = f"the SavedModel has no signature {signature!r}"
-        raise UnknownName(problem, signature, known, why=f"it has {', '.join(known) or 'none'}")
-    return wrap_signature(loaded.signatures[signature], declared, keep=loaded)
+    known = sorted(loaded.signatures)
+    name = signature or (known[0] if len(known) == 1 else SIGNATURE)
+    if name not in known:
+        raise UnknownName(
+            f"the SavedModel has no signature {name!r}",
+            name,
+            known,
+            why=f"it has {', '.join(known) or 'none'}",
+            hint=f"name one: `signature: {known[0]}`" if known else SAVE_SIGNATURE,
+        )
+    return wrap_signature(loaded.signatures[name], declared, keep=loaded)
 
 
 def frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) -> Function:

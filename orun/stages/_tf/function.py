@@ -14,6 +14,7 @@ from orun.errors import UsageError
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._tf.compat import without_xla
+from orun.stages.library_errors import describe_error
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 COMPILED = "_XlaMustCompile"  # attribute of a call whose function XLA must compile
 TEXT_OPERATORS = ("LookupTableFind", "StringSplit", "StaticRegexReplace")  # prefixes of their names
+FIXED = 64  # size of an open axis in a hint
 ARGUMENT = "orun_input_{}"  # name of an input during conversion, as the model may use its own name inside
 
 
@@ -55,8 +57,18 @@ class Function:
         self._function, self._concrete = self._trace()
 
     def _trace(self) -> tuple[Any, Any]:
+        """Return the function of TensorFlow, and its graph.
+
+        Raises:
+            UsageError: when TensorFlow cannot trace it.
+        """
         function = tf.function(self._flat, autograph=False)
-        return function, function.get_concrete_function(*self._signature)
+        try:
+            return function, function.get_concrete_function(*self._signature)
+        except Exception as error:  # layers and functions of the user raise errors of any class
+            raise UsageError(
+                "TensorFlow cannot trace the model", why=describe_error(error), hint=_tracing_hint(self.inputs)
+            ) from error
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -137,6 +149,16 @@ def _store_constants(model: ModelProto, concrete: Any) -> None:
     for value in [value for value in model.graph.input if value.name in captured]:
         model.graph.input.remove(value)
         model.graph.initializer.append(numpy_helper.from_array(captured[value.name].numpy(), value.name))
+
+
+def _tracing_hint(inputs: Sequence[Input]) -> str:
+    """Say how to fix the axes of the first input that has other open axes than the first one."""
+    for item in inputs:
+        shape = [FIXED if place and isinstance(axis, str) else axis for place, axis in enumerate(item.shape)]
+        if shape != [*item.shape]:
+            axes = ", ".join(map(str, shape))
+            return f"fix the axes that it leaves open: `inputs: {{{item.name}: {{shape: [{axes}]}}}}`"
+    return "look at `inputs`"
 
 
 def _type(item: Input) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from orun.errors import UsageError
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._tf.model import Declared, axes
@@ -21,12 +22,23 @@ if TYPE_CHECKING:
 
 
 class Lite:
-    """TFLite file. Inputs and outputs have the names of its first signature where it has one."""
+    """TFLite file. Inputs and outputs have the names of its signature where it has one.
+
+    Raises:
+        UsageError: when it has several signatures.
+    """
 
     def __init__(self, path: Path, declared: Declared, threads: int = 1) -> None:
         self.title = f"TensorFlow Lite of TensorFlow {tf.__version__}"
         self._path = path
         self._interpreter = tf.lite.Interpreter(str(path), num_threads=threads)
+        signatures = list(self._interpreter.get_signature_list())
+        if len(signatures) > 1:
+            raise UsageError(
+                f"{path.name} has several signatures, and tf2onnx converts one",
+                why=f"it has {', '.join(signatures)}",
+                hint=f"convert the SavedModel that it was made of, and name one: `signature: {signatures[0]}`",
+            )
         self._inputs = _details_by_name(self._interpreter, "inputs")
         self._outputs = _details_by_name(self._interpreter, "outputs")
         self.inputs = tuple(
@@ -73,7 +85,7 @@ class Lite:
 
 
 def _details_by_name(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
-    """Return details of tensors by their names in the first signature, or by their own without a signature."""
+    """Return details of tensors by their names in the signature, or by their own without a signature."""
     details = interpreter.get_input_details() if part == "inputs" else interpreter.get_output_details()
     signatures = interpreter.get_signature_list()
     if not signatures:

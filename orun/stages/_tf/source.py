@@ -36,7 +36,7 @@ class Source:
         name: of the function, file or folder, for messages.
         path: of the file or folder; not used for a function.
         declared: inputs that the pipeline declares.
-        signature: of a SavedModel, the function to convert.
+        signature: of a SavedModel, the function to convert; when empty, the only one, or TensorFlow's default.
         tensors: of a frozen graph, the tensors that it yields; those that no node reads when empty.
     """
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from orun.stages._tf.model import Model
     from orun.stages._tf.source import Source
 
-SIGNATURE = "serving_default"  # TensorFlow's default signature of a SavedModel
 DATA_FILES = (".keras", ".h5", ".tflite")  # formats that can neither run code nor write files
 UNFIT = (
     "say in `inputs` which values the model takes, `low`, `high`, `fill`, and give axes that must be equal one name, "
@@ -81,7 +80,9 @@ class Params:
     outputs: Annotated[
         list[str], Doc("Names of the outputs, in order; by default the keys of a dictionary, or `output`.")
     ] = field(default_factory=list)
-    signature: Annotated[str, Doc("SavedModel only: the function to convert.")] = SIGNATURE
+    signature: Annotated[
+        str, Doc("SavedModel only: the function to convert; by default its only one, or `serving_default`.")
+    ] = ""
     tensors: Annotated[
         list[str],
         Doc("Frozen graph only: its outputs, as `name:0`; by default the tensors that no node reads."),
@@ -172,7 +173,7 @@ def _source(context: Context, params: Params) -> Source:
     name = str(params.model or path.name)
     form = "function" if CODE.fullmatch(name) else "folder" if path.is_dir() else path.suffix.lower()
     for parameter, used, wanted in (
-        ("signature", params.signature == SIGNATURE or form == "folder", "the folder of a SavedModel"),
+        ("signature", not params.signature or form == "folder", "the folder of a SavedModel"),
         ("tensors", not params.tensors or form == ".pb", "a frozen graph, .pb"),
     ):
         if not used:

@@ -234,7 +234,25 @@ def test_what_is_no_such_file(network_files: Path, tmp_path: Path) -> None:
         "  expected .keras, .h5, .tflite or .pb, or the folder of a SavedModel"
     )
     assert message(model="saved", signature="serving") == (
-        "the SavedModel has no signature 'serving'\n  it has serve, serving_default"
+        "the SavedModel has no signature 'serving'\n"
+        "  it has serve, serving_default\n"
+        "  hint: name one: `signature: serve`"
+    )
+    assert message(model="coder") == (
+        "the SavedModel has no signature 'serving_default'\n"
+        "  it has decode, encode\n"
+        "  hint: name one: `signature: decode`"
+    )
+    assert message(model="unsigned") == (
+        "the SavedModel has no signature 'serving_default'\n"
+        "  it has none\n"
+        "  hint: save it with a signature: "
+        "tf.saved_model.save(model, folder, signatures={'serving_default': function})"
+    )
+    assert message(model="coder.tflite") == (
+        "coder.tflite has several signatures, and tf2onnx converts one\n"
+        "  it has decode, encode\n"
+        "  hint: convert the SavedModel that it was made of, and name one: `signature: decode`"
     )
     assert message(model="model.pb", tensors=["nothing:0"]).startswith("the graph has no such tensor\n  ")
     assert message(model="model.pb", tensors=["x"]) == (
@@ -246,6 +264,30 @@ def test_what_is_no_such_file(network_files: Path, tmp_path: Path) -> None:
     with pytest.raises(OrunError) as caught:
         run_stage("convert/tensorflow", tmp_path, {"model": "bad.tflite"})
     assert caught.value.what == "TensorFlow cannot read bad.tflite"
+    (tmp_path / "half.keras").write_bytes((network_files / "model.keras").read_bytes()[:-100])
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/tensorflow", tmp_path, {"model": "half.keras"})
+    assert str(caught.value) == (
+        "half.keras is no complete Keras file\n"
+        "  it is not a zip file: was writing it interrupted?\n"
+        "  hint: save the model again: model.save('half.keras')"
+    )
+
+
+def test_the_only_signature_of_a_file(network_files: Path, tmp_path: Path) -> None:
+    made = run_stage("convert/tensorflow", tmp_path, {"model": "encoder"}, root=network_files)
+    assert shapes(made) == {"x": ["batch", 2], "code": ["batch", 2]}
+
+
+def test_a_model_that_tensorflow_cannot_trace(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "resized").startswith(
+        "TensorFlow cannot trace the model\n  OperatorNotAllowedInGraphError: "
+    )
+    assert refusal(tmp_path, "resized").endswith(
+        "\n  hint: fix the axes that it leaves open: `inputs: {image: {shape: [batch, 64, 64, 3]}}`"
+    )
+    made = convert(tmp_path, "resized", inputs={"image": {"shape": ["batch", 4, 3, 3]}})
+    assert shapes(made) == {"image": ["batch", 4, 3, 3], "output": ["batch", 8, 6, 3]}
 
 
 @pytest.mark.slow

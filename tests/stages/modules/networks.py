@@ -25,6 +25,12 @@ def sequential() -> keras.Model:
     )
 
 
+def resized() -> keras.Model:
+    """Images of any size, twice as large: TensorFlow needs their size for it."""
+    image = keras.Input((None, None, 3), name="image")
+    return keras.Model(image, layers.UpSampling2D(interpolation="bilinear")(image))
+
+
 def unbuilt() -> keras.Model:
     """Layers that do not know yet what they take."""
     return keras.Sequential([layers.Dense(2)])
