@@ -22,6 +22,7 @@ from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
 from orun.measure.framework_model import FrameworkSession, Opener, Value
 from orun.measure.session import open_model
+from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -180,10 +181,11 @@ def serve_session(connection: Connection, argument: tuple[Path, Target, Opener |
         argument: the arguments of the session.
     """
     model, target, source = argument
+    server = _SessionServer(model, target, source)
     serve_requests(
         connection,
-        _SessionServer(model, target, source),
-        lambda error: UsageError(f"{model.name} does not run", why=str(error).strip()),
+        server,
+        lambda error: UsageError(f"{server.title} does not run", why=shorten_message(str(error))),
     )
 
 
@@ -215,10 +217,14 @@ class _SessionServer:
         self._target = target.here
         self._source = source
         self._session: InferenceSession | FrameworkSession
+        self.title = model.name  # for errors
 
     def open(self) -> str:
         self._session = open_model(self._model, self._target, self._source)
-        return self._session.title if isinstance(self._session, FrameworkSession) else ""
+        if not isinstance(self._session, FrameworkSession):
+            return ""
+        self.title = f"the source model ({self._session.title})"
+        return self._session.title
 
     def inputs(self) -> list[Value]:
         return _values(self._session.get_inputs())

@@ -27,6 +27,7 @@ from orun.measure.latency.nodes import Profile
 from orun.measure.latency.warmup import Warmth, warm_up
 from orun.measure.plugins import on_processor
 from orun.measure.session import check_placement, open_model, open_session
+from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -47,7 +48,7 @@ def _cannot_run(case: BenchmarkCase, error: Exception) -> UsageError:
     shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in case.feeds.items())
     return UsageError(
         f"{'its framework' if case.source else 'ONNX Runtime'} cannot run {case.model.name} on {shapes}",
-        why=str(error).strip().partition("\n")[0],
+        why=shorten_message(str(error)),
         hint="set `shape`, or give `inputs` that fit",
     )
 

@@ -37,6 +37,7 @@ HARMLESS = frozenset(
         "orun.stages.name_checks",
         "orun.stages.params",
         "orun.store",
+        "orun.text.library_messages",
     }
 )
 

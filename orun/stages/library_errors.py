@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from orun.errors import OrunError, StageFailed
 from orun.stages.contract import Context
+from orun.text.library_messages import shorten_message
 
-LINES, LONGEST = 3, 300  # lines of a message, and characters of each
 REST = "the log has the whole message"
 
 
@@ -16,12 +16,7 @@ def describe_error(error: BaseException) -> str:
     """Return the class and the first lines of an error, or of its root cause."""
     while error.__cause__ is not None:  # libraries wrap the cause in general advice
         error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    return f"{type(error).__name__}: " + "\n".join(_shortened(line) for line in lines[:LINES])
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+    return f"{type(error).__name__}: {shorten_message(str(error))}"
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.foreign_process import RemoteSession
-from orun.measure.framework_model import Value
+from orun.measure.framework_model import Feed, Value
 from orun.measure.session import open_session
 from orun.measure.workers import Worker
 
@@ -50,6 +51,25 @@ def test_an_error_there_is_one_here(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         RemoteSession(tmp_path / "model.onnx", ELSEWHERE)
     assert caught.value.what == "ONNX Runtime cannot open model.onnx for target 'elsewhere'"
+
+
+class Broken:
+    """A model of a framework that does not run."""
+
+    title = "Frame 1.0"
+
+    def __call__(self, feed: Feed) -> list[np.ndarray]:
+        del feed
+        raise RuntimeError("first\nsecond\nthird\nfourth")
+
+    def bind(self, feed: Feed) -> Callable[[], object]:
+        return lambda: self(feed)
+
+
+def test_the_source_model_is_named_if_it_does_not_run(model: Path) -> None:
+    with RemoteSession(model, ELSEWHERE, Broken) as session, pytest.raises(UsageError) as caught:
+        session.run(None, {"x": np.ones((1, 2), np.float32)})
+    assert str(caught.value) == "the source model (Frame 1.0) does not run\n  first\n  second\n  third"
 
 
 def test_no_session_of_it_is_made_in_this_process(model: Path) -> None:

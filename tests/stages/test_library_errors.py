@@ -18,7 +18,6 @@ from tests.stages.support import artifact, run_stage
 def test_the_cause_at_the_root_is_told_in_few_lines() -> None:
     assert describe_error(KeyError()) == "KeyError: no message"
     assert describe_error(ValueError("one\n\n  two\nthree\nfour")) == "ValueError: one\ntwo\nthree"
-    assert describe_error(ValueError("x" * 1000)) == f"ValueError: {'x' * 300}..."
     advice = RuntimeError("read the manual")
     advice.__cause__ = TypeError("no such thing")
     assert describe_error(advice) == "TypeError: no such thing"

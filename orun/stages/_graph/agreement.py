@@ -18,6 +18,7 @@ from orun.stages._graph.limits import Limit, Limits, limits_of
 from orun.stages._graph.sessions import Model, session
 from orun.stages.contract import Context
 from orun.stages.params import Doc, Range
+from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +101,7 @@ def run_cases(
             raise StageFailed(
                 context.stage,
                 f"{title} cannot run {case.title}",
-                why="\n".join(str(error).strip().splitlines()[:3]),
+                why=shorten_message(str(error)),
                 hint=hint,
             ) from error
     return outputs

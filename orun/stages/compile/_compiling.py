@@ -16,6 +16,7 @@ from orun.measure.extension_operators import add_extensions
 from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, is_plugin, make_session
 from orun.measure.session_options import session_options
 from orun.stages.contract import Context
+from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
     from onnxruntime import SessionOptions
@@ -128,7 +129,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
     except (StageFailed, UsageError):
         raise
     except Exception as error:  # the errors of ONNX Runtime share no base class but this
-        why = "\n".join(str(error).strip().splitlines()[:3])
+        why = shorten_message(str(error))
         raise StageFailed(context.stage, f"{provider.name} cannot compile the model", why=why) from error
     engine = Engine(provider.name, form, onnxruntime.__version__, *options)
     write(context.output, engine)

@@ -25,7 +25,7 @@ input domain (input values, and sizes from `dims`), within which later stages ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 DATA_FILES = (".keras", ".h5", ".tflite")  # formats that can neither run code nor write files
 UNFIT = (
     "say in `inputs` which values the model takes, `low`, `high`, `fill`, and give axes that must be equal one name, "
-    "`shape: [batch, length]`; which sizes it takes, `dims: {length: [16, 32]}`"
+    "`shape: [batch, length]`"
 )
 
 
@@ -131,7 +131,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     model = export(context, source, params.opset, params.outputs)
     inputs = _inputs(context, params, source, model)
     tries = tuple(make_cases(inputs, params.dims, context.seed))
-    expected = run_cases(context, "the TensorFlow model", source, tries, UNFIT)
+    expected = run_cases(context, "the TensorFlow model", source, tries, _unfit_hint(inputs))
     require_finite(context, "the TensorFlow model", source.outputs, tries, expected)
     name_axes(model, tries, expected)
     write_domain(model, domain_of(inputs, params.dims))
@@ -180,6 +180,15 @@ def _source(context: Context, params: Params) -> Source:
             raise StageFailed(context.stage, f"`{parameter}` is for {wanted}, and {name} is another form of model")
     declared = {item: DeclaredInput(spec.shape, spec.dtype) for item, spec in params.inputs.items()}
     return Source(name, path, declared, params.signature, params.tensors)
+
+
+def _unfit_hint(inputs: Sequence[Input]) -> str:
+    """Say how to declare the values that a model takes, and the sizes of its dynamic axes."""
+    from orun.stages._graph.axes import BATCH
+    from orun.stages._graph.feeds import list_axes
+
+    sizes = ", ".join(f"{axis}: [16, 32]" for axis in list_axes(inputs) if axis != BATCH)
+    return f"{UNFIT}; which sizes it takes, `dims: {{{sizes}}}`" if sizes else UNFIT
 
 
 def _inputs(context: Context, params: Params, source: Model, model: ModelProto) -> list[Input]:

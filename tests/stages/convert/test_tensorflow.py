@@ -416,7 +416,16 @@ def test_axes_that_must_be_equal_have_one_name(tmp_path: Path) -> None:
     assert message.startswith("the TensorFlow model cannot run random values at ")
     assert message.endswith(
         "\n  hint: say in `inputs` which values the model takes, `low`, `high`, `fill`, and give axes that must be "
-        "equal one name, `shape: [batch, length]`; which sizes it takes, `dims: {length: [16, 32]}`"
+        "equal one name, `shape: [batch, length]`; which sizes it takes, `dims: {n: [16, 32], m: [16, 32]}`"
+    )
+
+
+def test_the_reason_why_a_layer_cannot_run(tmp_path: Path) -> None:
+    """TensorFlow puts a listing of files before it, for each layer of Keras."""
+    assert refusal(tmp_path, "cropped").startswith(
+        "the TensorFlow model cannot run random values at batch=1, image_1=2, image_2=7\n"
+        "  Input to reshape is a tensor with 14 values, but the requested shape requires a multiple of 32\n"
+        "  [[{{node "
     )
 
 
