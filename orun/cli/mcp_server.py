@@ -6,11 +6,13 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
+from pydantic import Field, create_model
 
 import orun
 from orun import __version__
@@ -34,6 +36,7 @@ from orun.text.suggestions import near
 
 P = ParamSpec("P")
 T = TypeVar("T")
+From = Annotated[list[str] | None, Field(validation_alias="from")]  # no parameter of Python has that name
 
 INSTRUCTIONS = """\
 orun builds model releases from pipeline files (YAML). Stages convert, optimize, quantize, measure and bundle models.
@@ -47,8 +50,7 @@ def serve(root: Path, *, allow_run: bool) -> None:
     """Serve the tools over standard input and output until the client closes them."""
     tools = Tools(root.resolve(), allow_run=allow_run)
     os.chdir(tools.root)
-    server = MCPServer("orun", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
-    for tool in (
+    functions = (
         tools.list_pipelines,
         tools.list_stages,
         tools.validate,
@@ -58,9 +60,19 @@ def serve(root: Path, *, allow_run: bool) -> None:
         tools.diff,
         tools.blame,
         tools.run,
-    ):
-        server.add_tool(tools.reporting(tool), annotations=RUNS if tool == tools.run else READS, structured_output=True)
-    server.run()
+    )
+    listed = [make_tool(tools.reporting(function), RUNS if function == tools.run else READS) for function in functions]
+    MCPServer("orun", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING", tools=listed).run()
+
+
+def make_tool(function: Callable[..., Any], annotations: ToolAnnotations) -> Tool:
+    """Return a tool that refuses arguments that it does not have: the SDK's own tools ignore them."""
+    tool = Tool.from_function(function, annotations=annotations, structured_output=True)
+    base = tool.fn_metadata.arg_model
+    closed = create_model(base.__name__, __base__=base, __cls_kwargs__={"extra": "forbid"})
+    tool.fn_metadata.arg_model = closed
+    tool.parameters = closed.model_json_schema()
+    return tool
 
 
 class Tools:
@@ -117,7 +129,7 @@ class Tools:
         file: str,
         set: dict[str, Any] | None = None,  # noqa: A002 - the word of `--set`
         only: list[str] | None = None,
-        from_: list[str] | None = None,
+        from_: From = None,
         to: list[str] | None = None,
         fresh: bool = False,
     ) -> results.Plan:
@@ -127,7 +139,7 @@ class Tools:
             file: the pipeline file.
             set: values that replace those of the file, by dotted path.
             only: these stages alone.
-            from_: these stages and all after them.
+            from_: these stages and all after them; the argument is named `from`.
             to: these stages and all that they need.
             fresh: whether to measure again what is bound to this machine.
         """
@@ -198,7 +210,7 @@ class Tools:
         file: str,
         set: dict[str, Any] | None = None,  # noqa: A002 - the word of `--set`
         only: list[str] | None = None,
-        from_: list[str] | None = None,
+        from_: From = None,
         to: list[str] | None = None,
         fresh: bool = False,
     ) -> results.RunResult:
@@ -211,7 +223,7 @@ class Tools:
             file: the pipeline file.
             set: values that replace those of the file, by dotted path.
             only: these stages alone; what they need must be up to date.
-            from_: these stages and all after them.
+            from_: these stages and all after them; the argument is named `from`.
             to: these stages and all that they need.
             fresh: whether to measure again what is bound to this machine.
         """

@@ -75,6 +75,8 @@ async def read_only(folder: Path) -> None:
         tools = (await session.list_tools()).tools
         assert [tool.name for tool in tools] == TOOLS
         assert all(tool.output_schema for tool in tools)
+        assert [tool.input_schema["additionalProperties"] for tool in tools] == len(TOOLS) * [False]
+        assert list(tools[-1].input_schema["properties"]) == ["file", "set", "only", "from", "to", "fresh"]
         assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == ["run"]
         *bad, good = sorted(
             (await call(session, "list_pipelines"))["pipelines"], key=lambda found: found["file"] == "words.yaml"
@@ -154,6 +156,12 @@ async def require_answers_about_files(session: ClientSession, folder: Path) -> N
         ],
         "refused": [],
     }
+    onward = await call(session, "plan", file="words.yaml", **{"from": ["count"]})
+    assert [step["stage"] for step in onward["steps"]] == ["count"]
+    for tool, unknown in (("plan", "sett"), ("run", "from_")):
+        assert (await refusal(session, tool, file="words.yaml", **{unknown: {}})).startswith(
+            f"1 validation error for {tool}Arguments\n{unknown}\n  Extra inputs are not permitted "
+        )
     explained = await call(session, "explain", file="words.yaml", stage="write")
     assert (explained["action"], explained["changed"]) == ("run", [])
     assert explained["parts"]["parameter text"] == '"one two three"'
