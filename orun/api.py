@@ -376,6 +376,8 @@ def watch(
     if per < 0:
         raise UsageError(f"a period has no {per:g} seconds")
     logs = as_list(log)
+    if not logs:
+        raise UsageError("no log was named", hint="name the sampled log of a server: requests.jsonl")
     known = release if isinstance(release, Release) else load_release(Path(release))
     watcher = Watcher(known, learn or {}, alpha, per)
     if not state:

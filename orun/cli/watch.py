@@ -26,7 +26,7 @@ from orun.text.units import RATIO_FORMS, parse_ratio, show
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
-    from orun.drift.result import WatchResult
+    from orun.drift.result import Watched, WatchResult
 
 EXAMPLES = (
     ("orun watch requests.jsonl --release artifacts/out/bert/release", "has anything drifted since the release?"),
@@ -37,7 +37,7 @@ EXAMPLES = (
 )
 COLUMNS = (
     Column("statistic", flexible=True),
-    Column("at release", "right"),
+    Column("before", "right"),
     Column("lately", "right"),
     Column("since (UTC)"),
     Column("p", "right"),
@@ -157,7 +157,7 @@ def lines_of(result: WatchResult, terminal: Terminal, *, verbose: bool = False) 
         for item in shown
     ]
     table = render(COLUMNS, rows, terminal)
-    return [*table, *([""] if table else []), *_notes(result), _summary(result)]
+    return [*table, *([""] if table else []), *_learnt_notes(shown), *_notes(result), _summary(result)]
 
 
 def _value(name: str, value: float | None) -> str:
@@ -168,12 +168,22 @@ def _moment(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
 
 
+def _learnt_notes(shown: Sequence[Watched]) -> Iterable[str]:
+    learnt = [item for item in shown if item.learnt and item.verdict != "learning"]
+    for number in sorted({item.learnt for item in learnt}):
+        names = _named([item for item in learnt if item.learnt == number])
+        yield f"note: {names}: compared with the first {number} records of the log, not with the release"
+
+
+def _named(items: Sequence[Watched]) -> str:
+    return items[0].name if len(items) == 1 else count(len(items), "statistic")
+
+
 def _notes(result: WatchResult) -> Iterable[str]:
     learning = [item for item in result.statistics if item.verdict == "learning"]
     if learning:
-        names = learning[0].name if len(learning) == 1 else count(len(learning), "statistic")
         number = max(item.learnt for item in learning)
-        yield f"note: {names}: the first {number} records become the reference, {result.records} are there"
+        yield f"note: {_named(learning)}: the first {number} records become the reference, {result.records} are there"
     if result.latency is not None and result.statistics[-1].learnt:
         yield f"note: the median of the latency at release was {show(result.latency, 's')}"
     if absent := [item.name for item in result.statistics if item.verdict == "not logged"]:

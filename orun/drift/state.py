@@ -19,6 +19,8 @@ from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.fs.os_errors import quoted
 
 FORMAT = 1
+ZIP, FIRST = b"PK\x03\x04", b"facts.npy"  # a state begins as an archive, with this file
+FIRST_AT = 30  # bytes of the archive before the name of its first file
 ARRAYS = ("times", "counted", "peak", "since", "detected", "latest")  # of a watcher
 
 
@@ -61,7 +63,7 @@ def restore(watcher: Watcher, path: Path) -> None:
     """Go on with the test in a file; a new test stays as it is if there is no such file.
 
     Raises:
-        UsageError: when it is of another release or of other settings, or is damaged.
+        UsageError: when it is no state, is of another release or of other settings, or is damaged.
     """
     try:
         content = read_bounded(path, RECORD_LIMIT)
@@ -69,6 +71,8 @@ def restore(watcher: Watcher, path: Path) -> None:
         return
     except OSError as error:
         raise UsageError(f"cannot read the state {path}", why=error.strerror or str(error)) from error
+    if not (content.startswith(ZIP) and content.startswith(FIRST, FIRST_AT)):
+        raise UsageError(f"{path} is not the state of a test", hint="name another file: --state watch.state")
     begin_anew = f"to begin a new test: rm {quoted(path)}"
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:

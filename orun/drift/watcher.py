@@ -13,8 +13,9 @@ from orun.drift.e_process import BLOCK, DriftTest, Evidence
 from orun.drift.release import LATENCY, Release
 from orun.drift.result import Verdict, Watched, WatchResult
 from orun.drift.sample_log import OTHER_MODEL, Position, Sample, read_samples
-from orun.errors import UnknownName, UsageError
+from orun.errors import UsageError
 from orun.text.counts import count
+from orun.text.suggestions import Unknown, closest, one_of
 
 LEARNT = 500  # records from which the latency is learnt: the machine of a release and its load are others
 LATELY = 50  # records of which the median is shown
@@ -202,7 +203,9 @@ def learnt_records(release: Release, learn: Mapping[str, int]) -> list[int]:
     names = [column.name for column in release.columns]
     for pattern in learn:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise UnknownName(f"{release.name} has no statistic {pattern}", pattern, names)
+            arrays = dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in names if "." in name)
+            meant = closest(pattern, [*names, *arrays])
+            raise Unknown(f"{release.name} has no statistic {pattern}", expected=one_of(names), suggestion=meant)
     settings = {LATENCY: LEARNT, **learn}
     learnt = [0] * len(names)
     for pattern, number in settings.items():

@@ -34,7 +34,7 @@ def test_drift(orun: CommandLine, release: Path, serve: Serve) -> None:
     shown = orun("watch", str(path), "--release", str(release))
     assert (shown.code, shown.err) == (1, "")
     header, first, *_, last = shown.out.splitlines()
-    assert header.split() == ["statistic", "at", "release", "lately", "since", "(UTC)", "p", "verdict"]
+    assert header.split() == ["statistic", "before", "lately", "since", "(UTC)", "p", "verdict"]
     assert first.split()[0] in ("inputs.x.missing", "inputs.x.max", "outputs.y.missing")
     assert first.endswith("drift")
     assert last.startswith("drift: ")
@@ -47,6 +47,19 @@ def test_drift(orun: CommandLine, release: Path, serve: Serve) -> None:
     assert 40 * 3600 <= missing["since"] <= missing["detected"] < 52 * 3600
     verbose = orun("watch", str(path), "--release", str(release), "-v").out
     assert sum(line.endswith(("drift", "as at release", "learning")) for line in verbose.splitlines()) == 17
+
+
+def test_a_reference_from_the_log_is_noted(orun: CommandLine, release: Path, serve: Serve) -> None:
+    path = str(serve(40))
+    command = ("watch", path, "--release", str(release), "--learn")
+    notes = [
+        line for line in orun(*command, "inputs.*=10", "--learn", "latency=20", "-v").out.splitlines() if "note" in line
+    ]
+    assert notes[:2] == [
+        "note: 7 statistics: compared with the first 10 records of the log, not with the release",
+        "note: latency: compared with the first 20 records of the log, not with the release",
+    ]
+    assert "not with the release" not in orun(*command, "latency=20").out  # no table, no column
 
 
 def test_the_standard_input(

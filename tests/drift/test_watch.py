@@ -93,8 +93,13 @@ def test_a_reference_that_is_learnt_whole(release: Path, serve: Serve) -> None:
 
 
 def test_a_statistic_to_learn_that_is_not_there(release: Path, serve: Serve) -> None:
-    with pytest.raises(UsageError, match=r"has no statistic inputs\.z\.\*$"):
-        orun.watch(serve(1), release, learn={"inputs.z.*": 5})
+    for pattern, why in (
+        ("inputs.z.*", "did you mean inputs.x.*?"),
+        ("quantile", f"expected one of {', '.join(STATISTICS)}"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            orun.watch(serve(1), release, learn={pattern: 5})
+        assert str(caught.value) == f"{release} has no statistic {pattern}\n  {why}"
     with pytest.raises(UsageError) as caught:
         orun.watch(serve(1), release, learn={"latency": 0})
     assert str(caught.value) == f"the latency of {release} was not measured\n  hint: --learn latency=500"
@@ -135,10 +140,25 @@ def test_a_state_of_another_test(release: Path, serve: Serve, tmp_path: Path) ->
         f"the state {state} is of another test\n  its alpha was 0.01, and is 0.05 now\n"
         f"  hint: to begin a new test: rm {state}"
     )
-    for content in (b"", b"PK\x03\x04", state.read_bytes()[:200], b"{}"):
+    state.write_bytes(state.read_bytes()[:200])
+    with pytest.raises(UsageError, match=rf"^the state .* is damaged\n.*\n  hint: to begin a new test: rm {state}$"):
+        orun.watch(path, release, state=state)
+    archive = tmp_path / "archive.npz"
+    np.savez_compressed(archive, weights=np.zeros(3))
+    for content in (b"", b"PK\x03\x04", archive.read_bytes(), (release / "model.onnx").read_bytes()):
         state.write_bytes(content)
-        with pytest.raises(UsageError, match=r"^the state .* is damaged"):
+        with pytest.raises(UsageError) as caught:
             orun.watch(path, release, state=state)
+        assert str(caught.value) == (
+            f"{state} is not the state of a test\n  hint: name another file: --state watch.state"
+        )
+        assert state.read_bytes() == content
+
+
+def test_no_log(release: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        orun.watch([], release)
+    assert str(caught.value) == "no log was named\n  hint: name the sampled log of a server: requests.jsonl"
 
 
 def test_one_request_of_each_period(release: Path, serve: Serve, tmp_path: Path) -> None:
