@@ -25,7 +25,7 @@ class SearchResult:
 
     Attributes:
         levels: of each artifact, in order.
-        stage: the measurement that was used: the gate's own stage, or a copy with the first examples.
+        stage: the measurement that was used: the gate's own stage, or a copy with few of the examples.
         seconds: duration of the gate's own measurement.
         metrics: of the gate's own measurement.
         complete: whether the time sufficed for the search.
@@ -56,7 +56,7 @@ def measure(
         stage: the stage with the gate.
         gate: the gate.
         chain: the stages upstream, in order.
-        patience: share of the time left that all examples may take; else the first examples are used.
+        patience: share of the time left that all examples may take; else few of them are used.
         metric: another metric of the stage; the gate's own if empty.
     """
     levels: dict[int, Level] = {}
@@ -90,7 +90,7 @@ def _can_shorten(stage: Stage) -> bool:
 
 
 def on_few_examples(stage: Stage) -> Stage:
-    """Return a copy of a measurement with the first examples."""
+    """Return a copy of a measurement with few examples."""
     return replace(stage, id=f"{stage.id} of {FEW} examples", params={**stage.params, "samples": FEW})
 
 

@@ -16,6 +16,7 @@ Array: TypeAlias = NDArray[Any]
 Values: TypeAlias = Array | Sequence[Array]
 """One array `[n, ...]`, or n arrays of any shapes."""
 LABEL_COLUMNS = ("labels", "label", "target", "class", "y")  # usual names of a column of labels
+GOLDEN = (5**0.5 - 1) / 2  # golden ratio
 TOKENS = "input_ids"  # the input that a tokenizer makes of a text
 
 
@@ -65,9 +66,9 @@ class Dataset:
         """Number of examples; candidates are not counted."""
         return count(self.inputs)
 
-    def take(self, examples: int) -> Dataset:
-        """Return the first `examples`, or all if there are fewer; with every candidate."""
-        return self.choose(np.arange(min(examples, len(self))))
+    def spread(self, examples: int) -> Dataset:
+        """Return so many examples, spread evenly over the data, or all if there are fewer; with every candidate."""
+        return self.choose(spread(len(self), examples))
 
     def choose(self, examples: NDArray[np.intp]) -> Dataset:
         """Return the examples at these indices, in this order and with repetitions; with every candidate."""
@@ -111,6 +112,18 @@ class Origin:
         if TOKENS in missing and has_texts and not self.is_function:
             return "tokenize the texts: `text: {tokenizer: FOLDER}`"
         return "name the arrays of the dataset after the model's inputs"
+
+
+def spread(total: int, examples: int) -> NDArray[np.intp]:
+    """Return the indices of so many examples out of `total` in ascending order, or of all if there are fewer.
+
+    The data are cut into equal parts, and each part yields an example: data in order of classes yield every class. The
+    place within a part varies, so that data in which classes alternate yield every class, too.
+    """
+    examples = min(examples, total)
+    bounds = np.arange(examples + 1) * total // examples
+    places = np.arange(examples) * GOLDEN % 1  # from 0 to 1, as even as can be for any number of examples
+    return bounds[:-1] + (places * np.diff(bounds)).astype(np.intp)
 
 
 def choose(values: Values, examples: NDArray[np.intp]) -> Values:

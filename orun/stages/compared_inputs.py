@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def feeds_of(
     context: Context, examples: Examples | None, samples: int, dims: Mapping[str, Sequence[int]]
 ) -> list[dict[str, NDArray[Any]]]:
-    """Return the first examples of a dataset, one for each feed, or made-up examples.
+    """Return examples spread over a dataset, one for each feed, or made-up examples.
 
     Args:
         context: of the stage, with the models.
@@ -36,5 +36,5 @@ def feeds_of(
         dataset = make_examples(context.model(), samples, dims, context.seed)
     else:
         require_made_up(context, dims, "dataset")
-        dataset = load_dataset(context, examples, list(ranks)).take(samples)
+        dataset = load_dataset(context, examples, list(ranks)).spread(samples)
     return [take_example(dataset.inputs, number, ranks) for number in range(len(dataset))]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from orun.errors import UsageError
-from orun.measure.dataset import Dataset, Values, batches, count, list_unbatched
+from orun.measure.dataset import Array, Dataset, Values, batches, count, list_unbatched
 
 
 def test_an_array_for_each_input() -> None:
@@ -40,15 +40,27 @@ def test_texts_of_any_length_are_objects() -> None:
     assert texts["pair"].tolist() == [["a", "b"], ["long", "longer"]]
 
 
-def test_take_keeps_every_candidate() -> None:
+def test_spread_keeps_every_candidate() -> None:
     dataset = Dataset({"x": [np.zeros(1), np.zeros(2), np.zeros(3)]}, np.arange(3), {"x": np.zeros((5, 1))})
-    taken = dataset.take(2)
-    assert len(taken) == 2
-    assert taken.labels is not None
-    assert taken.labels.tolist() == [0, 1]
-    assert taken.candidates is not None
-    assert count(taken.candidates) == 5
-    assert len(dataset.take(100)) == 3
+    few = dataset.spread(2)
+    assert len(few) == 2
+    assert few.labels is not None
+    assert few.labels.tolist() == [0, 2]
+    assert few.candidates is not None
+    assert count(few.candidates) == 5
+    assert len(dataset.spread(100)) == 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "counts"), [(np.repeat(np.arange(3), 100), [10, 10, 10]), (np.tile(np.arange(3), 100), [6, 10, 14])]
+)
+def test_spread_yields_every_class_of_data_in_order_and_of_data_that_alternate(
+    labels: Array, counts: list[int]
+) -> None:
+    few = Dataset({"x": np.arange(300)}, labels).spread(30)
+    assert few.labels is not None
+    assert np.bincount(few.labels).tolist() == counts
+    assert (np.diff(np.asarray(few.inputs["x"])) > 0).all()
 
 
 def test_batches_hold_one_shape_each_and_every_example_once() -> None:

@@ -259,6 +259,7 @@ def run_alone(context: Context, candidate: str, trial: Trial, hint: str = UNFIT)
 
 def load_cases(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """Return the cases of a trial: examples of its dataset, or values made up within the model's domain."""
+    from orun.measure.dataset import spread
     from orun.stages._graph.input_domain import to_input_values
     from orun.stages._graph.io import input_names
     from orun.stages._graph.signature import inputs_of, ranks_of, sizes_of
@@ -273,8 +274,8 @@ def load_cases(context: Context, model: ModelProto, trial: Trial) -> tuple[Case,
         return tuple(make_cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)
-    dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
+    dataset = load_dataset(context, trial.inputs, names)
     return tuple(
         Case(f"example {number} of {title(trial.inputs)}", {}, take_example(dataset.inputs, number, ranks))
-        for number in range(len(dataset))
+        for number in spread(len(dataset), EXAMPLES)
     )

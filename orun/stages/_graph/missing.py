@@ -49,7 +49,8 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
         if name in inputs and IMPUTER not in operators and (not harmed or harmed & operators):
             raise StageFailed(
                 context.stage,
-                f"example {example} of the dataset holds NaN in {name!r}, which the {role} treats as a number",
+                f"example {example} of the {len(dataset)} used holds NaN in {name!r}, "
+                f"which the {role} treats as a number",
                 why=f"{why}\n{examples} of {len(dataset)} examples hold one",
                 hint=HINT,
             )

@@ -82,7 +82,7 @@ class Params:
     options: Annotated[dict[str, Any], Doc("Options of skl2onnx for the estimator, such as `raw_scores: true`.")] = (
         field(default_factory=dict)
     )
-    samples: Annotated[int | None, Doc("Compare on the first examples only."), Range(1)] = None
+    samples: Annotated[int | None, Doc("Compare on so many examples, spread evenly over the data."), Range(1)] = None
     min_agreement: Annotated[Ratio, Doc("Share of examples that must agree."), Range(0, 1)] = Ratio(1)
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3
@@ -120,7 +120,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     estimator = _estimator(context, params)
     require_memory(context, MEMORY_FACTOR, weight_bytes(estimator))
     dataset = _load_columns(context, estimator, params.data)
-    data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
+    data = table(context, dataset if params.samples is None else dataset.spread(params.samples), params.precision)
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
     save(export(context, estimator, data, settings), context.result)
     comparison = compare(context, estimator, data, Tolerance(params.atol, params.rtol), raw=_raw(params))

@@ -165,7 +165,7 @@ class Params:
     target: ModelTarget = None
     reference_target: ReferenceTarget = None
     reference_runtime: ReferenceRuntime = "onnxruntime"
-    samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
+    samples: Annotated[int | None, Doc("Use only so many examples, spread evenly over the data."), Range(low=1)] = None
     batch: Annotated[int, Doc("Largest number of examples of equal shape to feed together."), Range(low=1)] = 1
     outputs: Annotated[list[str], Doc("Outputs of the model to measure; all when left out.")] = field(
         default_factory=list
@@ -275,7 +275,7 @@ def _dataset(context: Context, params: Params) -> Dataset:
     require_made_up(context, params.dims, "dataset")
     dataset = load_dataset(context, params.dataset)
     if params.samples is not None:
-        dataset = dataset.take(params.samples)
+        dataset = dataset.spread(params.samples)
     require_numbers(context, dataset)
     return dataset
 

@@ -61,7 +61,7 @@ class Params:
     dataset: Annotated[Examples | None, Doc("Typical inputs: a function that returns an `orun.Dataset`, or files.")] = (
         None
     )
-    samples: Annotated[int, Doc("Use only the first so many examples."), Range(1)] = 128
+    samples: Annotated[int, Doc("Use only so many examples, spread evenly over the data."), Range(1)] = 128
     op_types: Annotated[list[Literal["Conv", "Gemm", "MatMul"]], Doc("Operators to factorise.")] = field(
         default_factory=lambda: ["Conv", "Gemm", "MatMul"]
     )
@@ -178,7 +178,7 @@ def _open_probe(context: Context, model: ModelProto, params: Params, layers: lis
 
     if params.dataset is None:
         return None
-    dataset = load_dataset(context, params.dataset, input_names(model)).take(params.samples)
+    dataset = load_dataset(context, params.dataset, input_names(model)).spread(params.samples)
     require_ranges(context, dataset)
     probe = Probe(model, layers, dataset)
     if not probe.outputs:

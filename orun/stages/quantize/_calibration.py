@@ -46,7 +46,7 @@ def load_calibration_data(
     from orun.stages.datasets import load_dataset
 
     if dataset is not None:
-        examples = load_dataset(context, dataset, names).take(samples)
+        examples = load_dataset(context, dataset, names).spread(samples)
         require_ranges(context, examples)
         return examples
     context.note("ranges come from made-up inputs, not from data: name typical inputs, `dataset: data.py:function`")

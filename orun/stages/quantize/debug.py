@@ -66,7 +66,7 @@ class Params:
     dataset: Annotated[
         Examples | None, Doc("A dataset of inputs (see `measure/accuracy`); made up from the model when left out.")
     ] = None
-    samples: Annotated[int, Doc("Use only the first so many examples."), Range(low=1)] = 8
+    samples: Annotated[int, Doc("Use only so many examples, spread evenly over the data."), Range(low=1)] = 8
     dims: MadeUpDims = field(default_factory=dict)
     target: ModelTarget = None
     trials: Annotated[int, Doc("Most nodes to put back to float, one at a time."), Range(low=0)] = 32

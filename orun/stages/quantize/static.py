@@ -65,7 +65,7 @@ class Params:
         Examples | None,
         Doc("Typical inputs: a function that returns an `orun.Dataset`, or files; made up when left out."),
     ] = None
-    samples: Annotated[int, Doc("Use only the first so many examples."), Range(1)] = 128
+    samples: Annotated[int, Doc("Use only so many examples, spread evenly over the data."), Range(1)] = 128
     method: Annotated[
         Literal["minmax", "entropy", "percentile", "distribution"],
         Doc(

@@ -82,7 +82,11 @@ class Params:
     target: Annotated[TargetName | None, Doc("Target of the model; the CPU when left out.")] = None
     objective: Annotated[Literal["latency", "size"], Doc("What the search minimizes.")] = "latency"
     fuse: Annotated[bool, Doc("Also try models with fused transformer operators.")] = True
-    samples: Annotated[int, Doc("Examples for every candidate; the finalists are measured on all."), Range(1)] = 32
+    samples: Annotated[
+        int,
+        Doc("Examples for every candidate, spread evenly over the data; the finalists are measured on all."),
+        Range(1),
+    ] = 32
     batch: Annotated[int, Doc("Examples in a timed inference."), Range(1)] = 1
     shape: Annotated[
         dict[str, int], Doc("Sizes of dynamic axes other than the batch, by name, for timing; 128 when left out.")
@@ -144,6 +148,7 @@ def _require_goal(context: Context, params: Params) -> None:
 
 def _search(context: Context, params: Params) -> Search:
     from orun.environment import processor
+    from orun.measure.dataset import spread
     from orun.stages._data.images import note_missing_folders
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, load_graph
@@ -180,7 +185,7 @@ def _search(context: Context, params: Params) -> Search:
         trials=params.trials,
         seconds=params.time,
         outputs=[output.name for output in graph.output],
-        feeds=[take_example(dataset.inputs, number, ranks_of(model)) for number in range(min(PROBES, len(dataset)))],
+        feeds=[take_example(dataset.inputs, number, ranks_of(model)) for number in spread(len(dataset), PROBES)],
         log=context.log,
         progress=context.progress,
     )
@@ -194,7 +199,7 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
     from orun.stages.timing import Sizes, make_feeds
 
     name = next((known for known, yielded in FIDELITY.items() if params.metric in yielded), params.metric)
-    few = dataset.take(params.samples)
+    few = dataset.spread(params.samples)
     if name in FIDELITY:  # the candidates of a retrieval would be compared with the reference as well
         few = replace(few, candidates=None, labels=None)
     feed = make_feeds({"model": context.model()}, Sizes(params.batch, params.shape), context.seed, None)["model"]

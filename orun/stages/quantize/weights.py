@@ -61,7 +61,9 @@ class Params:
         Examples | None, Doc("With `gptq`: typical inputs, as in `quantize/static`; made up when left out.")
     ] = None
     samples: Annotated[
-        int | None, Doc("With `gptq`: use only the first so many examples; 128 when left out."), Range(1)
+        int | None,
+        Doc("With `gptq`: use only so many examples, spread evenly over the data; 128 when left out."),
+        Range(1),
     ] = None
     symmetric: Annotated[bool, Doc("No zero points; with `rtn` and `gptq`.")] = False
     accuracy_level: Annotated[

@@ -324,10 +324,10 @@ def test_the_artifact_holds_every_example_and_is_the_same_each_time(folder: Path
         assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-def test_only_the_first_samples(folder: Path) -> None:
+def test_samples_are_spread_over_the_data(folder: Path) -> None:
     params = {"dataset": "data.py:labelled", "metrics": ["accuracy"], "samples": 2}
     run = measure(folder, params, model=linear(EYE))
-    assert arrays(run) == {"accuracy/model": [1.0, 1.0]}
+    assert arrays(run) == {"accuracy/model": [1.0, 0.0]}  # examples 0 and 3
 
 
 def test_texts_of_different_lengths(folder: Path) -> None:
@@ -386,7 +386,7 @@ def test_values_that_are_missing_in_the_data(folder: Path) -> None:
     { q = QuantizeLinear (x, scale, zero)  y = DequantizeLinear (q, scale, zero) }
     """)
     assert refusal(folder, params, model=rounding) == (
-        "example 2 of the dataset holds NaN in 'x', which the model treats as a number\n"
+        "example 2 of the 4 used holds NaN in 'x', which the model treats as a number\n"
         "  it quantizes its values, and an integer cannot say that one is missing: the answer would be of another "
         "example\n  1 of 4 examples hold one\n"
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"

@@ -167,7 +167,7 @@ def test_slices_that_cannot_be(folder: Path, dataset: str, slices: list[str], me
 
 def test_a_part_of_a_dataset_keeps_its_fields() -> None:
     data = Dataset({"x": np.ones((3, 2))}, fields={"camera": np.array(["a", "b", "a"])})
-    assert data.take(2).fields["camera"].tolist() == ["a", "b"]
+    assert data.choose(np.array([0, 1])).fields["camera"].tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize(

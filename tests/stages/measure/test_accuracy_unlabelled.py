@@ -23,7 +23,7 @@ def right(outputs, dataset):
     return outputs["y"].argmax(1) == dataset.labels
 
 def mean_right(outputs, dataset):
-    return np.mean(outputs["y"].argmax(1) == dataset.take(2).labels)
+    return np.mean(outputs["y"].argmax(1) == dataset.spread(2).labels)
 
 def largest(outputs, dataset):
     few = dataset.choose(np.array([0, 2]))

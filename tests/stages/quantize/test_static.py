@@ -317,17 +317,17 @@ def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
         return run_stage(kind, tmp_path, {"dataset": f"data.py:{dataset}", **params}, inputs=inputs, root=tmp_path)
 
     message = (
-        "example {} of the dataset holds NaN in 'x', which the model treats as a number\n"
+        "example {} of the {} used holds NaN in 'x', which the model treats as a number\n"
         "  values with NaN among them have no range\n  {} examples hold one\n"
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"
     )
-    for dataset, places in (("gaps", (3, "2 of 5")), ("ragged", (1, "1 of 2"))):
+    for dataset, places in (("gaps", (3, 5, "2 of 5")), ("ragged", (1, 2, "1 of 2"))):
         with pytest.raises(StageFailed) as error:
             run(WEIGHTED, dataset)
         assert str(error.value) == message.format(*places)
     with pytest.raises(StageFailed) as error:
         run(WEIGHTED, "gaps", "quantize/weights", algorithm="gptq")
-    assert str(error.value) == message.format(3, "2 of 5")
+    assert str(error.value) == message.format(3, 5, "2 of 5")
     assert run(IMPUTED, "gaps").value("quantized") == 1  # it puts zeros in their place
 
 

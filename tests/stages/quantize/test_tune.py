@@ -42,7 +42,7 @@ def examples():
 
 
 def few():
-    return examples().take(3)
+    return examples().spread(3)
 """
 LAYERS = """
 <ir_version: 9, opset_import: ["" : 20]>

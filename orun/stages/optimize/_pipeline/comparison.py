@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orun.measure.dataset import choose, spread
 from orun.stages._data.source import Images, Source, Text
 from orun.stages._graph.agreement import check, run_cases
 from orun.stages._graph.feeds import Case
@@ -47,7 +48,7 @@ def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ..
     """Return each image of a folder as Pillow prepares it, with the bytes of its file."""
     from orun.stages._data.images import list_images, prepare_image
 
-    files = list_images(context.root / folder, folder, images)[:EXAMPLES]
+    files = list_images(context.root / folder, folder, images)
     return tuple(
         Case(
             name := f"{folder}/{path.relative_to(context.root / folder).as_posix()}",
@@ -57,7 +58,7 @@ def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ..
                 BYTES: np.frombuffer(path.read_bytes(), np.uint8)[None],
             },
         )
-        for path in files
+        for path in (files[number] for number in spread(len(files), EXAMPLES))
     )
 
 
@@ -68,7 +69,8 @@ def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Ca
 
     root, inputs = draft.context.root, {item.name: item for item in inputs_of(draft.model)}
     pad = any(isinstance(item.shape[-1], int) for item in inputs.values() if item.shape)
-    texts = read_lines(root / file, file)["text"][:EXAMPLES]
+    texts = read_lines(root / file, file)["text"]
+    texts = choose(texts, spread(len(texts), EXAMPLES))
     source = Source(FilePath(file), text=Text(FilePath(tokenizer), length=length, pad=pad))
     dataset = tokenize(root, file, {"text": texts}, source)
     return tuple(
