@@ -202,7 +202,7 @@ def count(inputs: Mapping[str, Values]) -> int:
 
 def as_type(name: str, dtype: str) -> str:
     """Return a hint on how to convert an input to another type."""
-    return f"in the dataset, {name}: values.astype(np.{dtype}); of a file, `types: {{{name}: {dtype}}}`"
+    return f"in the dataset, {name}: values.astype(np.{dtype}); of files, `types: {{{name}: {dtype}}}`"
 
 
 def _stack(values: Values, indices: NDArray[np.intp]) -> Array:

@@ -23,7 +23,7 @@ KNOWN = (".npz", ".npy", ".safetensors", *tables.SUFFIXES, ".txt")
 # Keys of a source by what they are for. `classes` is for all.
 FOR_IMAGES = ("images", "annotations")
 FOR_INPUTS = ("inputs", "types")
-FOR_COLUMNS = (*FOR_INPUTS, "labels", "fields", "missing", "text")
+FOR_COLUMNS = ("inputs", "labels", "fields", "missing", "text")
 
 
 def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,14 @@ from orun.errors import UnknownName, UsageError
 from orun.measure.dataset import Array, Dataset
 from orun.stages._data.coco import read_annotations
 from orun.stages._data.packages import need
-from orun.stages._data.source import Examples, Images, Source, number_classes
+from orun.stages._data.source import DType, Examples, Images, Source, number_classes
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 ORIENTATION, UPRIGHT = 0x0112, 4  # EXIF tag; its largest value that keeps width and height
+DEEP = ("I", "F")  # what Pillow's modes of more than 8 bits in a channel begin with; it cuts them off at 255
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
@@ -34,7 +35,8 @@ def read_images(folder: Path, name: str, source: Source) -> Dataset:
     how = _preparation(name, source.images)
     files = list_images(folder, name, how)
     pixels = np.stack([prepare_image(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
-    return Dataset({how.input: pixels}, _labels(folder, name, files, source.classes))
+    typed = _convert_type(name, how, pixels, source.types)
+    return Dataset({how.input: typed}, _labels(folder, name, files, source.classes))
 
 
 def read_annotated(root: Path, name: str, source: Source) -> Dataset:
@@ -53,7 +55,7 @@ def read_annotated(root: Path, name: str, source: Source) -> Dataset:
         _require_size(folder / image.name, f"{name}/{image.name}", image.size, annotations.title)
     labels = annotations.labels(how.size, source.classes)
     pixels = [prepare_image(folder / image.name, f"{name}/{image.name}", how) for image in annotations.images]
-    return Dataset({how.input: np.stack(pixels)}, labels)
+    return Dataset({how.input: _convert_type(name, how, np.stack(pixels), source.types)}, labels)
 
 
 def note_missing_folders(context: Context, examples: Examples | None, output: str = "", axis: int = -1) -> None:
@@ -73,8 +75,7 @@ def note_missing_folders(context: Context, examples: Examples | None, output: st
     folder = context.root / examples.path
     if not folder.is_dir():
         return
-    images = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    count = len({*_name_folders(folder, images)} - {""})
+    count = len({*_name_folders(folder, _search_images(folder))} - {""})
     outputs = {value.name: axes_of(value) for value in load_graph(context.model()).graph.output}
     axes = outputs[output or next(iter(outputs))]
     scores = axes[axis] if len(axes) > max(axis, 1) else 1
@@ -110,16 +111,24 @@ def _require_size(path: Path, name: str, size: tuple[float, float], title: str) 
 
 
 def list_images(folder: Path, name: str, how: Images) -> list[Path]:
-    """Return every image below a folder, in order of paths.
+    """Return every image below a folder, in order of paths. Hidden files and folders are skipped.
 
     Raises:
         UsageError: when there is none, or the parameters contradict one another.
     """
     _check(name, how)
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    files = sorted(_search_images(folder))
     if not files:
         raise UsageError(f"{name} has no images", why=f"none of its files ends in {', '.join(sorted(SUFFIXES))}")
     return files
+
+
+def _search_images(folder: Path) -> Iterator[Path]:
+    """Yield every image below a folder, but no hidden ones, such as `._000.png` or those in `.ipynb_checkpoints`."""
+    for path in folder.rglob("*"):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix.lower() in SUFFIXES and not is_hidden:
+            yield path
 
 
 def _name_folders(folder: Path, images: Iterable[Path]) -> list[str]:
@@ -174,6 +183,12 @@ def prepare_image(path: Path, name: str, how: Images) -> Array:
 
     try:
         with Image.open(path) as opened:
+            if opened.mode.startswith(DEEP):
+                raise UsageError(
+                    f"{name} has more than 8 bits in a channel ({opened.mode})",
+                    why="pixels are read from 0 to 255",
+                    hint="read them in file.py:function that returns an orun.Dataset",
+                )
             upright = ImageOps.exif_transpose(opened)
             image = _cut(upright.convert("RGB" if how.channels == "rgb" else "L"), how)
     except (UnidentifiedImageError, OSError, DecompressionBombError) as error:
@@ -181,6 +196,27 @@ def prepare_image(path: Path, name: str, how: Images) -> Array:
     scaled: Array = np.asarray(image, np.float32).reshape(*how.size, -1) * np.float32(how.scale)
     pixels: Array = (scaled - np.array(how.mean, np.float32)) / np.array(how.std, np.float32)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)) if how.layout == "nchw" else pixels
+
+
+def _convert_type(name: str, how: Images, pixels: Array, types: Mapping[str, DType]) -> Array:
+    """Return prepared pixels in the type that the source declares; float32 when it declares none."""
+    if unknown := [title for title in types if title != how.input]:
+        raise UnknownName(
+            f"{name}: `types` names {unknown[0]!r}", unknown[0], [how.input], why=f"images are the input {how.input}"
+        )
+    dtype = types.get(how.input, "float32")
+    if dtype in ("bool", "text"):
+        raise UsageError(f"{name}: images cannot be of the type {dtype}", hint=f"say `types: {{{how.input}: uint8}}`")
+    with np.errstate(invalid="ignore"):  # numbers that do not fit are refused below
+        typed = pixels.astype(dtype)
+    if typed.dtype.kind in "iu" and (typed != pixels).any():
+        channels = len(how.mean)
+        raise UsageError(
+            f"{name}: prepared pixels are not whole numbers of {dtype}",
+            why=f"they go from {pixels.min():g} to {pixels.max():g}",
+            hint=f"to keep pixels as they are: `scale: 1, mean: {[0] * channels}, std: {[1] * channels}`",
+        )
+    return typed
 
 
 def _cut(image: Image, how: Images) -> Image:
@@ -191,6 +227,6 @@ def _cut(image: Image, how: Images) -> Image:
     if how.resize is None:
         return image.resize((width, height), method)
     shorter = min(image.size)
-    wide, high = (round(side * how.resize / shorter) for side in image.size)
+    wide, high = (int(side * how.resize / shorter) for side in image.size)  # as torchvision and transformers
     left, top = round((wide - width) / 2), round((high - height) / 2)
     return image.resize((wide, high), method).crop((left, top, left + width, top + height))

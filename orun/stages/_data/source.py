@@ -82,7 +82,11 @@ class Source:
         ),
     ] = field(default_factory=list)
     types: Annotated[
-        dict[str, DType], Doc("Type of an input's values; the file's type when left out, but `float32` for `float64`.")
+        dict[str, DType],
+        Doc(
+            "Type of an input's values; the file's type when left out, but `float32` for `float64` and for pixels of "
+            "images."
+        ),
     ] = field(default_factory=dict)
     missing: Annotated[
         Literal["refuse", "nan"],

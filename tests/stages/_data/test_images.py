@@ -28,7 +28,6 @@ def photos(tmp_path: Path) -> Path:
     [
         ("fields", ["cats"]),
         ("inputs", {"pixels": "x"}),
-        ("types", {"pixels": "float16"}),
         ("labels", "animal"),
         ("missing", "nan"),
         ("text", {"tokenizer": "words"}),
@@ -82,6 +81,56 @@ def test_the_middle_is_cut_out(tmp_path: Path) -> None:
     assert cut.labels is None
     squeezed = load(tmp_path, "one", images={**how, "resize": None, "resample": "nearest"})
     assert array(squeezed, "x").shape == (1, 1, 4, 4)
+
+
+@pytest.mark.parametrize("shape", [(427, 640), (640, 427)])
+def test_sizes_are_those_of_torchvision(tmp_path: Path, shape: tuple[int, int]) -> None:
+    """256 x 640 / 427 is 383.7: torchvision and transformers take 383, and cut the centre at round(159 / 2)."""
+    (tmp_path / "one").mkdir()
+    y, x = np.mgrid[: shape[0], : shape[1]]
+    image = Image.fromarray(((x * 7 + y * 11) % 256).astype(np.uint8))
+    image.save(tmp_path / "one" / "photo.png")
+    how = {"input": "x", "channels": "grey", "scale": 1.0, "mean": [0.0], "std": [1.0]}
+    pixels = array(load(tmp_path, "one", images=how), "x")[0, 0]
+    wide, left, top = (383, 80, 16) if shape[1] > shape[0] else (256, 16, 80)
+    resized = np.asarray(image.resize((wide, 639 - wide), Image.Resampling.BILINEAR))
+    assert (pixels == resized[top : top + 224, left : left + 224]).all()
+
+
+@pytest.mark.parametrize(("dtype", "mode"), [(np.uint16, "I;16"), (np.int32, "I"), (np.float32, "F")])
+def test_images_of_more_than_8_bits_are_refused(tmp_path: Path, dtype: type[np.generic], mode: str) -> None:
+    """Pillow would cut their values off at 255: all white."""
+    (tmp_path / "one").mkdir()
+    Image.fromarray(np.full((4, 4), 3000, dtype)).save(tmp_path / "one" / "deep.tiff")
+    assert refusal(tmp_path, "one", images={"input": "x"}) == (
+        f"one/deep.tiff has more than 8 bits in a channel ({mode})\n"
+        "  pixels are read from 0 to 255\n"
+        "  hint: read them in file.py:function that returns an orun.Dataset"
+    )
+
+
+def test_hidden_files_and_folders_are_skipped(photos: Path) -> None:
+    (photos / "photos" / ".ipynb_checkpoints").mkdir()
+    Image.new("RGB", (8, 4)).save(photos / "photos" / ".ipynb_checkpoints" / "red.png")
+    (photos / "photos" / "cats" / "._red.png").write_bytes(b"attributes of macOS")
+    assert labels(load(photos, "photos", images={"input": "x"})) == [0, 1]
+
+
+def test_pixels_as_whole_numbers(photos: Path) -> None:
+    plain = {"input": "x", "scale": 1, "mean": [0, 0, 0], "std": [1, 1, 1]}
+    pixels = array(load(photos, "photos", images=plain, types={"x": "uint8"}), "x")
+    assert (str(pixels.dtype), pixels[:, :, 0, 0].tolist()) == ("uint8", [[255, 0, 0], [0, 255, 0]])
+    assert refusal(photos, "photos", images={"input": "x"}, types={"x": "uint8"}) == (
+        "photos: prepared pixels are not whole numbers of uint8\n"
+        "  they go from -2.1179 to 2.42857\n"
+        "  hint: to keep pixels as they are: `scale: 1, mean: [0, 0, 0], std: [1, 1, 1]`"
+    )
+    assert refusal(photos, "photos", images=plain, types={"image": "uint8"}) == (
+        "photos: `types` names 'image'\n  images are the input x"
+    )
+    assert refusal(photos, "photos", images=plain, types={"x": "text"}) == (
+        "photos: images cannot be of the type text\n  hint: say `types: {x: uint8}`"
+    )
 
 
 def test_images_that_a_camera_turned(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def pixels():
 def rows():
     return orun.Dataset({"x": [IMAGES[0, 0, :size, :4].astype(np.float32) for size in (2, 3, 5)]})
 """
-CAST = "in the dataset, image: values.astype(np.float32); of a file, `types: {image: float32}`"
+CAST = "in the dataset, image: values.astype(np.float32); of files, `types: {image: float32}`"
 
 
 @pytest.fixture(autouse=True)

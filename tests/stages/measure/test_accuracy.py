@@ -534,7 +534,7 @@ def test_a_model_that_does_not_take_the_data(folder: Path) -> None:
         "  [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Unexpected input data type. Actual: (tensor(int64)) , expected: "
         "(tensor(float))\n"
         "  x: fed int64 [1, 3], takes float32 ['batch', 3]\n"
-        "  hint: in the dataset, x: values.astype(np.float32); of a file, `types: {x: float32}`"
+        "  hint: in the dataset, x: values.astype(np.float32); of files, `types: {x: float32}`"
     )
 
 

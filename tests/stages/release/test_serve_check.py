@@ -199,5 +199,5 @@ def test_inputs_that_the_model_does_not_take_are_no_fault_of_the_bundle(tmp_path
     assert str(caught.value) == (
         "an example of wide.npz does not fit the input 'x' of the model\n"
         "  it has float64 [1, 4], and the model takes float32 ['batch', 4]\n"
-        "  hint: in the dataset, x: values.astype(np.float32); of a file, `types: {x: float32}`"
+        "  hint: in the dataset, x: values.astype(np.float32); of files, `types: {x: float32}`"
     )

@@ -88,7 +88,7 @@ def _channels(nodes: Nodes, colours: str, *, grey: bool) -> str:
 
 
 def _resize(nodes: Nodes, channels: str, size: str, images: Images) -> str:
-    """Resize to `size` at once, or the shorter side to `resize` and cut the centre out; sizes round as Python's do."""
+    """Resize to `size` at once, or the shorter side to `resize` and cut the centre out, as Pillow's images are."""
     wanted = nodes.constant(_ints(*images.size))
     attributes = {**RESIZE[images.resample], "axes": [2, 3]}
     if images.resize is None:
@@ -96,7 +96,7 @@ def _resize(nodes: Nodes, channels: str, size: str, images: Images) -> str:
     exact = nodes.add("Cast", size, to=TensorProto.DOUBLE)
     shorter = nodes.add("ReduceMin", exact, keepdims=1)
     longer = nodes.add("Div", nodes.add("Mul", exact, nodes.constant(np.array(images.resize, np.float64))), shorter)
-    lengths = nodes.add("Cast", nodes.add("Round", longer), to=TensorProto.INT64)
+    lengths = nodes.add("Cast", longer, to=TensorProto.INT64)
     resized = nodes.add("Resize", channels, "", "", lengths, **attributes)
     rest = nodes.add("Cast", nodes.add("Sub", lengths, wanted), to=TensorProto.DOUBLE)
     half = nodes.add("Round", nodes.add("Div", rest, nodes.constant(np.array(2, np.float64))))
