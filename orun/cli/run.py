@@ -106,7 +106,11 @@ def command(
 
             detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
             result = _run_shown(file, detail, look_into, choices, stack)
-        write_all(requested, result)
+        try:
+            write_all(requested, result)
+        except UsageError as error:
+            error.exit_code = result.exit_code or error.exit_code  # the verdict counts for more
+            raise
     return result.exit_code
 
 

@@ -107,6 +107,18 @@ def test_what_was_read_for_the_first_time_is_refused_at_the_end(
     assert (project / "run.md").read_text().startswith("## pipeline\n")
 
 
+def test_a_report_that_cannot_be_written_leaves_the_verdict(orun: CommandLine, project: Path) -> None:
+    del project
+    shown = orun("words.yaml", "-q", "--junit", "/dev/full", "--set", "stages.count.gate.words.min=5", "--no-blame")
+    assert shown.code == 1
+    assert shown.out.splitlines()[-1].endswith("; exit 1")
+    assert shown.err == (
+        "error: /dev/full cannot be written\n  No space left on device\n"
+        "  hint: Nothing that was stored is lost. Free some space and run it again: df -h /dev/full\n"
+    )
+    assert orun("words.yaml", "-q", "--junit", "/dev/full").code == 2
+
+
 def test_what_every_run_reads_is_refused(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / ".git").mkdir()
     (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
