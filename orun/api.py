@@ -67,15 +67,41 @@ def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # n
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
     """Return values as `--set` has them: text as it is, anything else as JSON, which YAML contains."""
+    if values is not None and not isinstance(values, Mapping):
+        raise UsageError(f"set must map paths to values, not {values!r}", hint='set={"vars.sequence": 64}')
     return {
         name: value if isinstance(value, str) else json.dumps(value, default=os.fspath)
         for name, value in (values or {}).items()
     }
 
 
-def as_list(items: PathLike | Iterable[PathLike]) -> list[str]:
-    """Return names or paths as a list; a text or a path is a single item."""
-    return [os.fspath(item) for item in ([items] if isinstance(items, str | os.PathLike) else items)]
+def as_list(parameter: str, items: PathLike | Iterable[PathLike]) -> list[str]:
+    """Return names or paths as a list; a text or a path is a single item.
+
+    Args:
+        parameter: its name, for messages.
+        items: its value.
+
+    Raises:
+        UsageError: when they are anything else.
+    """
+    try:
+        return [os.fspath(item) for item in ([items] if isinstance(items, str | os.PathLike) else items)]
+    except TypeError as error:
+        raise UsageError(f"{parameter} must be a text, a path or several of them, not {items!r}") from error
+
+
+def _require_limits(jobs: object, gpus: object, wait: object) -> None:
+    """Refuse numbers of a run that the command line would refuse as well.
+
+    Raises:
+        UsageError: with the first of them.
+    """
+    for parameter, value, least in (("jobs", jobs, 1), ("gpus", gpus, 0)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise UsageError(f"{parameter} must be an integer of at least {least}, not {value!r}")
+    if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
+        raise UsageError(f"wait must be a number of seconds, not {wait!r}")
 
 
 def plan(  # noqa: PLR0913 - the options of the command line
@@ -222,12 +248,13 @@ def run(  # noqa: PLR0913 - the options of the command line
             would replace what the run reads.
     """
     _require_posix("orun.run")
+    _require_limits(jobs, gpus, wait)
     started_at = time()
     listener = on_event or default_listener()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
     request = None if part else _request(file, set, store, remote, executor, strict=strict)
-    paths = [Path(path) for path in as_list(reports)]
+    paths = [Path(path) for path in as_list("reports", reports)]
     if request and (answered := answer(request, paths, listener, started_at)):
         return answered
     with ExitStack() as planning:
@@ -375,7 +402,7 @@ def watch(
         raise UsageError(f"alpha must be above 0 and below 1, not {alpha:g}")
     if per < 0:
         raise UsageError(f"a period has no {per:g} seconds")
-    logs = as_list(log)
+    logs = as_list("log", log)
     if not logs:
         raise UsageError("no log was named", hint="name the sampled log of a server: requests.jsonl")
     known = release if isinstance(release, Release) else load_release(Path(release))
@@ -447,7 +474,7 @@ def _planner(
     from orun.store import Store
 
     opened = Store.open(Path(store) if store else default_store(pipeline.root), read_only=read_only)
-    forced = select(pipeline, only=as_list(force)) if force else ()
+    forced = select(pipeline, only=as_list("force", force)) if force else ()
     names = [stage.id for stage in forced]
     return Planner(pipeline, opened, baselines.read(pipeline), force=names, fresh=fresh)
 
@@ -511,5 +538,5 @@ def _selected(
     """Ids of the stages that were asked for; all when nothing was said."""
     from orun.pipeline.graph import select
 
-    chosen = select(pipeline, only=as_list(only), from_=as_list(from_), to=as_list(to))
+    chosen = select(pipeline, only=as_list("only", only), from_=as_list("from_", from_), to=as_list("to", to))
     return {stage.id for stage in chosen}

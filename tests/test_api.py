@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,30 @@ def test_a_single_name_is_a_text(store: Path) -> None:
         assert [step.stage.id for step in orun.plan(file, store=store, **chosen).steps] == ["write"]
         assert [stage.stage for stage in orun.run(file, store=store, **chosen).stages] == ["write"]
     assert [rebuilt.stage for rebuilt in rebuild(file, only="write", store=store)] == ["write"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"jobs": 0}, "jobs must be an integer of at least 1, not 0"),
+        ({"jobs": "2"}, "jobs must be an integer of at least 1, not '2'"),
+        ({"jobs": 1.5}, "jobs must be an integer of at least 1, not 1.5"),
+        ({"jobs": True}, "jobs must be an integer of at least 1, not True"),
+        ({"gpus": -1}, "gpus must be an integer of at least 0, not -1"),
+        ({"wait": "5"}, "wait must be a number of seconds, not '5'"),
+        ({"wait": math.nan}, "wait must be a number of seconds, not nan"),
+        ({"force": True}, "force must be a text, a path or several of them, not True"),
+        ({"only": [1]}, "only must be a text, a path or several of them, not [1]"),
+        ({"set": "x=1"}, "set must map paths to values, not 'x=1'\n  hint: set={\"vars.sequence\": 64}"),
+    ],
+)
+def test_a_run_refuses_what_the_command_line_refuses(tmp_path: Path, options: Any, message: str) -> None:
+    (tmp_path / "p.yaml").write_text("stages: {write: {uses: ./code.py:write}}\n", encoding="utf-8")
+    (tmp_path / "code.py").write_text(CODE, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        orun.run(tmp_path / "p.yaml", store=tmp_path / "store", **options)
+    assert str(caught.value) == message
+    assert not [*tmp_path.glob("store/out/*")]
 
 
 def test_a_single_report_is_a_path(store: Path) -> None:

@@ -58,7 +58,7 @@ def init(  # noqa: PLR0913 - the options of the command line
     if output:
         require_free(file, f"orun {quoted(file)}")
     conditions, wanted = check_goal(goal, data), target_named(target)
-    facts = read_model(name, file.parent, as_list(inputs), trust=trust)
+    facts = read_model(name, file.parent, as_list("inputs", inputs), trust=trust)
     request = Request(facts, wanted, declare_data(data, file.parent, facts), conditions)
     if output is None:
         return text_of(file, with_examples(file, request), gates_of(conditions))
