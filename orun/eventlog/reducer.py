@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.core.run_record import RunResult, StageResult, Verdict
 from orun.core.serialization import decode, foreign_json, replace
 from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
+from orun.fs.observed_state import FOLDER, presence
 from orun.store.checksummed_json import read_record, unusable_record
 
 
@@ -54,16 +56,29 @@ class Reducer:
 
 
 def read_result(path: Path) -> RunResult:
-    """Return the result in the record of a run.
+    """Return the result in the record of a run, with its folders where they are now if its store was moved.
 
     Raises:
         StoreError: if the record is missing, unreadable, damaged or of another version of orun.
     """
     record = read_record(path)
     try:
-        return replace(decode(RunResult, record), folder=path.parent)
+        result = decode(RunResult, record)
     except ValueError as error:
         raise unusable_record(path, "is not one that this version of orun can read", error) from error
+    return result if result.folder == path.parent else _moved(result, path.parent)
+
+
+def _moved(result: RunResult, folder: Path) -> RunResult:
+    """Return a result with another folder; output checkouts that are not in the store there are left out."""
+    old, new = (run.parent.parent for run in (result.folder, folder))
+
+    def moved(out: str) -> str:
+        path = new / os.path.relpath(out, old)
+        return str(path) if presence(path) == FOLDER else ""
+
+    stages = (replace(stage, out=moved(stage.out)) if stage.out else stage for stage in result.stages)
+    return replace(result, folder=folder, stages=tuple(stages))
 
 
 def read_log(path: Path) -> RunResult:

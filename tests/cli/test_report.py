@@ -7,6 +7,7 @@ import html
 import io
 import json
 import re
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,14 @@ def test_an_earlier_run_is_shown_again(orun: CommandLine, project: Path) -> None
     first = orun("words.yaml")
     orun("words.yaml", "--set", "stages.write.with.text=one two three four")
     assert steady(orun("report", "last~1").out) == steady(first.out[first.out.index("stage  ") :])
+
+
+def test_the_results_of_a_store_that_was_moved_are_there(orun: CommandLine, project: Path) -> None:
+    orun("words.yaml", "-q")
+    (project / "artifacts").rename(project / "moved")
+    assert orun("report", "--store", "moved").out.endswith("; results in moved/out/words\n")
+    shutil.rmtree(project / "moved/out")  # as where only what is private to orun is copied
+    assert "results in" not in orun("report", "--store", "moved").out
 
 
 def test_files_of_an_earlier_run_are_those_of_then(orun: CommandLine, project: Path) -> None:
