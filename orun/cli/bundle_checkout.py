@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.cli import options
 from orun.errors import UsageError
 from orun.fs.observed_state import FOLDER, presence, seen_at
 from orun.fs.os_errors import quoted
@@ -24,12 +25,18 @@ PIPELINES = (".yaml", ".yml")
 SEARCHED = 100  # newest runs that are searched for one of the pipeline
 
 
-def no_bundle(target: str) -> UsageError:
-    """Return the error of a path that is not a folder: why there is no bundle, and the next command."""
+def no_bundle(target: str, store: Path | None) -> UsageError:
+    """Return the error of a path that is not a folder: why there is no bundle, and the next command.
+
+    Args:
+        target: the path.
+        store: the store that the command line names, if any.
+    """
     from orun.stages.release._manifest import MANIFEST
 
+    look = f"ls {options.outputs_folder(_store_above(target) or store)}"
     if not os.path.lexists(target):
-        return _not_built(target) or UsageError(f"there is no bundle {target}", why=BUNDLE, hint="ls artifacts/out")
+        return _not_built(target) or UsageError(f"there is no bundle {target}", why=BUNDLE, hint=look)
     path = Path(target)
     folder = next((target[: -len(ending)] for ending in ARCHIVES if target.lower().endswith(ending)), "")
     if folder:
@@ -40,7 +47,7 @@ def no_bundle(target: str) -> UsageError:
     if presence(path.parent / MANIFEST):
         hint = f"orun verify {quoted(str(path.parent))}"
     else:
-        hint = f"orun verify --rebuild {quoted(target)}" if path.suffix in PIPELINES else "ls artifacts/out"
+        hint = f"orun verify --rebuild {quoted(target)}" if path.suffix in PIPELINES else look
     return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
 
 
@@ -78,12 +85,23 @@ def _not_built(target: str) -> UsageError | None:
 
 def _last_build(target: str) -> tuple[RunResult | None, StageResult | None]:
     """Return the last run and the stage of a checkout `STORE/out/PIPELINE/STAGE`; None where there is none."""
-    path = Path(os.path.abspath(target))  # noqa: PTH100 - of a path that need not be there
-    root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
-    if root is None or path.parents[1].name != "out" or not seen_at(root / VERSION_FILE):
+    root = _store_above(target)
+    if root is None:
         return None, None
+    path = _absolute(target)
     run = _last_run(root, path.parent.name)
     return run, next((stage for stage in run.stages if safe_name(stage.stage) == path.name), None) if run else None
+
+
+def _store_above(target: str) -> Path | None:
+    """Return the store of a path `STORE/out/PIPELINE/STAGE`, which need not be there; None for another path."""
+    path = _absolute(target)
+    root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
+    return root if root and path.parents[1].name == "out" and seen_at(root / VERSION_FILE) else None
+
+
+def _absolute(target: str) -> Path:
+    return Path(os.path.abspath(target))  # noqa: PTH100 - without `..`, of a path that need not be there
 
 
 def _last_run(root: Path, pipeline: str) -> RunResult | None:

@@ -109,6 +109,15 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     return Store.open(root, read_only=read_only)
 
 
+def outputs_folder(store: Path | None) -> str:
+    """The folder of output checkouts, to append to a command: of a store, or of the working folder's."""
+    from orun.fs.os_errors import quoted
+    from orun.store.layout import default_store
+    from orun.text.suggestions import near
+
+    return quoted(near(str((store or default_store(Path.cwd())) / "out")))
+
+
 def fleet_option(function: F) -> F:
     """--on."""
     return click.option(

@@ -64,7 +64,7 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
     if presence(target) != FOLDER:
         from orun.cli.bundle_checkout import no_bundle
 
-        raise no_bundle(target)
+        raise no_bundle(target, store)
     return _verify_bundle(Path(target), as_json=as_json)
 
 

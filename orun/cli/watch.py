@@ -108,7 +108,7 @@ def _release(reference: str, store: Path | None) -> Path | Release:
             run = read_result(record_of(find(opened, reference)))
         except UsageError as error:
             problem = f"{reference} is neither the folder of a release nor a run"
-            raise UsageError(problem, why=error.what, hint="ls artifacts/out") from error
+            raise UsageError(problem, why=error.what, hint=f"ls {options.outputs_folder(store)}") from error
         named = {
             stage.stage: release_of_tree(opened, stage.tree, f"{stage.stage} of the run {run.folder.name}")
             for stage in run.stages
@@ -119,9 +119,8 @@ def _release(reference: str, store: Path | None) -> Path | Release:
         raise UsageError(f"the run {reference} has no release with a reference", hint=HINT)
     if len({item.digest for item in releases.values()}) > 1:
         why = f"with references of their own: {', '.join(releases)}"
-        raise UsageError(
-            f"the run {reference} has {len(releases)} releases", why=why, hint="name a folder in artifacts/out"
-        )
+        hint = f"name a folder in {options.outputs_folder(store)}"
+        raise UsageError(f"the run {reference} has {len(releases)} releases", why=why, hint=hint)
     return next(iter(releases.values()))
 
 

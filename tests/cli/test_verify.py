@@ -155,6 +155,10 @@ def test_a_bundle_that_was_removed_after_the_last_run(orun: CommandLine, project
         "  it was removed after the last run\n"
         "  hint: orun words.yaml\n"
     )
+    (project / "artifacts").rename(project / "other store")
+    assert orun("verify", "other store/out/words/cuont").err.endswith("  hint: ls 'other store/out'\n")
+    assert orun("verify", "words/count", "--store", "other store").err.endswith("  hint: ls 'other store/out'\n")
+    (project / "other store").rename(project / "artifacts")
     for name in ("words/cuont", "words", "wodrs/count"):
         assert orun("verify", f"artifacts/out/{name}x").err == (
             f"error: there is no bundle artifacts/out/{name}x\n{ELSEWHERE}"

@@ -126,4 +126,7 @@ def test_the_release_of_a_run(
     assert orun("watch", log, "--release", "lst").err == (
         "error: lst is neither the folder of a release nor a run\n  there is no run 'lst'\n  hint: ls artifacts/out\n"
     )
+    Path("artifacts").rename("other")
+    assert orun("watch", log, "--release", "lst", "--store", "other").err.endswith("  hint: ls other/out\n")
+    Path("other").rename("artifacts")
     assert (release / "reference.json").read_bytes() == Path("artifacts/out/toy/release/reference.json").read_bytes()
