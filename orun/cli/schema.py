@@ -24,9 +24,9 @@ def command(events: bool) -> int:
     from orun.pipeline import schema
     from orun.report import event_schema
     from orun.stages.plugins import load_all
-    from orun.stages.registry import all_kinds
+    from orun.stages.registry import BUILTIN, all_kinds
     from orun.text.suggestions import Unknown
 
-    plug_ins = () if events else tuple(kind for kind in load_all() if not isinstance(kind, Unknown))
+    plug_ins = () if events else tuple(kind for kind in load_all(BUILTIN) if not isinstance(kind, Unknown))
     options.show_json(event_schema.build() if events else schema.build((*all_kinds(), *plug_ins)))
     return 0

@@ -32,7 +32,7 @@ def _complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) 
     from orun.stages.registry import BUILTIN
 
     del ctx, param
-    return [name for name in (*BUILTIN, *find_entry_points()) if name.startswith(incomplete)]
+    return [name for name in dict.fromkeys((*BUILTIN, *find_entry_points())) if name.startswith(incomplete)]
 
 
 @click.command("stages", cls=Verb, examples=EXAMPLES)
@@ -45,7 +45,7 @@ def command(kind: str | None, as_json: bool) -> int:
     reason.
     """
     from orun.stages.plugins import load_all
-    from orun.stages.registry import all_kinds, find
+    from orun.stages.registry import BUILTIN, all_kinds, find
     from orun.text.suggestions import Unknown
 
     terminal = detect(sys.stdout, os.environ)
@@ -56,7 +56,7 @@ def command(kind: str | None, as_json: bool) -> int:
         else:
             options.show(kind_lines(documented, terminal))
         return 0
-    plug_ins = tuple(load_all())
+    plug_ins = tuple(load_all(BUILTIN))
     kinds = (*all_kinds(), *(item for item in plug_ins if not isinstance(item, Unknown)))
     if as_json:
         options.show_json([kind_data(item) for item in kinds])

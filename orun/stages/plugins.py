@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -63,13 +63,23 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
     )
 
 
-def load_all() -> Iterator[Kind | Unknown]:
-    """Yield every kind that packages offer, or the error why it cannot be used."""
-    for points in find_entry_points().values():
+def load_all(library: Collection[str]) -> Iterator[Kind | Unknown]:
+    """Yield every kind that packages offer, or the error why it cannot be used.
+
+    Args:
+        library: names of orun's own kinds, which come before a plug-in's.
+    """
+    for name, points in find_entry_points().items():
         try:
-            yield load(points)
+            yield _refuse_name(points[0]) if name in library else load(points)
         except Unknown as error:
             yield error
+
+
+def _refuse_name(point: EntryPoint) -> Unknown:
+    why = "orun has a kind of that name"
+    hint = f"rename its entry point in the group {GROUP}"
+    return Unknown(f"the kind {point.name!r} of the package {_package(point)} cannot be used: {why}", hint=hint)
 
 
 def _package(point: EntryPoint) -> str:

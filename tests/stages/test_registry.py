@@ -273,6 +273,25 @@ def test_a_broken_plug_in_does_not_hide_the_others(install: Install, capsys: pyt
     assert shown.err.startswith("\nthe kind 'acme/prune' of the package acme-orun cannot be used: ZeroDivisionError")
 
 
+def test_a_plug_in_with_the_name_of_a_kind_of_orun_is_not_used(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = install(GOOD)
+    (points,) = folder.glob("**/entry_points.txt")
+    main(["schema"])
+    own = json.loads(capsys.readouterr().out)["definitions"]["stage"]["allOf"]
+    points.write_text(points.read_text().replace("acme/prune", "quantize/dynamic"))
+    assert main(["stages"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("quantize/dynamic ") == 1
+    assert shown.err == (
+        "\nthe kind 'quantize/dynamic' of the package acme-orun cannot be used: orun has a kind of that name\n"
+        "  hint: rename its entry point in the group orun.stages\n"
+    )
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["definitions"]["stage"]["allOf"] == own[:-1]
+
+
 def test_a_plug_in_that_cannot_say_what_it_measures(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     file = pipeline(
         install(GOOD.replace('return ("removed"', 'return 1 / 0, ("removed"')),
