@@ -26,6 +26,7 @@ from orun.planning.planner import Planner
 from orun.runner.preflight import make_environments
 from orun.runner.runner import Runner
 from orun.runner.stage_results import unjudged
+from orun.store.layout import store_option
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:
@@ -214,9 +215,10 @@ def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None
     due = [step for step in plan.steps if step.stage.id in chosen and step.action in ("run", "maybe")]
     if due:
         stages = ", ".join(step.stage.id for step in due[:MOST_NAMED])
+        file, option = quoted(near(str(plan.pipeline.file))), store_option(store, plan.pipeline.root)
         raise StoreError(
             f"the store {near(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
-            why=f"not up to date: {stages}; to see why: orun plan {quoted(near(str(plan.pipeline.file)))}",
+            why=f"not up to date: {stages}; to see why: orun plan {file}{option}",
             hint=f"Choose a place that can be written (--store DIR): ls -ld {quoted(store)}",
         )
 

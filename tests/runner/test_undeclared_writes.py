@@ -299,9 +299,9 @@ def test_once_it_writes_to_its_output_all_is_well(tmp_path: Path) -> None:
 
 def test_how_it_is_said(tmp_path: Path) -> None:
     result = project(tmp_path, f'{WRITE}; (HERE / "b").touch(); (HERE / "c").touch(); (HERE / "d").touch()').run()
-    set_values = result_lines(replace(result, overrides={"seed": "3"}), Terminal())
-    assert any(line.endswith(f" orun {result.file} --force writes --set seed=3") for line in set_values)
-    said = f"{' '.join(SAID.split())} orun {result.file} --force writes"
+    set_values, store = result_lines(replace(result, overrides={"seed": "3"}), Terminal()), tmp_path / "store"
+    assert any(line.endswith(f" orun {result.file} --force writes --set seed=3 --store {store}") for line in set_values)
+    said = f"{' '.join(SAID.split())} orun {result.file} --force writes --store {store}"
     assert [line for line in result_lines(result, Terminal()) if "beside" in line] == [f"warning: {said}"]
     assert not [line for line in result_lines(result, Terminal(), "quiet") if "beside" in line]
     assert [line for line in markdown(result).splitlines() if "beside" in line] == [escape(f"warning: {said}")]
