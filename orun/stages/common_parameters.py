@@ -31,7 +31,10 @@ ReferenceTarget = Annotated[
 ]
 MadeUpDims = Annotated[
     dict[str, list[int]],
-    Doc("For made-up examples: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
+    Doc(
+        "For made-up examples: sizes of each dynamic axis by its name; when left out 1, 2 and 7, and for the height "
+        "and width of images in color also 64 and 48."
+    ),
 ]
 Excluded = Annotated[list[str], Doc("Names of nodes to leave as they are.")]
 Preprocess = Annotated[bool, Doc("Fold constants and batch normalisations first, by ONNX Runtime at level `basic`.")]

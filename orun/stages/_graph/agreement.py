@@ -33,7 +33,7 @@ Dims = Annotated[
     dict[str, list[int]],
     Doc(
         "Sizes to try for each dynamic axis, by its name; when left out, those of the model's input domain, or 1, 2 "
-        "and 7."
+        "and 7, and for the height and width of images in color also 64 and 48."
     ),
 ]
 Inputs = Annotated[

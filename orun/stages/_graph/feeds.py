@@ -22,6 +22,8 @@ Mode = Literal["random", "lowest", "highest"]
 Masks = Literal["any", "right-padded"]
 
 SIZES = (1, 2, 7)  # default sizes of a dynamic axis
+IMAGE = (64, 48)  # height and width at which a model of images of any size is tried, too
+COLORS = (3, 4)  # channels of an image, without and with transparency
 PIXEL = 255  # largest value of a pixel
 
 
@@ -76,7 +78,9 @@ def list_axes(inputs: Sequence[Input]) -> tuple[str, ...]:
 def assign_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     """Return assignments of sizes to all dynamic axes: each axis takes each of its sizes, and axes differ.
 
-    Axes that follow from others get no size here.
+    The last assignment has the height and width of an image, if no sizes are given for them. Runtimes have code of
+    their own for tiny images, which may run where the code for others fails. Axes that follow from others get no size
+    here.
 
     Args:
         inputs: inputs of the model.
@@ -100,13 +104,26 @@ def assign_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) ->
             raise UsageError(f"the dynamic axis {axis!r} {problem}", why="sizes are whole numbers from 0 on")
     choices = [tuple(sizes.get(axis, SIZES)) for axis in known]
     count = max(map(len, choices), default=1)
-    return [
+    assigned = [
         {
             axis: choice[(number + place) % len(choice)]
             for place, (axis, choice) in enumerate(zip(known, choices, strict=True))
         }
         for number in range(count)
     ]
+    image = {axis: size for axis, size in _image_sizes(inputs).items() if axis in known and axis not in sizes}
+    return [*assigned, {**assigned[-1], **image}] if image else assigned
+
+
+def _image_sizes(inputs: Sequence[Input]) -> dict[str, int]:
+    """Return sizes of the dynamic axes that are the height and width of an image, channels first or last."""
+    image: dict[str, int] = {}
+    for item in inputs:
+        match item.shape:
+            case (*_, str(height), str(width), int(channels)) | (*_, int(channels), str(height), str(width)):
+                if channels in COLORS:
+                    image |= zip((height, width), IMAGE, strict=True)
+    return image
 
 
 def _require_possible(item: Input) -> None:

@@ -17,6 +17,15 @@ def test_every_axis_takes_every_size_and_axes_differ() -> None:
     assert assigned == [{"batch": 1, "length": 2}, {"batch": 2, "length": 7}, {"batch": 7, "length": 1}]
 
 
+@pytest.mark.parametrize("shape", [("batch", "h", "w", 3), ("batch", 4, "h", "w")])
+def test_an_image_of_any_size_is_tried_at_the_size_of_an_image(shape: tuple[int | str, ...]) -> None:
+    image = Input("image", "float32", shape)
+    assigned = assign_sizes([image], {})
+    assert [tuple(sizes.values()) for sizes in assigned] == [(1, 2, 7), (2, 7, 1), (7, 1, 2), (7, 64, 48)]
+    assert assign_sizes([image], {"batch": [1], "h": [8], "w": [9]}) == [{"batch": 1, "h": 8, "w": 9}]
+    assert assign_sizes([image], {"batch": [1], "w": [9]})[-1] == {"batch": 1, "h": 64, "w": 9}
+
+
 def test_sizes_of_the_pipeline() -> None:
     assigned = assign_sizes([IDS], {"batch": [4], "length": [16, 32]})
     assert assigned == [{"batch": 4, "length": 32}, {"batch": 4, "length": 16}]

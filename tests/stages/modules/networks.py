@@ -38,6 +38,14 @@ def resized() -> keras.Model:
     return keras.Model(image, layers.UpSampling2D(interpolation="bilinear")(image))
 
 
+def bicubic() -> Any:
+    """Resizes one image."""
+    return tf.function(
+        lambda image: tf.image.resize(image[None], (32, 32), "bicubic"),
+        input_signature=[tf.TensorSpec([None, None, 3], tf.float32, name="image")],
+    )
+
+
 def unbuilt() -> keras.Model:
     """Layers that do not know yet what they take."""
     return keras.Sequential([layers.Dense(2)])
