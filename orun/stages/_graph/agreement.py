@@ -157,7 +157,7 @@ def check(
     leniency = Leniency(agreement, limits.spread if limits else "")
     actual = run_cases(context, agreement.candidate, candidate, tries)
     for case, references, values in zip(tries, expected, actual, strict=True):
-        pairs = list(zip(references, values, strict=True))
+        pairs = [agreement.pair(*item) for item in zip(agreement.outputs, references, values, strict=True)]
         disagree = any(compare_values(*pair, agreement.tolerance)[0] for pair in pairs)
         case_limits: Sequence[Limit | None] = (
             limits.of(case, references) if limits and disagree else [None] * len(pairs)
@@ -197,7 +197,7 @@ def check_against_input(
         context: of the stage.
         candidate: the result, for messages.
         trial: inputs of both models.
-        tolerance: None when only shapes, types and finiteness must agree.
+        tolerance: None when only shapes, types and finiteness must agree; sizes that depend on values may differ then.
         adapt: adapts the inputs and outputs of the result to those of the input model, where they differ.
         stand_in: a model that computes the same as the result, where the result cannot run here.
         outputs: names of the outputs that both have; all of the input model when None.
@@ -207,10 +207,11 @@ def check_against_input(
         StageFailed: as `check` does.
     """
     from orun.stages._graph.io import load_graph
+    from orun.stages._graph.signature import find_counts
 
     before = load_graph(context.model())
     outputs = [output.name for output in before.graph.output] if outputs is None else outputs
-    agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint)
+    agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint, find_counts(before))
     tries = load_cases(context, before, trial)
     expected = run_cases(context, agreement.reference, session(context.model(), outputs, context.target), tries)
     try:

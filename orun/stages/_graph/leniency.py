@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from orun.errors import StageFailed
@@ -28,6 +28,7 @@ class Agreement:
         outputs: names of the outputs.
         tolerance: None when only shapes, types and finiteness must agree.
         hint: what to do about a disagreement.
+        counts: axes of outputs whose size depends on values, and may differ without a tolerance.
     """
 
     candidate: str
@@ -35,6 +36,18 @@ class Agreement:
     outputs: Sequence[str]
     tolerance: Tolerance | None
     hint: str
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def pair(self, name: str, reference: Array, value: Array) -> tuple[Array, Array]:
+        """Return what both models have of an output: of axes whose size may differ, the part that both have."""
+        counts = self.counts.get(name, ()) if self.tolerance is None else ()
+        if not counts or reference.ndim != value.ndim:
+            return reference, value
+        both = tuple(
+            slice(min(sizes)) if axis in counts else slice(None)
+            for axis, sizes in enumerate(zip(reference.shape, value.shape, strict=True))
+        )
+        return reference[both], value[both]
 
 
 class Leniency:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.stages._graph.axes import list_free
+from orun.stages._graph.axes import list_free, list_names
 from orun.stages._graph.feeds import PIXEL, Input, bounds_of, is_image
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names
@@ -80,6 +80,23 @@ def _alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
 def ranks_of(model: ModelProto) -> dict[str, int]:
     """Return the number of axes of each input."""
     return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+
+
+def find_counts(model: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Return the axes of each output whose size depends on values, such as how many boxes a detector finds.
+
+    They are the dynamic axes that no input's axes name.
+    """
+    names = input_names(model)
+    known = {*list_free(axes_of(value) for value in model.graph.input if value.name in names)}
+    return {
+        output.name: tuple(
+            place
+            for place, axis in enumerate(axes_of(output))
+            if isinstance(axis, str) and not known.issuperset(list_names(axis))
+        )
+        for output in model.graph.output
+    }
 
 
 def axes_of(value: ValueInfoProto) -> tuple[int | str, ...]:

@@ -82,6 +82,25 @@ def test_a_disagreement_names_output_case_and_way_out(tmp_path: Path) -> None:
     )
 
 
+def test_an_axis_of_which_each_model_may_have_another_size(tmp_path: Path) -> None:
+    def largest(value: Array) -> float:
+        agreement = Agreement("the new model", "the old model", ["y"], None, "", {"y": (0,)})
+        return check(make_context(tmp_path), agreement, CASES, [[np.ones((2, 4))]], lambda _: [value]).value
+
+    assert largest(np.full((3, 4), 1.5)) == 0.5
+    assert largest(np.ones((0, 4))) == 0
+    for wrong, problem in (
+        (np.ones((3, 5)), "float64[2, 5] instead of float64[2, 4]"),
+        (np.ones(3), "float64[3] instead of float64[2, 4]"),
+        (np.ones((3, 4), np.float32), "float32[2, 4] instead of float64[2, 4]"),
+    ):
+        with pytest.raises(StageFailed) as caught:
+            largest(wrong)
+        assert str(caught.value) == (
+            f"the new model disagrees with the old model in output 'y'\n  {problem}\n  for some values at n=2"
+        )
+
+
 def test_the_largest_error_is_the_metric(tmp_path: Path) -> None:
     agreement = Agreement("the new model", "the old model", ["y", "z"], TIGHT, "")
     expected = [[np.ones(3), np.ones(2)]]

@@ -7,8 +7,19 @@ from onnx import TensorProto, helper, numpy_helper
 
 from orun.errors import UsageError
 from orun.stages._graph.feeds import Input
-from orun.stages._graph.signature import inputs_of
+from orun.stages._graph.signature import find_counts, inputs_of
 from tests.stages.models import ADD, LOOKUP, parse
+
+
+def test_axes_whose_size_depends_on_values() -> None:
+    model = onnx.parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    g (float[n, length] x) => (float[n, boxes] a, float[rows, 2] b)
+    { a = Identity (x) b = Identity (x) }
+    """)
+    assert find_counts(model) == {"a": (1,), "b": (0,)}
+    model.graph.output[1].type.tensor_type.shape.dim[0].dim_param = "2 * n"
+    assert find_counts(model) == {"a": (1,), "b": ()}
 
 
 def test_types_axes_and_the_bounds_of_a_look_up() -> None:

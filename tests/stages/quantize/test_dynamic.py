@@ -26,6 +26,32 @@ def weights(result: StageRun) -> dict[str, np.ndarray[Any, Any]]:
     }
 
 
+FILTER = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 16] x) => (float[found] y, float[rows, 32] z)
+{
+  z = MatMul (x, w)
+  shape = Constant <value = int64[1] {-1}> ()
+  flat = Reshape (z, shape)
+  limit = Constant <value = float {0.0}> ()
+  chosen = Greater (flat, limit)
+  y = Compress (flat, chosen)
+}
+"""
+
+
+def test_a_model_that_finds_another_number_of_values(tmp_path: Path) -> None:
+    """Of values near the limit, quantization finds others."""
+    weight = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
+    model = onnx.parser.parse_model(FILTER)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    before = artifact(tmp_path, model)
+    made = quantize(tmp_path, before, dims={"n": [200]})
+    feed = {"x": np.random.default_rng(1).standard_normal((200, 16)).astype(np.float32)}
+    sizes = [answers(path, feed)[0].shape for path in (before / "model.onnx", made.model)]
+    assert sizes[0] != sizes[1]
+
+
 def matmul(folder: Path) -> Path:
     """One product with a weight whose columns differ a thousandfold."""
     model = parse(WORDY)

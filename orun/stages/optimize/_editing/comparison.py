@@ -12,6 +12,7 @@ from orun.stages._graph.agreement import Trial, check, load_cases, run_alone, ru
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.sessions import Feed, session
+from orun.stages._graph.signature import find_counts
 from orun.stages.optimize._editing.draft import Draft
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance
     own = replace(context, inputs={"model": context.output})
     cases = load_cases(own, result, replace(trial, dims={**trial.dims, **draft.sizes}) if made_up else trial)
     cases = tuple(replace(case, feed={**case.feed, **draft.fixed_values}) for case in cases)
-    agreement = Agreement(TITLE, "the model before it", shared, None if draft.altered else tolerance, HINT)
+    tolerance = None if draft.altered else tolerance
+    agreement = Agreement(TITLE, "the model before it", shared, tolerance, HINT, find_counts(result))
     before = session(context.model(), [draft.outputs[name] for name in shared], context.target)
 
     def run_before(feed: Feed) -> Sequence[Array]:
