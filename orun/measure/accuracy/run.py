@@ -195,7 +195,8 @@ def _check_output(stage: str, title: str, value: Array, part: str, batch: Batch)
         raise StageFailed(
             stage,
             f"{title} has no batch axis: its shape is {list(value.shape)} for a batch of {examples}",
-            hint="name the outputs with a batch axis in `outputs`",
+            hint="name the outputs with a batch axis in `outputs`"
+            + ("; or let the model return this one with a batch axis of 1, `output[None]`" if examples == 1 else ""),
         )
     if value.dtype.kind != "f":
         return

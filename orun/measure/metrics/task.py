@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from orun.errors import UsageError
 from orun.measure.metrics.fidelity import Floats, is_classes, is_single_score, top_class, top_classes
 
+INTEGERS = (
+    "integers are taken as classes; if they are scores in 8 bits, return them from a function, "
+    "`outputs[NAME].astype('float32')`, and name it: `postprocess: file.py:function`"
+)
 ROWS = 1024  # queries scored at once, to limit the matrix of similarities
 
 
@@ -108,7 +112,9 @@ def _shape_hint(output: NDArray[Any], labels: NDArray[Any]) -> str:
             return "for one-hot labels: labels.argmax(-1)"
         return "if an example may have several classes: `auc`, `average_precision`, or a metric of your own"
     fitting = [axis for axis in range(1, len(shape)) if shape[:axis] + shape[axis + 1 :] == labels.shape]
-    return f"name the axis of the classes: `class_axis: {fitting[0]}`" if len(fitting) == 1 else ""
+    if len(fitting) != 1:
+        return ""
+    return INTEGERS if is_classes(output) else f"name the axis of the classes: `class_axis: {fitting[0]}`"
 
 
 def need_scores(metric: str, output: NDArray[Any]) -> None:
@@ -117,7 +123,9 @@ def need_scores(metric: str, output: NDArray[Any]) -> None:
         raise UsageError(
             f"{metric} needs a score for each class",
             why=f"the output is {output.dtype} {list(output.shape)}",
-            hint="name the output that holds scores in `outputs`",
+            hint=INTEGERS
+            if output.dtype.kind in "iu" and output.ndim > 1
+            else "name the output that holds scores in `outputs`",
         )
 
 

@@ -177,6 +177,26 @@ def test_classes_may_be_floats() -> None:
     assert accuracy(np.array([[1.0], [1.0]]), np.array([[1], [0]])).tolist() == [1.0, 0.0]
 
 
+def test_scores_in_8_bits_are_made_floats() -> None:
+    """`class_axis` would not help: integers are classes."""
+    scores, labels = np.array([[0, 255, 3], [9, 8, 7]], np.uint8), np.array([1, 0])
+    hint = (
+        "integers are taken as classes; if they are scores in 8 bits, return them from a function, "
+        "`outputs[NAME].astype('float32')`, and name it: `postprocess: file.py:function`"
+    )
+    with pytest.raises(UsageError) as caught:
+        accuracy(scores, labels)
+    assert str(caught.value) == (
+        f"accuracy needs one label for each prediction\n  the output is [2, 3], and the labels are [2]\n  hint: {hint}"
+    )
+    with pytest.raises(UsageError) as caught:
+        accuracy_at(2, scores, labels)
+    assert str(caught.value) == (
+        f"accuracy_at_2 needs a score for each class\n  the output is uint8 [2, 3]\n  hint: {hint}"
+    )
+    assert accuracy(scores.astype("float32"), labels).tolist() == [1.0, 1.0]
+
+
 def test_ranks_go_by_angle() -> None:
     queries = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     candidates = np.array([[10.0, 1.0], [1.0, 5.0], [3.0, 3.0]])

@@ -665,7 +665,8 @@ def test_an_output_without_a_batch_axis(folder: Path) -> None:
     params = {"dataset": "data.py:plain", "metrics": ["data.py:first_score"]}
     assert refusal(folder, params, model=total) == (
         "output 'y' of the model has no batch axis: its shape is [] for a batch of 1\n"
-        "  hint: name the outputs with a batch axis in `outputs`"
+        "  hint: name the outputs with a batch axis in `outputs`; or let the model return this one with a batch axis "
+        "of 1, `output[None]`"
     )
 
 
