@@ -16,14 +16,14 @@ from orun.environment import device, distributions, venvs
 from orun.errors import InputChanged, StageError
 from orun.executors import Job, JobResult
 from orun.fs.machine_folder import readings_file
-from orun.fs.observed_state import portable_name
+from orun.fs.observed_state import portable_name, presence
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
 from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
 from orun.store import Action, ImplicitDependencies, Signature, Store, UndeclaredWrite
-from orun.store.layout import safe_name, store_option
+from orun.store.layout import VERSION_FILE, default_store, private_paths, safe_name, store_option
 from orun.text.suggestions import settings
 
 SHORT_DIGEST = 12  # characters of a digest in messages
@@ -87,7 +87,7 @@ class StageExecution(Record, frozen=True):
             root=str(self.pipeline.root),
             project=str(self.pipeline.project),
             named_folders=tuple({str((self.pipeline.root / ref.path).parent): None for ref in stage.references}),
-            ignore=(*self.store.private, str(readings_file())),
+            ignore=(*self.store.private, *self._private_to_nested(), str(readings_file())),
             target=self._with_python(stage.target) if stage.target else None,
             extra_targets={name: self._with_python(target) for name, target in stage.extra_targets.items()},
             sources=stage.sources,
@@ -98,6 +98,12 @@ class StageExecution(Record, frozen=True):
             interpreter=venvs.interpreter(stage.environment) if stage.environment else None,
             overrides=self.pipeline.overrides,
         )
+
+    def _private_to_nested(self) -> tuple[str, ...]:
+        """Return the private paths of the default store, which an orun in the stage uses, if the run has another."""
+        root = default_store(self.pipeline.root).absolute()
+        is_folder_of_user = presence(root) and not presence(root / VERSION_FILE)
+        return () if root == self.store.root or is_folder_of_user else private_paths(root)
 
     def _with_python(self, target: Target) -> Target:
         """Return a target with absolute paths, and with its Python if that is not the stage's."""

@@ -155,9 +155,11 @@ def release(context):
 
 
 @pytest.mark.slow
-def test_a_stage_that_runs_another_pipeline_in_the_same_store_depends_on_neither_store_nor_commit(
-    nested: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("store", [None, "other"])
+def test_a_stage_that_runs_another_pipeline_depends_on_neither_store_nor_commit(
+    nested: Path, monkeypatch: pytest.MonkeyPatch, store: str | None
 ) -> None:
+    monkeypatch.chdir(nested)
     monkeypatch.delenv("ORUN_STORE", raising=False)
     monkeypatch.delenv("ORUN_HISTORY", raising=False)
     branch = nested / ".git/refs/heads/main"
@@ -167,9 +169,9 @@ def test_a_stage_that_runs_another_pipeline_in_the_same_store_depends_on_neither
     (nested / "release.py").write_text(UP_TO_DATE, encoding="utf-8")
     outer = nested / "outer.yaml"
     outer.write_text('stages: {release: {uses: "./release.py:release"}}\n', encoding="utf-8")
-    assert [(stage.outcome, stage.failure) for stage in orun.run(outer).stages] == [("built", None)]
+    assert [(stage.outcome, stage.failure) for stage in orun.run(outer, store=store).stages] == [("built", None)]
     branch.write_text(f"{'b' * 40}\n", encoding="utf-8")
-    assert orun.run(outer)["release"].outcome == "cached"
+    assert orun.run(outer, store=store)["release"].outcome == "cached"
     (nested / "inner.yaml").write_text(f"{INNER}# edited\n", encoding="utf-8")
-    assert orun.run(outer)["release"].outcome == "built"
-    assert orun.run(outer)["release"].outcome == "cached"
+    assert orun.run(outer, store=store)["release"].outcome == "built"
+    assert orun.run(outer, store=store)["release"].outcome == "cached"
