@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,8 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
         raise UsageError(
             f"{data} has no values for {', '.join(missing)}, which the model takes",
             why=f"it has {', '.join(columns)}",
-            hint=_selection_hint(relative_to(folder, data), inputs[0])
-            if len(inputs) == 1
+            hint=_selection_hint(relative_to(folder, data), inputs, columns)
+            if len(inputs) == 1 or not facts.columns
             else "name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",
         )
     if label not in ("", LABELS):
@@ -85,11 +85,20 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
     return declared
 
 
-def _selection_hint(path: str, item: InputFact) -> str:
-    """Say how to select the columns of the only input of a model."""
-    columns = "NAME" if len(item.shape) == 1 else "[NAME, ...]"
-    form = f"data: {{path: {path}, inputs: {{{item.name}: {columns}}}, labels: NAME}}"
+def _selection_hint(path: str, inputs: Sequence[InputFact], columns: Collection[str]) -> str:
+    """Say how to select the columns of the inputs of a model, and their types other than those of a table."""
+    selected = ", ".join(f"{item.name}: {_columns_of(item, columns)}" for item in inputs)
+    typed = ", ".join(f"{item.name}: {item.dtype}" for item in inputs if item.dtype not in ("float32", "object", ""))
+    types = f", types: {{{typed}}}" if typed else ""
+    form = f"data: {{path: {path}, inputs: {{{selected}}}{types}, labels: NAME}}"
     return f"leave --data out, and name the columns in the file that orun init writes: `{form}`"
+
+
+def _columns_of(item: InputFact, columns: Collection[str]) -> str:
+    """Return the columns of an input in a hint: the column of its name if there is one; a list for a vector."""
+    if len(item.shape) == 1:
+        return item.name if item.name in columns else "NAME"
+    return f"[{item.name}]" if item.name in columns else "[NAME, ...]"
 
 
 def _inputs(facts: ModelFacts) -> Sequence[InputFact]:

@@ -22,6 +22,16 @@ TOKENIZED = ModelFacts("torch", "bert", TOKENS, longest=510)
 MATRIX = ModelFacts("onnx", "m.onnx", (InputFact("X", "float32", ("n", 2)),))
 TEXT = ModelFacts("sklearn", "t.joblib", columns=(ColumnFact("X", "text"),))
 IMAGES = ModelFacts("torch", "vit", (InputFact("pixel_values", "float32", ("n", 3, "height", "width")),))
+TWO = ModelFacts(
+    "tensorflow",
+    "two.keras",
+    (
+        InputFact("num", "float32", ("batch", 2)),
+        InputFact("b", "int64", ("batch",)),
+        InputFact("c", "int32", ("batch", 1)),
+    ),
+)
+INTEGERS = "types: {b: int64, c: int32}, labels: NAME"
 GREY = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("n", 28, 28, 1)),))
 GREY_IMAGES = {"input": "x", "size": [28, 28], "resize": None, "channels": "grey", "mean": [0.0], "std": [1.0]}
 STATED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3, "size": {"shortest_edge": 288}}
@@ -215,6 +225,15 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
                 "many.csv has no values for X, which the model takes",
                 "it has title, body",
                 f"{NAME_COLUMNS} `data: {{path: many.csv, inputs: {{X: NAME}}, labels: NAME}}`",
+            ],
+        ),
+        (
+            "wide.csv",
+            TWO,
+            [
+                "wide.csv has no values for num, which the model takes",
+                "it has a, b, c",
+                f"{NAME_COLUMNS} `data: {{path: wide.csv, inputs: {{num: [NAME, ...], b: b, c: [c]}}, {INTEGERS}}}`",
             ],
         ),
         (
