@@ -208,10 +208,11 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
 def _report(created: Created) -> list[str]:
     """Return what the pipeline measured, and what was written."""
     from orun.scaffold.paths import data_path
-    from orun.scaffold.summary import goal_lines, measured_line, skipped_notes, unjudged_note, worse_note
+    from orun.scaffold.summary import goal_lines, measured_line, pixels_note, skipped_notes, unjudged_note, worse_note
 
     file = created.file
-    lines = [line for line in (measured_line(created), worse_note(created), *skipped_notes(created)) if line]
+    notes = (worse_note(created), pixels_note(created), *skipped_notes(created))
+    lines = [line for line in (measured_line(created), *notes) if line]
     lines += goal_lines(created)
     lines += [f"left out {stage}: {why}" for stage, why in created.request.gaps.items()]
     lines.append(f"wrote {file}: {created.counts}")

@@ -15,7 +15,7 @@ from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST
 from orun.stages._data.files import list_columns, read_columns
-from orun.stages._data.source import LABELS
+from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD, LABELS
 from orun.stages._data.texts import is_tokenizer, load_tokenizer
 from orun.stages._sklearn.plain import find_column
 
@@ -191,26 +191,37 @@ def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
     inputs = _inputs(facts)
     if not inputs:  # they are not known
         return {}
-    if len(inputs) > 1 or len(inputs[0].shape) != 4 or inputs[0].dtype != "float32":  # noqa: PLR2004 - n, c, h, w
+    item = inputs[0]
+    if len(inputs) > 1 or len(item.shape) != 4 or item.dtype not in ("float32", "uint8"):  # noqa: PLR2004 - n, c, h, w
         raise UsageError(
-            f"{data} is a folder, of images, and the model does not take one image as float32",
+            f"{data} is a folder, of images, and the model does not take one image as float32 or uint8",
             why=f"it takes {'; '.join(map(str, inputs))}",
             hint="write file.py:function that returns an orun.Dataset",
         )
-    item = inputs[0]
     channels_last = item.shape[1] not in (1, 3) and item.shape[3] in (1, 3)
     axes, channels = (item.shape[1:3], item.shape[3]) if channels_last else (item.shape[2:], item.shape[1])
     size = [axis if isinstance(axis, int) else facts.size_of(axis, USUAL_SIDE) for axis in axes]
     preparation: dict[str, Any] = {"input": item.name, "size": size}
     if size != [USUAL_SIDE, USUAL_SIDE]:
         preparation["resize"] = None
+    takes_pixels = item.dtype == "uint8" or (facts.form == "tensorflow" and channels_last)
     if channels == 1:
-        preparation |= {"channels": "grey", "mean": [0.0], "std": [1.0]}
+        preparation |= {"channels": "grey", **_scaling(1.0 if takes_pixels else 1 / 255, [0.0], [1.0])}
+    elif stated := read_object(model_folder / PREPARATION):
+        preparation |= _stated(stated)
+    elif takes_pixels:  # models of Keras scale pixels themselves
+        preparation |= _scaling(1.0, [0.0] * 3, [1.0] * 3)
     else:
-        preparation |= _stated(read_object(model_folder / PREPARATION))
+        preparation |= _scaling(1 / 255, IMAGENET_MEAN, IMAGENET_STD)
     if channels_last:
         preparation["layout"] = "nhwc"
-    return {"images": preparation}
+    types = {} if item.dtype == "float32" else {"types": {item.name: item.dtype}}
+    return {"images": preparation, **types}
+
+
+def _scaling(scale: float, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:
+    """Return how pixels from 0 to 255 become values. It is written out, so that a user can check it."""
+    return {"scale": scale, "mean": [*mean], "std": [*std]}
 
 
 def _class_names(file: Path) -> list[str]:
@@ -249,16 +260,15 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def _stated(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the preparation of images by what a file of transformers states; empty if it states nothing."""
-    if not stated:
-        return {}
+    """Return the preparation of images by what a file of transformers states, with its defaults for the rest."""
     resize = stated.get("size")
     shorter = resize.get("shortest_edge") if isinstance(resize, dict) and stated.get("do_center_crop") else None
-    plain = {"mean": [0.0] * 3, "std": [1.0] * 3}
-    normalized = {"mean": stated.get("image_mean"), "std": stated.get("image_std")}
-    known = {
+    scale = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1.0
+    mean, std = [0.0] * 3, [1.0] * 3
+    if stated.get("do_normalize", True):
+        mean, std = stated.get("image_mean") or IMAGENET_MEAN, stated.get("image_std") or IMAGENET_STD
+    return {
         "resize": shorter,
         "resample": RESAMPLING.get(stated.get("resample"), "bilinear"),
-        **(normalized if stated.get("do_normalize", True) else plain),
+        **_scaling(scale, mean, std),
     }
-    return {key: value for key, value in known.items() if value is not None or key == "resize"}

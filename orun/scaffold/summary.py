@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
@@ -76,6 +77,22 @@ def _release_size(created: Created) -> Metric | None:
     stages = {stage.stage: stage for stage in created.result.stages}
     release = next((stages[name] for name in ("tune", "int8", "half", "fuse", "simplify") if name in stages), None)
     return release.metrics.get("size") if release else None
+
+
+def pixels_note(created: Created) -> str:
+    """Return which values images become, for a folder of images that become real numbers; else an empty text."""
+    data = created.request.data
+    if not isinstance(data, Mapping) or "images" not in data or "types" in data:
+        return ""
+    images = data["images"]
+    scales = [*zip(images["mean"], images["std"], strict=True)]
+    low = min((0 - mean) / std for mean, std in scales)
+    high = max((255 * images["scale"] - mean) / std for mean, std in scales)
+    change = f"scale: {1 / 255}, mean: {[0] * len(scales)}, std: {[1] * len(scales)}"
+    return (
+        f"note: the images in {data['path']} become values from {low:.3g} to {high:.3g}; if the model takes others, "
+        f"change `scale`, `mean` and `std` in {created.file}: for 0 to 1, `{change}`"
+    )
 
 
 def unjudged_note(created: Created) -> str:

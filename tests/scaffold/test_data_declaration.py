@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import orun
+from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.scaffold.data_declaration import declaration_of
 from orun.scaffold.data_text import Declaration
@@ -33,7 +34,11 @@ TWO = ModelFacts(
 )
 INTEGERS = "types: {b: int64, c: int32}, labels: NAME"
 GREY = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("n", 28, 28, 1)),))
-GREY_IMAGES = {"input": "x", "size": [28, 28], "resize": None, "channels": "grey", "mean": [0.0], "std": [1.0]}
+GREY_IMAGES = {
+    "input": "x", "size": [28, 28], "resize": None, "channels": "grey", "scale": 1 / 255, "mean": [0.0], "std": [1.0],
+    "layout": "nhwc",
+}  # fmt: skip
+PIXELS = {"size": [32, 32], "resize": None, "scale": 1.0, "mean": [0.0] * 3, "std": [1.0] * 3, "layout": "nhwc"}
 STATED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3, "size": {"shortest_edge": 288}}
 NAME_COLUMNS = "hint: leave --data out, and name the columns in the file that orun init writes:"
 FILES = {
@@ -129,12 +134,37 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                     "size": [224, 224],
                     "resize": 288,
                     "resample": "bicubic",
+                    "scale": 1 / 255,
                     "mean": [0.5, 0.5, 0.5],
                     "std": [0.25, 0.25, 0.25],
                 }
             },
         ),
-        ("photos", GREY, {"images": {**GREY_IMAGES, "layout": "nhwc"}}),
+        ("photos", GREY, {"images": GREY_IMAGES}),
+        ("photos", replace(GREY, form="tensorflow"), {"images": {**GREY_IMAGES, "scale": 1.0}}),
+        (
+            "photos",
+            ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("n", 3, 224, 224)),)),
+            {
+                "images": {
+                    "input": "x",
+                    "size": [224, 224],
+                    "scale": 1 / 255,
+                    "mean": [0.485, 0.456, 0.406],
+                    "std": [0.229, 0.224, 0.225],
+                }
+            },
+        ),
+        (
+            "photos",
+            ModelFacts("tensorflow", "m.keras", (InputFact("image", "float32", ("n", 32, 32, 3)),)),
+            {"images": {"input": "image", **PIXELS}},
+        ),
+        (
+            "photos",
+            ModelFacts("onnx", "m.onnx", (InputFact("image", "uint8", ("n", 32, 32, 3)),)),
+            {"images": {"input": "image", **PIXELS}, "types": {"image": "uint8"}},
+        ),
     ],
 )
 @pytest.mark.usefixtures("folder")
@@ -204,7 +234,7 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
             "photos",
             MATRIX,
             [
-                "photos is a folder, of images, and the model does not take one image as float32",
+                "photos is a folder, of images, and the model does not take one image as float32 or uint8",
                 "it takes X float32[n, 2]",
                 "hint: write file.py:function that returns an orun.Dataset",
             ],

@@ -12,7 +12,7 @@ from orun.scaffold.create import Created
 from orun.scaffold.goal import check_goal
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request
-from orun.scaffold.summary import goal_lines, unjudged_note, worse_note
+from orun.scaffold.summary import goal_lines, pixels_note, unjudged_note, worse_note
 from orun.scaffold.targets import target_named
 from tests.gates.support import metric
 from tests.report.support import PASSED
@@ -58,6 +58,30 @@ def test_a_release_that_is_worse_than_the_original_gets_the_command_of_a_search(
     )
     request = Request(facts, target_named("cpu"))
     assert worse_note(Created(Path("made/load.yaml"), request, {}, replace(PASSED, stages=stages))) == note
+
+
+@pytest.mark.parametrize(
+    ("preparation", "types", "values", "change"),
+    [
+        ({"scale": 1.0, "mean": [0.0], "std": [1.0]}, {}, "0 to 255", "mean: [0], std: [1]"),
+        (
+            {"scale": 1 / 255, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]},
+            {},
+            "-2.12 to 2.64",
+            "mean: [0, 0, 0], std: [1, 1, 1]",
+        ),
+        ({"scale": 1.0, "mean": [0.0], "std": [1.0]}, {"types": {"x": "uint8"}}, "", ""),
+    ],
+)
+def test_the_values_of_pixels_are_noted(
+    preparation: dict[str, object], types: dict[str, object], values: str, change: str
+) -> None:
+    request = Request(NET, target_named("cpu"), {"path": "photos", "images": preparation, **types})
+    note = (
+        f"note: the images in photos become values from {values}; if the model takes others, change `scale`, `mean` "
+        f"and `std` in net.yaml: for 0 to 1, `scale: 0.00392156862745098, {change}`"
+    )
+    assert pixels_note(Created(Path("net.yaml"), request, {}, PASSED)) == (note if values else "")
 
 
 def test_a_condition_that_was_measured_and_not_judged_is_met_or_missed() -> None:
