@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orun.errors import UsageError
-from orun.measure.dataset import as_type
+from orun.measure.dataset import as_type, spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from orun.stages._graph.feeds import Input
     from orun.stages._graph.input_domain import InputValues
 
-SLACK = 0.01  # share of the span of a domain by which real numbers may exceed it, as rounding and interpolation do
+SLACK = 0.01  # share of their span by which real numbers may exceed a domain, as rounding and interpolation do
+TINY = 0.05  # share of the span of a domain; real numbers that use less of it may be scaled otherwise
 LOOKED_AT = 1000  # examples whose values are held against a domain, so that a large file is not read whole
 ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2))  # channels last, channels first
 
@@ -48,6 +49,7 @@ def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDA
 def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Values]) -> Iterator[str]:
     """Yield a sentence for each input whose values are outside of the domain of the model, as pixels without a scale.
 
+    Real numbers that use a tiny part of the domain are noted, too, as scaled pixels for a model that takes 0 to 255.
     Integers are often rows of a table: they begin at 0 unless the domain says otherwise, and have no slack.
 
     Args:
@@ -55,24 +57,32 @@ def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Value
         inputs: the examples.
     """
     for name, declared in domain.items():
-        if declared.low is None and declared.high is None:
+        if name not in inputs or (declared.low is None and declared.high is None):
             continue
-        values = inputs.get(name, ())[:LOOKED_AT]
-        arrays = [values] if isinstance(values, np.ndarray) else values
+        values = inputs[name]
+        arrays = [np.asarray(values[number]) for number in spread(len(values), LOOKED_AT)]
         are_integers = all(array.dtype.kind in "iu" for array in arrays)
         low, high = _range_of(arrays)
+        if low > high:  # there is no number
+            continue
         lowest = 0.0 if are_integers else -math.inf
         least = lowest if declared.low is None else declared.low
         most = math.inf if declared.high is None else declared.high
-        slack = 0.0 if are_integers or not math.isfinite(most - least) else SLACK * (most - least)
+        is_finite = math.isfinite(most - least)
+        bounds = f"{least:g} to {most:g}"
+        if not is_finite:
+            bounds = f"at most {most:g}" if least == -math.inf else f"at least {least:g}"
+        slack = 0.0 if are_integers else SLACK * min(most - least, high - low)
         if low < least - slack or high > most + slack:
-            bounds = f"{least:g} to {most:g}"
-            if not math.isfinite(most - least):
-                bounds = f"at most {most:g}" if least == -math.inf else f"at least {least:g}"
             change = "use values within it" if are_integers else "scale the data"
             yield (
                 f"{name} goes from {low:g} to {high:g} in the data, and the input domain of the model is {bounds}: "
                 f"{change}, or declare its bounds where the model is converted"
+            )
+        elif is_finite and not are_integers and 0 < high - low < TINY * (most - least):
+            yield (
+                f"{name} goes from {low:g} to {high:g} in the data, a small part of the input domain of the model, "
+                f"{bounds}: the data may be scaled otherwise than the model expects"
             )
 
 

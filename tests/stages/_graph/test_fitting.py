@@ -37,6 +37,14 @@ def pixels():
 def rows():
     return orun.Dataset({"x": [IMAGES[0, 0, :size, :4].astype(np.float32) for size in (2, 3, 5)]})
 """
+OUTSIDE = (
+    "x goes from -2.12 to 2.62 in the data, and the input domain of the model is 0 to 255: scale the data, or declare "
+    "its bounds where the model is converted"
+)
+TINY = (
+    "x goes from 0 to 1 in the data, a small part of the input domain of the model, 0 to 255: the data may be scaled "
+    "otherwise than the model expects"
+)
 CAST = "in the dataset, image: values.astype(np.float32); of files, `types: {image: float32}`"
 
 
@@ -121,6 +129,22 @@ def test_the_bounds_of_a_domain() -> None:
     assert outside(None, None, -1e9, 1e9) == ""
     assert outside(0, 1, np.nan) == ""
     assert list(warn_of_bounds({"x": InputValues(low=0, high=1)}, {"x": np.array(["text"], object)})) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "note"),
+    [
+        (-2.12, 2.62, OUTSIDE),
+        (0, 1, TINY),
+        (0.5, 0.5, None),  # an input that is always the same says nothing on its scale
+        (20, 40, None),
+        (-2.12, 255, None),
+    ],
+)
+def test_pixels_that_are_scaled_otherwise_than_the_model_expects(low: float, high: float, note: str | None) -> None:
+    """The slack is a share of what the data span: 1 % of the domain would hide all values of normalised pixels."""
+    inputs = {"x": np.repeat([low, high], 2000).astype(np.float32).reshape(-1, 1, 2)}
+    assert list(warn_of_bounds({"x": InputValues(low=0, high=255)}, inputs)) == ([note] if note else [])
 
 
 @pytest.mark.parametrize(
