@@ -264,11 +264,9 @@ def _stated(stated: Mapping[str, Any]) -> dict[str, Any]:
     resize = stated.get("size")
     shorter = resize.get("shortest_edge") if isinstance(resize, dict) and stated.get("do_center_crop") else None
     scale = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1.0
-    mean, std = [0.0] * 3, [1.0] * 3
-    if stated.get("do_normalize", True):
-        mean, std = stated.get("image_mean") or IMAGENET_MEAN, stated.get("image_std") or IMAGENET_STD
+    normalized = _scaling(scale, stated.get("image_mean") or IMAGENET_MEAN, stated.get("image_std") or IMAGENET_STD)
     return {
         "resize": shorter,
         "resample": RESAMPLING.get(stated.get("resample"), "bilinear"),
-        **_scaling(scale, mean, std),
+        **(normalized if stated.get("do_normalize", True) else _scaling(scale, [0.0] * 3, [1.0] * 3)),
     }

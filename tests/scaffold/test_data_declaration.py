@@ -172,6 +172,21 @@ def test_what_a_model_needs_of_a_dataset(data: str, facts: ModelFacts, declared:
     assert declaration_of(data, Path(), facts) == {"path": data, **declared}
 
 
+def test_images_that_transformers_scales_otherwise(folder: Path) -> None:
+    stated = {"do_rescale": False, "do_normalize": False, "image_mean": [0.5] * 3}
+    (folder / "vit/preprocessor_config.json").write_text(json.dumps(stated))
+    declared = {
+        "input": "pixel_values",
+        "size": [224, 224],
+        "resize": None,
+        "resample": "bilinear",
+        "scale": 1.0,
+        "mean": [0.0] * 3,
+        "std": [1.0] * 3,
+    }
+    assert declaration_of("photos", Path(), IMAGES) == {"path": "photos", "images": declared}
+
+
 @pytest.mark.usefixtures("folder")
 def test_columns_with_the_names_of_the_inputs_need_no_declaration() -> None:
     named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b"), ColumnFact("c")))
