@@ -27,7 +27,7 @@ EXCLUDING: Mapping[str, str] = {  # parameter of a kind that leaves nodes unchan
     "optimize/float16": "block_nodes",
 }
 TRACE = 0.005  # share of the error from which a place counts: less is shown as 0 %
-FEWER = f"measured with the first {FEW} examples, to save time"
+FEWER = f"measured with {FEW} of the examples, to save time"
 ROUNDS = 4  # measurements with all examples that must fit into the time; else few examples serve to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
 QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: only two values, so that a stored result is found again

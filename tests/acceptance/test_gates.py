@@ -145,7 +145,7 @@ def test_whether_an_undecided_gate_may_pass_is_judged_again_and_measured_once(pr
     for undecided in ("allow", "fail"):
         rules = {"max_drop": "40%", "undecided": undecided}
         gate = (f"--set=stages.accuracy.gate.accuracy.{name}={value}" for name, value in rules.items())
-        code, run = result(project, "gated.yaml", "--set=stages.accuracy.with.samples=6", *gate)
+        code, run = result(project, "gated.yaml", "--set=stages.accuracy.with.samples=8", *gate)
         (verdict,) = run["verdicts"]
         outcomes = {one["stage"]: one["outcome"] for one in run["stages"]}
         found.append((code, verdict["outcome"], verdict["fails"], outcomes["accuracy"]))

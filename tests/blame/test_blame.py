@@ -112,7 +112,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
         ("same", True, ""),
         ("int8", False, ""),
     ]
-    assert hasty.note == "measured with the first 64 examples, to save time"
+    assert hasty.note == "measured with 64 of the examples, to save time"
     assert hasty.proof is not None
     assert hasty.proof.passes
 
@@ -143,7 +143,7 @@ def test_all_examples_that_show_no_loss_leave_the_stage_that_few_examples_found(
     )
     assert blamed.proof is not None
     assert (blamed.proof.how, blamed.proof.value) == ("restored", 1.0)
-    assert blamed.note == "measured with the first 64 examples, to save time; with all of them no loss was measured"
+    assert blamed.note == "measured with 64 of the examples, to save time; with all of them no loss was measured"
 
 
 COST = r"(costs|saves) (no measurable time( \(less than [\d.]+ [nµm]s\))?|[\d.]+ [nµm]s)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from orun import Dataset
+from orun.measure.dataset import spread
 
 
 def rows() -> Dataset:
@@ -13,9 +14,10 @@ def rows() -> Dataset:
 
 
 def more_negative_rows() -> Dataset:
-    """64 rows of positive numbers, and after them more of negative ones."""
-    numbers = np.abs(np.random.default_rng(3).standard_normal((200, 16))).astype(np.float32)
-    return Dataset({"x": np.concatenate([numbers[:64], -numbers[64:]])})
+    """Rows of negative numbers but for those that a search with 64 examples takes."""
+    numbers = -np.abs(np.random.default_rng(3).standard_normal((200, 16))).astype(np.float32)
+    numbers[spread(len(numbers), 64)] *= -1
+    return Dataset({"x": numbers})
 
 
 def many_rows() -> Dataset:
