@@ -24,8 +24,7 @@ from orun.fs.os_errors import quoted
 from orun.noop.answer import answer
 from orun.noop.check import Request
 from orun.remote.options import FLEET, Remote
-from orun.store.layout import default_store, is_writable, store_option
-from orun.text.suggestions import settings
+from orun.store.layout import command_options, default_store, is_writable
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
@@ -174,7 +173,7 @@ def _explained(planner: Planner, stage: str) -> Step:
     steps = [step for step in plan.steps if step.stage.id in chosen]
     if len(steps) > 1:
         ids = [step.stage.id for step in steps]
-        options = settings(planner.pipeline.overrides) + store_option(planner.store.root, planner.pipeline.root)
+        options = command_options(planner.pipeline.overrides, planner.store.root, planner.pipeline.root)
         raise UsageError(
             f"{stage} is {len(ids)} stages, one for each value of its matrix",
             why="\n".join(ids),

@@ -13,8 +13,8 @@ from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.remote.options import Remote
-from orun.store.layout import RECORD_FILE, store_option
-from orun.text.suggestions import near, settings
+from orun.store.layout import RECORD_FILE, command_options
+from orun.text.suggestions import near
 from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
@@ -114,5 +114,5 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
 
 def _run_again(pipeline: Pipeline, store: Store) -> str:
     """Return the command that brings a pipeline up to date, with the options of this command."""
-    options = settings(pipeline.overrides) + store_option(store.root, pipeline.root)
+    options = command_options(pipeline.overrides, store.root, pipeline.root)
     return f"orun {quoted(near(str(pipeline.file)))}{options}"

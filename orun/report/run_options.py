@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from orun.core.run_record import RunResult
-from orun.store.layout import store_option
-from orun.text.suggestions import settings
+from orun.store.layout import command_options
 
 
 def run_options(result: RunResult) -> str:
     """Return the options to append to a command about the pipeline file of a run."""
-    return settings(result.overrides) + store_option(store_of(result), Path(result.file).parent)
+    return command_options(result.overrides, store_of(result), Path(result.file).parent)
 
 
 def store_of(result: RunResult) -> Path:

@@ -23,8 +23,8 @@ from orun.planning.planner import Planner
 from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageExecution
 from orun.store import Action, Entry, MachineClaim, machine_lock
-from orun.store.layout import store_option
-from orun.text.suggestions import near, settings
+from orun.store.layout import command_options
+from orun.text.suggestions import near
 
 POLL_SECONDS = 0.05  # between two tries of the machine lock
 HASH_SEEDS = ("31337", "1")  # the first that differs from the seed of stages is used
@@ -174,7 +174,7 @@ class _Rebuilding:
 def _require_stored(planner: Planner, missing: Sequence[Step]) -> None:
     if missing:
         pipeline = planner.pipeline
-        options = settings(pipeline.overrides) + store_option(planner.store.root, pipeline.root)
+        options = command_options(pipeline.overrides, planner.store.root, pipeline.root)
         names = ", ".join(step.stage.id for step in missing)
         raise UsageError(
             f"{missing[0].stage.id} has no stored result to compare with",

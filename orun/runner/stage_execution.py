@@ -23,8 +23,7 @@ from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_f
 from orun.planning.plan import Done, Step
 from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
 from orun.store import Action, ImplicitDependencies, Signature, Store, UndeclaredWrite
-from orun.store.layout import VERSION_FILE, default_store, private_paths, safe_name, store_option
-from orun.text.suggestions import settings
+from orun.store.layout import VERSION_FILE, command_options, default_store, private_paths, safe_name
 
 SHORT_DIGEST = 12  # characters of a digest in messages
 Value = TypeVar("Value")
@@ -190,7 +189,7 @@ class StageExecution(Record, frozen=True):
         if kept is action:
             result = f"the first result ({old}) is damaged, so the new one ({new}) was stored"
         stage = quoted(self.step.stage.id)
-        options = settings(self.pipeline.overrides) + store_option(self.store.root, self.pipeline.root)
+        options = command_options(self.pipeline.overrides, self.store.root, self.pipeline.root)
         return (
             f"{stage} was rebuilt differently from the same inputs: {result}; it is not deterministic, or reads "
             f"something that orun cannot see; to compare: orun verify {quoted(self.pipeline.file)} --rebuild {stage}"

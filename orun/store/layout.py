@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from orun.errors import StoreError, UsageError
@@ -11,7 +12,7 @@ from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_if_absent
 from orun.fs.observed_state import presence, project_of
 from orun.fs.os_errors import convert_os_errors, quoted
-from orun.text.suggestions import near
+from orun.text.suggestions import near, settings
 
 # objects     immutable files by digest, read-only
 # actions     action records by key, one for each set of implicit dependencies
@@ -138,6 +139,11 @@ def store_option(store: Path, folder: Path) -> str:
     if store.absolute() == default_store(folder.absolute()).absolute():
         return ""
     return f" --store {quoted(near(str(store)))}"
+
+
+def command_options(overrides: Mapping[str, str], store: Path, folder: Path) -> str:
+    """Return the `--set` and `--store` options, to append to a command about a pipeline file in a folder."""
+    return settings(overrides) + store_option(store, folder)
 
 
 def history_path(root: Path) -> Path:
