@@ -10,21 +10,19 @@ from orun.stages.contract import Spec
 
 
 class StageContext(Record, frozen=True):
-    """A stage with its kind and its baseline.
+    """Kind, ports and baseline of a stage.
 
     Attributes:
-        stage: the stage.
         spec: of its kind.
         ports: its inputs by what they are for.
         accepted: what the baseline has for it.
-        compares: whether it measures the accepted model too.
+        compared: digest of the accepted model that it measures too; empty when there is none.
     """
 
-    stage: Stage
     spec: Spec
     ports: Ports
     accepted: Accepted | None
-    compares: bool
+    compared: str
 
     @classmethod
     def of(cls, pipeline: Pipeline, stage: Stage, baseline: Baseline | None) -> StageContext:
@@ -32,9 +30,4 @@ class StageContext(Record, frozen=True):
         spec = pipeline.kinds[stage.uses].spec
         accepted = baseline.stages.get(stage.id) if baseline else None
         compares = spec.baseline and any(gate.rule == "max_regression" for gate in conditions(stage.gates))
-        return cls(stage, spec, Ports.of(spec, stage), accepted, compares)
-
-    @property
-    def compared(self) -> str:
-        """Digest of the accepted model that the stage is to be compared with; empty when there is none."""
-        return self.accepted.model if self.accepted and self.compares else ""
+        return cls(spec, Ports.of(spec, stage), accepted, accepted.model if accepted and compares else "")
