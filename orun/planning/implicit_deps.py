@@ -30,8 +30,8 @@ from orun.fs.observed_state import (
     was_absent,
 )
 from orun.fs.os_errors import SHORTAGES, to_store_error
-from orun.fs.signatures import signature_at
-from orun.store import ImplicitDependencies, Signature, StatCache
+from orun.fs.signatures import Signature, signature_at
+from orun.store import ImplicitDependencies, StatCache
 
 # Errors of the machine, not of the file. A network file system reports a full disk of its cache to readers, too.
 FAILING = (errno.EIO, errno.ESTALE, *SHORTAGES)

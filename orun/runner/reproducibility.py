@@ -17,12 +17,13 @@ from orun.core.reason import Reason
 from orun.environment.env_vars import HASH_SEED, variable
 from orun.errors import StageError, UsageError
 from orun.executors import Finished, JobResult, LocalExecutor, Mask
+from orun.fs.machine_locks import MachineClaim, machine_lock
 from orun.fs.os_errors import quoted
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageExecution
-from orun.store import Action, Entry, MachineClaim, machine_lock
+from orun.store import Action, Entry
 from orun.store.layout import command_options
 from orun.text.suggestions import near
 

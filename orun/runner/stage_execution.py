@@ -18,11 +18,12 @@ from orun.executors import Job, JobResult
 from orun.fs.machine_folder import readings_file
 from orun.fs.observed_state import portable_name, presence
 from orun.fs.os_errors import quoted
+from orun.fs.signatures import Signature
 from orun.pipeline.model import Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
 from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
-from orun.store import Action, ImplicitDependencies, Signature, Store, UndeclaredWrite
+from orun.store import Action, ImplicitDependencies, Store, UndeclaredWrite
 from orun.store.layout import VERSION_FILE, command_options, default_store, private_paths, safe_name
 
 SHORT_DIGEST = 12  # characters of a digest in messages

@@ -19,10 +19,12 @@ from time import localtime, monotonic, strftime
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
 from orun.executors import enclosing_stage
+from orun.fs.locks import Lock
+from orun.fs.machine_locks import MachineClaim, MachineLock, machine_lock
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.stages.contract import Spec
-from orun.store import Lock, MachineClaim, MachineLock, Store, machine_lock
+from orun.store import Store
 
 SAME_STAGE = "another orun, which builds the same stage"
 ALONE = "other stages on this machine to end, so that it measures alone"

@@ -6,33 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orun.fs.locks import Lock
-    from orun.fs.machine_locks import MachineClaim, MachineLock, machine_lock
-    from orun.fs.signatures import Signature
     from orun.store.records import Action, ActionSet, Entry, ImplicitDependencies, Tree, UndeclaredWrite
     from orun.store.stat_cache import StatCache
     from orun.store.store import Store
 
-__all__ = [
-    "Action",
-    "ActionSet",
-    "Entry",
-    "ImplicitDependencies",
-    "Lock",
-    "MachineClaim",
-    "MachineLock",
-    "Signature",
-    "StatCache",
-    "Store",
-    "Tree",
-    "UndeclaredWrite",
-    "machine_lock",
-]
+__all__ = ["Action", "ActionSet", "Entry", "ImplicitDependencies", "StatCache", "Store", "Tree", "UndeclaredWrite"]
 
 _HOMES = {
-    "orun.fs.locks": ("Lock",),
-    "orun.fs.machine_locks": ("MachineClaim", "MachineLock", "machine_lock"),
-    "orun.fs.signatures": ("Signature",),
     "orun.store.records": ("Action", "ActionSet", "ImplicitDependencies", "Entry", "UndeclaredWrite", "Tree"),
     "orun.store.stat_cache": ("StatCache",),
     "orun.store.store": ("Store",),

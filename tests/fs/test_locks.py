@@ -18,13 +18,15 @@ import pytest
 from orun.errors import StoreError
 from orun.fs import locks as locks_module
 from orun.fs import machine_folder
-from orun.store import Lock, MachineLock, Store, machine_lock
+from orun.fs.locks import Lock
+from orun.fs.machine_locks import MachineLock, machine_lock
+from orun.store import Store
 from tests.faults.calls import Failing, Fault
 from tests.store.support import NOBODY, forks, in_child, needs_root
 
 HOLDER = """
 import sys
-from orun.store import Lock
+from orun.fs.locks import Lock
 lock = Lock(sys.argv[1])
 lock.acquire(lambda: print("waiting", flush=True))
 print("held", flush=True)

@@ -13,11 +13,11 @@ import pytest
 
 from orun.environment.env_vars import SHARED_KEY
 from orun.errors import UsageError
+from orun.fs.machine_locks import machine_lock
 from orun.remote.connection import Connection
 from orun.remote.settings import Settings
 from orun.remote.thread_pool import DaemonThreadPool
 from orun.remote.transfers import Records, Transfers
-from orun.store import machine_lock
 
 LOOK_UP = partial(Transfers.records, key="1" * 64, first=0, count=1)
 

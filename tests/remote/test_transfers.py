@@ -14,11 +14,12 @@ from time import sleep
 import pytest
 
 from orun.fs.digests import digest_bytes
+from orun.fs.machine_locks import machine_lock
 from orun.remote.envelope import RefusedError, sign
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
 from orun.remote.transfers import LOG_LIMIT, PART, RECORD_LIMIT, Fetched, Piece, Transfers
 from orun.remote.trust import Keyring
-from orun.store import Entry, machine_lock, object_storage
+from orun.store import Entry, object_storage
 from orun.store.checksummed_json import canonical
 from orun.store.object_storage import PART as UPLOAD_PART
 from orun.store.object_storage import Bucket, DeniedError, UnreachableError

@@ -15,8 +15,9 @@ from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.core.serialization import replace
 from orun.environment.install_commands import installer
 from orun.errors import PipelineError, UsageError
+from orun.fs.machine_locks import MachineClaim, machine_lock
 from orun.runner.stage_locks import who_measures
-from orun.store import MachineClaim, Store, machine_lock
+from orun.store import Store
 from tests.facts import sentences
 from tests.faults.projects import write_model
 from tests.project import PIPELINE, Project, built, failure_of, outcomes

@@ -16,11 +16,13 @@ import orun
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import replace
 from orun.core.source_location import Position
+from orun.fs.locks import Lock
+from orun.fs.machine_locks import MachineClaim, MachineLock
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.runner import stage_locks
 from orun.runner.stage_locks import ALONE, PATIENCE, LockMode, RunLocks, StageLocks, who_measures
-from orun.store import Lock, MachineClaim, MachineLock, Store
+from orun.store import Store
 from tests.project import Project
 
 CLAIM = MachineClaim(4711, "/home/ann/models", "bert", "latency", seconds=90.0)
@@ -157,7 +159,7 @@ def test_who_measures_does_not_begin_beside_another(machine: Machine, store: Sto
 HOLDS = """
 import sys, time
 from pathlib import Path
-from orun.store import MachineClaim, MachineLock
+from orun.fs.machine_locks import MachineClaim, MachineLock
 claim = MachineClaim(1, "p", "q", "r")
 lock = MachineLock(exclusive=True, folder=Path(sys.argv[1]), claim=claim)
 print(lock.try_acquire(), flush=True)

@@ -16,7 +16,8 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
-from orun.store import Lock, Store
+from orun.fs.locks import Lock
+from orun.store import Store
 from orun.store.gc import Keep, collect
 from orun.store.gc_candidates import GcCandidates
 from orun.store.verify import verify

@@ -14,9 +14,10 @@ import pytest
 
 from orun.errors import StoreError, UsageError
 from orun.fs.bounded_reads import read_bounded
+from orun.fs.locks import Lock
 from orun.runner.retention import releases
 from orun.stages.release._manifest import MANIFEST
-from orun.store import Lock, Store, checksummed_json
+from orun.store import Store, checksummed_json
 from orun.store.gc import Keep, collect
 from orun.store.gc_candidates import GcCandidates
 from orun.store.inventory import read_inventory
