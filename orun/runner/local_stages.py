@@ -15,7 +15,6 @@ from orun.planning.planner import Planner
 from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageEnd, StageExecution
 from orun.runner.stage_reports import StageReports
-from orun.store import Store
 
 IDLE_SECONDS = 0.25  # without a message from a stage, after which postponed writes are done
 
@@ -25,8 +24,7 @@ class LocalStages:
     """Stages that run here.
 
     Attributes:
-        planner: decided to run them.
-        store: takes their results.
+        planner: decided to run them; its store takes their results.
         executor: runs their processes.
         emit: receives each event.
         logs: folder of the logs of this run.
@@ -34,7 +32,6 @@ class LocalStages:
     """
 
     planner: Planner
-    store: Store
     executor: Executor
     emit: Callable[[Event], None]
     logs: Path
@@ -61,12 +58,12 @@ class LocalStages:
 
             venv_builder.make(environment, lambda text: self.emit(Notice("info", text)))
         provenance = Provenance.of(self.planner.pipeline, step.stage, done)
-        with convert_os_errors(f"start {name}", self.store.root):
-            execution = StageExecution.prepare(self.planner.pipeline, self.store, step, self.logs)
+        with convert_os_errors(f"start {name}", self.planner.store.root):
+            execution = StageExecution.prepare(self.planner.pipeline, self.planner.store, step, self.logs)
             self._executions[name] = execution
             job = execution.job(provenance.text() if provenance else b"")
         self.emit(StageStarted(name, step.reasons, str(execution.log), step.seconds))
-        with convert_os_errors(f"start {name}", self.store.root):
+        with convert_os_errors(f"start {name}", self.planner.store.root):
             self.executor.start(job)
 
     def receive(self, timeout: float | None, done: Mapping[str, Done]) -> Iterator[StageEnd]:
@@ -78,7 +75,7 @@ class LocalStages:
         """
         messages = self.executor.wait(IDLE_SECONDS if timeout is None else timeout) if self.active else []
         if not messages and timeout is None:
-            self.store.flush()
+            self.planner.store.flush()
             messages = self.executor.wait()
         for message in messages:
             if isinstance(message, Progress):
@@ -90,7 +87,7 @@ class LocalStages:
         """Store the result of a stage whose process has ended."""
         execution = self._executions[message.stage]
         try:
-            self.reports.filter_log(message.stage, execution.log, self.store.root)
+            self.reports.filter_log(message.stage, execution.log, self.planner.store.root)
             if isinstance(message.result, StageError):
                 raise message.result
             result = self.reports.filter_result(message.stage, message.result)
@@ -105,5 +102,5 @@ class LocalStages:
         if self._executions:
             self.executor.close()  # nothing may write into a session directory any more
         for name, execution in self._executions.items():
-            self.reports.filter_log(name, execution.log, self.store.root)
+            self.reports.filter_log(name, execution.log, self.planner.store.root)
             execution.discard()

@@ -18,7 +18,7 @@ from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
 from orun.runner.output_checkouts import OutputCheckouts, name_conflict, withdraw_removed_stages
 from orun.runner.stage_results import result_not_run, result_of_failure, result_up_to_date
-from orun.store import Action, Store
+from orun.store import Action
 
 if TYPE_CHECKING:
     from orun.remote.sync import Sync
@@ -29,8 +29,7 @@ class RunOutcome:
     """Results, verdicts and up-to-date stages of a run; each is emitted as it is added.
 
     Attributes:
-        planner: judges gates.
-        store: holds the artifacts.
+        planner: judges gates; its store holds the artifacts.
         emit: receives each event.
         outputs: takes the artifacts.
         remote: the store shared between machines, if any.
@@ -41,7 +40,6 @@ class RunOutcome:
     """
 
     planner: Planner
-    store: Store
     emit: Callable[[Event], None]
     outputs: OutputCheckouts
     remote: Sync | None
@@ -73,9 +71,9 @@ class RunOutcome:
         pipeline = self.planner.pipeline
         for notice in self.outputs.restore_replaced():
             self.emit(Notice("warning", notice))
-        if conflict := name_conflict(self.store, pipeline):
+        if conflict := name_conflict(self.planner.store, pipeline):
             self.emit(Notice("warning", conflict))
-        for notice in withdraw_removed_stages(self.store, pipeline):
+        for notice in withdraw_removed_stages(self.planner.store, pipeline):
             self.emit(Notice("info", notice))
 
     def add_up_to_date(self, step: Step, action: Action, outcome: Outcome) -> None:
@@ -85,7 +83,7 @@ class RunOutcome:
         fetched = self.remote is not None and self.remote.is_fetched(step)
         if restored and step.previous and outcome == "cached" and not fetched:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))
-        self.store.set_latest(pipeline.name, stage.id, action)
+        self.planner.store.set_latest(pipeline.name, stage.id, action)
         if self.remote:
             self.remote.push(step, action, new=outcome == "built" and not step.machine)
         verdicts = self.planner.judge(stage, action)
@@ -102,8 +100,8 @@ class RunOutcome:
 
         If its files are left in the remote, there is no folder, and an earlier output of the stage is removed.
         """
-        if action in self.planner.results.in_remote and self.store.check(action.tree):
-            if self.store.withdraw(self.planner.pipeline.name, stage.id):
+        if action in self.planner.results.in_remote and self.planner.store.check(action.tree):
+            if self.planner.store.withdraw(self.planner.pipeline.name, stage.id):
                 notice = f"{stage.id}: its earlier output was removed from out/; the new one is in the remote"
                 self.emit(Notice("info", notice))
             return "", False
@@ -117,14 +115,14 @@ class RunOutcome:
     def add_not_run(self, stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...]) -> None:
         """Add the result of a stage that is blocked or skipped; the output of a skipped one is removed."""
         pipeline = self.planner.pipeline
-        if outcome == "skipped" and self.store.withdraw(pipeline.name, stage.id):
+        if outcome == "skipped" and self.planner.store.withdraw(pipeline.name, stage.id):
             notice = f"{stage.id}: its output, of another version, was removed: this run leaves it out"
             self.emit(Notice("info", notice))
         self._add(result_not_run(stage, outcome, reasons, strict=pipeline.strict))
 
     def emit_store_notices(self) -> None:
         """Emit what the store has to say since the last call."""
-        for notice in self.store.drain_notices():
+        for notice in self.planner.store.drain_notices():
             self.emit(Notice("warning", notice))
 
     def _add(self, result: StageResult) -> None:

@@ -75,7 +75,6 @@ class RunSession(Record, frozen=True):
         with LocalExecutor() as executor:
             runner = Runner(
                 planner=self.planner,
-                store=self.planner.store,
                 executor=executor,
                 emit=self._emit,
                 logs=self.journal.folder / "logs",

@@ -25,7 +25,6 @@ from orun.runner.stage_execution import StageEnd
 from orun.runner.stage_locks import LockMode, RunLocks, lock_mode
 from orun.runner.stage_reports import StageReports
 from orun.runner.stage_starter import StageStarter
-from orun.store import Store
 
 if TYPE_CHECKING:
     from orun.remote.sync import Sync
@@ -43,7 +42,6 @@ class Runner:
 
     Attributes:
         planner: decides which stages run.
-        store: takes their results.
         executor: runs their processes.
         emit: receives each event.
         logs: folder of the logs of this run.
@@ -55,7 +53,6 @@ class Runner:
     """
 
     planner: Planner
-    store: Store
     executor: Executor
     emit: Callable[[Event], None]
     logs: Path
@@ -66,13 +63,13 @@ class Runner:
     fleet: FleetRun | None
 
     def __post_init__(self) -> None:
-        pipeline = self.planner.pipeline
-        outputs = OutputCheckouts(self.store, pipeline.name)
-        self.outcome = RunOutcome(self.planner, self.store, self.emit, outputs, self.remote)
-        self._locks = RunLocks(self.store, self.emit, str(pipeline.project), pipeline.name)
+        pipeline, store = self.planner.pipeline, self.planner.store
+        outputs = OutputCheckouts(store, pipeline.name)
+        self.outcome = RunOutcome(self.planner, self.emit, outputs, self.remote)
+        self._locks = RunLocks(store, self.emit, str(pipeline.project), pipeline.name)
         self._reports = StageReports(pipeline.private, self.emit, Mask.of(pipeline.private))
         self._orders = self._make_orders(self.fleet) if self.fleet else None
-        self._local = LocalStages(self.planner, self.store, self.executor, self.emit, self.logs, self._reports)
+        self._local = LocalStages(self.planner, self.executor, self.emit, self.logs, self._reports)
         self._seconds: dict[str, float] = {}
 
     def _make_orders(self, fleet: FleetRun) -> Orders:
@@ -88,7 +85,7 @@ class Runner:
             StoreError: if the store fails; running stages are stopped.
             Interrupted: if the user stops the run; running stages are stopped.
         """
-        self.store.pause(PAUSE_SECONDS)
+        self.planner.store.pause(PAUSE_SECONDS)
         stages = tuple(step.stage for step in plan.steps)
         self._seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         # One GPU at least: a driver may hide it, and preflight has found the provider.
@@ -122,8 +119,8 @@ class Runner:
                 self.fleet.fleet.close()
             self._local.close()
             self._locks.release_all()
-            self.store.pause(0.0)
-            self.store.flush()
+            self.planner.store.pause(0.0)
+            self.planner.store.flush()
             del self._schedule, self._starter  # they refer to this object, which would keep the store open
 
     def _advance(self) -> None:
