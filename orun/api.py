@@ -292,7 +292,7 @@ def run(  # noqa: PLR0913 - the options of the command line
                 planning.close()  # from here on, events tell what happens
                 session = RunSession(planner, planned, chosen, here, journal, None if read_only else shared, fleet)
                 result, runner = session.run(keep_going=keep_going)
-    offered = runner.remote is None or runner.remote.complete
+    offered = runner.remote is None or runner.remote.uploads.complete
     complete = len(runner.outcome.done) == len(planner.pipeline.stages)
     if request and offered and complete and not read_only:
         write_record(request, planner, runner.outcome.done, result, _fleet_state(machines, fleet, planner, shared))

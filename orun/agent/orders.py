@@ -213,7 +213,7 @@ class StageOrder:
         """
         self._reports.filter_log(self.name, self._running.log, self.store.root)
         if isinstance(result, StageError):
-            raise self._reports.filter_error(result)
+            raise self.project.mask.error(result)
         if result.wrote:
             self.folders.check_again(self.project)
         require_portable(self.stage, result, self.project, self.machine)

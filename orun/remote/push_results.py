@@ -36,7 +36,7 @@ def push_results(settings: Settings, planner: Planner, steps: Iterable[Step]) ->
     try:
         for step in steps:
             if step.hit:
-                sync.push(step, step.hit, new=False)
+                sync.uploads.push(step, step.hit, new=False)
         sync.finish()
     finally:
         sync.close()

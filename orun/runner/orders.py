@@ -115,10 +115,10 @@ class Orders:
         for name in dict.fromkeys(step.stage.needs.values()):
             if name in self._repairing:
                 return False
-            if problem := self.remote.share(done[name].step, done[name].action):
+            if problem := self.remote.uploads.share(done[name].step, done[name].action):
                 hint = "see `orun run --help` on --remote-mode, and the notices above"
                 raise StageFailed(step.stage.id, f"{step.stage.id} cannot run on another machine: {problem}", hint=hint)
-            shared = shared and self.remote.is_shared(done[name].action)
+            shared = shared and self.remote.uploads.is_shared(done[name].action)
         return shared
 
     def start(self, step: Step, done: Mapping[str, Done]) -> None:
@@ -155,7 +155,7 @@ class Orders:
         """
         ended = [self._handle(message, done) for message in self.run.fleet.wait(timeout)]
         for name, sent in list(self._sent.items()):
-            if sent.built and self.remote.take(sent.step, sent.built):
+            if sent.built and self.remote.downloads.take(sent.step, sent.built):
                 del self._sent[name]
                 ended.append(StageEnd(sent.step, self._accept(sent.step, done)))
         return [item for item in ended if item]
@@ -220,7 +220,7 @@ class Orders:
         """Push a result once more from the machine that has it; return whether that is there."""
         step, action = upstream.step, upstream.action
         if not self.planner.store.check(action.tree):
-            return not self.remote.share(step, action, repair=True)
+            return not self.remote.uploads.share(step, action, repair=True)
         machine = action.host.get("machine", "")
         if machine not in self._assignment.machines:
             return False
@@ -281,7 +281,7 @@ class Orders:
 
         Return None if it did not arrive, and its machine is to push it again.
         """
-        stage, action = step.stage, self.remote.arrived(step)
+        stage, action = step.stage, self.remote.downloads.arrived(step)
         if action is None or self.planner.results.damage(action):
             problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
             if self.setbacks.may_repair(stage.id):

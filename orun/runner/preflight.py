@@ -14,7 +14,7 @@ from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
 from orun.pipeline.sources import target_of_references
-from orun.planning.plan import Plan, Step
+from orun.planning.plan import DUE, Plan, Step
 from orun.text import units
 
 MODEL_RUNTIME = ("onnxruntime", "numpy")  # packages of a target's own environment, without which no model runs there
@@ -87,7 +87,7 @@ def _is_skipped(pipeline: Pipeline, stage: Stage) -> bool:
 
 def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
     """Return the stages that must run on this machine; other machines tell what they lack with their facts."""
-    due = (step for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen)
+    due = (step for step in plan.steps if step.action in DUE and step.stage.id in chosen)
     return [step.stage for step in due if not step.machine and not is_without_machine(step)]
 
 

@@ -80,12 +80,12 @@ class RunOutcome:
         """Check out the artifact of a stage that is up to date, and judge its gates."""
         stage, pipeline = step.stage, self.planner.pipeline
         out, restored = self._check_out(stage, action)
-        fetched = self.remote is not None and self.remote.is_fetched(step)
+        fetched = self.remote is not None and self.remote.downloads.is_fetched(step)
         if restored and step.previous and outcome == "cached" and not fetched:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))
         self.planner.store.set_latest(pipeline.name, stage.id, action)
         if self.remote:
-            self.remote.push(step, action, new=outcome == "built" and not step.machine)
+            self.remote.uploads.push(step, action, new=outcome == "built" and not step.machine)
         verdicts = self.planner.judge(stage, action)
         self.done[stage.id] = Done(step, action, verdicts)
         if stage.id in self.guards:

@@ -21,7 +21,7 @@ from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
-from orun.planning.plan import Plan
+from orun.planning.plan import DUE, Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import make_environments
 from orun.runner.runner import Runner
@@ -164,7 +164,7 @@ class RunSession(Record, frozen=True):
             expected={
                 step.stage.id: step.seconds
                 for step in self.plan.steps
-                if step.stage.id in self.chosen and step.action in ("run", "maybe")
+                if step.stage.id in self.chosen and step.action in DUE
             },
         )
 
@@ -211,7 +211,7 @@ def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None
     Raises:
         StoreError: with the stages that would run.
     """
-    due = [step for step in plan.steps if step.stage.id in chosen and step.action in ("run", "maybe")]
+    due = [step for step in plan.steps if step.stage.id in chosen and step.action in DUE]
     if due:
         stages = ", ".join(step.stage.id for step in due[:MOST_NAMED])
         file, option = quoted(near(str(plan.pipeline.file))), store_option(store, plan.pipeline.root)

@@ -126,7 +126,7 @@ class Runner:
     def _advance(self) -> None:
         """Settle and start every stage that can be, then wait for the next message or lock."""
         if self.remote:
-            self.remote.gather()
+            self.remote.uploads.gather()
         waiting = self._start_ready()
         self.outcome.emit_store_notices()
         if self._orders:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from orun.core.events import Event, Notice, StageProgress
 from orun.environment.secret_variables import Secrets
-from orun.errors import StageError
 from orun.executors import JobResult, Mask, Progress, partial_trace_notice
 from orun.fs.os_errors import convert_os_errors
 
@@ -48,10 +47,6 @@ class StageReports:
             self._untraced = result.untraced
             self.emit(Notice("info", partial_trace_notice(result.untraced)))
         return self.mask.result(result)
-
-    def filter_error(self, error: StageError) -> StageError:
-        """Mask secrets in an error, in place."""
-        return self.mask.error(error)
 
     def filter_log(self, stage: str, log: Path, store: Path) -> None:
         """Mask secrets in the log of a stage; StoreError if it cannot be rewritten."""

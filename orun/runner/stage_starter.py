@@ -31,6 +31,7 @@ from orun.runner.undeclared_writes import IsolationCheck
 from orun.store import Action
 
 if TYPE_CHECKING:
+    from orun.remote.download import Downloads
     from orun.remote.sync import Sync
     from orun.runner.orders import Orders
 
@@ -88,7 +89,7 @@ class StageStarter:
 
     def fetch_more(self) -> None:
         """Look for results in the remote that it was too busy for."""
-        while self._unfetched and not (self.remote and self.remote.full):
+        while self._unfetched and not (self.remote and self.remote.downloads.full):
             stage = self._unfetched.pop(next(iter(self._unfetched)))
             if self.schedule.is_ready(stage.id):
                 self.try_stage(stage, start=False)
@@ -105,7 +106,7 @@ class StageStarter:
         """Settle a stage that has ended, or let it start again."""
         step, name, outcome = end.step, end.step.stage.id, end.outcome
         if isinstance(outcome, StageError):
-            self._fail(step, self.local.reports.filter_error(outcome))
+            self._fail(step, self.local.reports.mask.error(outcome))
         elif outcome:
             self._finish(step, outcome, "built")
         else:
@@ -134,8 +135,8 @@ class StageStarter:
             self._settle_not_run(stage, "skipped", step.reasons)
         elif step.hit:
             self._reuse(step, step.hit)
-        elif self.remote and self.remote.wants(step):
-            return self._fetch(step, self.remote)
+        elif self.remote and self.remote.downloads.wants(step):
+            return self._fetch(step, self.remote.downloads)
         elif self.orders and not step.key and stage.id in self.allowed:
             if error := self.orders.lack(stage):
                 self._fail(step, error)
@@ -206,16 +207,16 @@ class StageStarter:
             return self.planner.decide_for(stage, done, step, step.machine)
         return self.planner.decide(stage, done, step)
 
-    def _fetch(self, step: Step, remote: Sync) -> bool:
+    def _fetch(self, step: Step, downloads: Downloads) -> bool:
         """Continue to ask the remote for a result, under the lock of its key; return whether the answer is pending."""
         stage = step.stage
-        if remote.full and stage.id not in self.waiting:
+        if downloads.full and stage.id not in self.waiting:
             self._unfetched[stage.id] = stage
             return False
         if not self.locks.locks_of(step, self.lock_mode(stage)).key_lock.try_acquire():
             self.locks.report_waiting(stage.id, SAME_STAGE)
             return True
-        if not remote.fetch(step):
+        if not downloads.fetch(step):
             return True
         self.locks.release(stage.id)
         if self.planner.store.actions(step.key):

@@ -320,7 +320,7 @@ class Driver:
         sync = Sync(Settings(self.remote, "read"), self.planner, lambda _: None)
         stage = self.planner.pipeline.stage(name)
         step = self.planner.decide(stage, self.done)
-        while not sync.fetch(step):
+        while not sync.downloads.fetch(step):
             sync.wait(1.0)
         sync.close()
         return self.planner.decide(stage, self.done)

@@ -179,7 +179,7 @@ def build(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     store.put_action(action)
     events: list[Event] = []
     sync = Sync(Settings(order.remote, "read-write"), planner, events.append)
-    assert sync.share(Step(stage, "run", ()), action, repair=order.repair) == ""
+    assert sync.uploads.share(Step(stage, "run", ()), action, repair=order.repair) == ""
     sync.finish()
     store.close()
     return [
