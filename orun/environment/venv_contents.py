@@ -7,13 +7,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from blake3 import blake3
-
+from orun.fs.digests import digest_descriptor
 from orun.fs.durable import replace_file
 
 LIST = "contents.json"  # size, time of the last change in ns and digest by path
 COMPILED = "__pycache__"  # Python may rewrite it at any time
-CHUNK = 1 << 20
 
 
 def note(folder: Path, top: Path) -> None:
@@ -64,8 +62,5 @@ def _files(top: str) -> Iterator[str]:
 
 
 def _digest(path: str) -> str:
-    hasher = blake3()
-    with open(path, "rb") as file:  # noqa: PTH123 - as above
-        while chunk := file.read(CHUNK):
-            hasher.update(chunk)
-    return hasher.hexdigest()[:32]
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+        return digest_descriptor(file.fileno())[:32]
