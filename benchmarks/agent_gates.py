@@ -19,10 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
-
+from benchmarks.gate_power import write_stack
 from benchmarks.machines import Fleet, open_fleet
 from benchmarks.spent import machine, table
 from orun.core.run_record import RunResult
@@ -30,7 +27,6 @@ from orun.eventlog import read_result
 from tests.cluster.runs import output_of
 from tests.git import commit, git
 
-WIDTH = 256
 PRODUCTS = {"reference": 24, "candidate": 27}
 PIPELINE = """
 name: pair
@@ -63,27 +59,12 @@ def write_project(folder: Path, seconds: float) -> Path:
     """Write the pair of models and their pipeline; return its file."""
     folder.mkdir(parents=True)
     for name, products in PRODUCTS.items():
-        onnx.save(_model(products), str(folder / f"{name}.onnx"))
+        write_stack(folder / f"{name}.onnx", rows=8, width=256, layers=products)
     file = folder / "pair.yaml"
     file.write_text(PIPELINE.format(seconds=seconds), encoding="utf-8")
     git(folder, "init", "-q")
     commit(folder, "first")
     return file
-
-
-def _model(products: int) -> onnx.ModelProto:
-    """Return a chain of matrix products."""
-    random = np.random.default_rng(0)
-    names = ["x", *(f"h{number}" for number in range(1, products)), "y"]
-    weights = [(random.standard_normal((WIDTH, WIDTH)) / WIDTH**0.5).astype(np.float32) for _ in range(products)]
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(products)],
-        "chain",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, WIDTH])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, WIDTH])],
-        [numpy_helper.from_array(weight, f"w{i}") for i, weight in enumerate(weights)],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def measure_by_hand(fleet: Fleet, file: Path) -> Measured:

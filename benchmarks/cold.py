@@ -30,9 +30,7 @@ def _orun(*options: str) -> Spent:
 
 def _by_hand(launches: int) -> Spent:
     with tempfile.TemporaryDirectory(prefix="cold-") as folder:
-        return spend(
-            [sys.executable, "-m", "benchmarks.by_hand", str(Path(folder, "release")), "--launches", str(launches)]
-        )
+        return spend([*BY_HAND, str(Path(folder, "release")), "--launches", str(launches)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -26,15 +26,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.gate_table import table
+from benchmarks.gate_table import read_lines, table
 from benchmarks.planting import noise, plant
 from benchmarks.rival_gates import RIVALS, RUNS, Floats
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent
+from orun.core.metrics import Metric
+from orun.core.run_record import Verdict
 from orun.core.source_location import Position
 from orun.core.targets import Target
+from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
+from orun.gates.regression import Terms
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import Measurement, measure
 from orun.measure.latency.metrics import metrics_of
@@ -65,7 +71,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, noise(options.noise, options.seed):
         os.chdir(folder)
         model = _model(options, Path(folder))
-        done = _lines(options.out)
+        done = read_lines(options.out)
         planted = {0.0: (model, 0.0)}
         order = order_cases(options.cases, done)
         for slowdown in sorted({slowdown for slowdown, _ in order} - {0.0}):
@@ -113,7 +119,7 @@ def _case(text: str) -> tuple[float, ...]:
 
 def _model(options: argparse.Namespace, folder: Path) -> Path:
     if options.quick:
-        return _small(folder / "small.onnx")
+        return write_stack(folder / "small.onnx", rows=128, width=256, layers=4)  # takes about 0.2 ms
     if options.model:
         return Path(options.model)
     import orun
@@ -122,22 +128,16 @@ def _model(options: argparse.Namespace, folder: Path) -> Path:
     return Path(result["export"].out) / "model.onnx"
 
 
-def _small(path: Path) -> Path:
-    """Write a model of four layers of 256, which takes about 0.2 ms."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
+def write_stack(path: Path, rows: int, width: int, layers: int) -> Path:
+    """Write a model of matrix products, each followed by a Relu."""
     generator, nodes, tensors = np.random.default_rng(0), [], []
-    for layer in range(4):
-        name = "x" if layer == 0 else f"h{layer}"
-        tensors.append(
-            numpy_helper.from_array(generator.standard_normal((256, 256), dtype=np.float32) / 16, f"w{layer}")
-        )
-        nodes.append(helper.make_node("MatMul", [name, f"w{layer}"], [f"m{layer}"]))
+    for layer in range(layers):
+        weight = generator.standard_normal((width, width), dtype=np.float32) / math.sqrt(width)
+        tensors.append(numpy_helper.from_array(weight.astype(np.float32), f"w{layer}"))
+        nodes.append(helper.make_node("MatMul", [f"h{layer}", f"w{layer}"], [f"m{layer}"]))
         nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"h{layer + 1}"]))
-    nodes.append(helper.make_node("Identity", ["h4"], ["y"]))
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [128, 256]) for name in "xy"]
-    graph = helper.make_graph(nodes, "small", [ends[0]], [ends[1]], tensors)
+    ends = [helper.make_tensor_value_info(f"h{end}", TensorProto.FLOAT, [rows, width]) for end in (0, layers)]
+    graph = helper.make_graph(nodes, "stack", ends[:1], ends[1:], tensors)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     return path
 
@@ -229,37 +229,24 @@ def _alone(subject: BenchmarkCase) -> Floats:
 
 def judge_measurement(measurement: Measurement, limit: float, batch: int) -> tuple[str, str]:
     """Return the outcome of the gate on a measurement, and why."""
-    from orun.gates.baselines import Accepted
-    from orun.gates.regression import Terms
-
-    gate = Gate(
-        "p50", "max_regression", Threshold(limit, relative=True, text=f"{limit:.0%}", unit="ratio"), "fail", POSITION
-    )
-    stage = Stage("latency", "measure/latency", POSITION, needs={"model": "slower"}, gates=(gate,))
-    action = Action(
-        "",
-        (KeyComponent(ComponentKind.INPUT, "model", value="slower"),),
-        ImplicitDependencies(),
-        "",
-        0,
-        metrics_of(measurement, batch),
-        "",
-        "",
-        "latency",
-        {},
-        0,
-        0,
-        0,
-        0,
-    )
-    verdict = judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
+    verdict = judge_metrics(metrics_of(measurement, batch), regression_gate(limit))
     return verdict.outcome, why(verdict)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def regression_gate(limit: float) -> Gate:
+    """Return a gate on the median that fails a model slower than the accepted one by more than the limit."""
+    threshold = Threshold(limit, relative=True, text=f"{limit:.0%}", unit="ratio")
+    return Gate("p50", "max_regression", threshold, "fail", POSITION)
+
+
+def judge_metrics(metrics: Mapping[str, Metric], gate: Gate) -> Verdict:
+    """Return the verdict of a gate on what `measure/latency` has measured."""
+    stage = Stage(
+        "latency", "measure/latency", POSITION, needs={"model": "slower"}, params=vars(Params()), gates=(gate,)
+    )
+    inputs = (KeyComponent(ComponentKind.INPUT, "model", value="slower"),)
+    action = Action("", inputs, ImplicitDependencies(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
+    return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
 
 
 if __name__ == "__main__":

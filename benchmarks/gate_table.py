@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binomtest
 
 from benchmarks.rival_gates import RIVALS
-
-TAIL = 0.025
 
 Line = Mapping[str, Any]
 
@@ -67,19 +67,10 @@ def share(hits: int, count: int) -> str:
 
 def exact_interval(hits: int, count: int) -> tuple[float, float]:
     """Return the 95 % interval of a share by Clopper and Pearson (1934), Biometrika 26:404-413: never too narrow."""
-    low = 0.0 if hits == 0 else _root(lambda p: _at_least(hits, count, p) - TAIL)
-    high = 1.0 if hits == count else _root(lambda p: TAIL - (1 - _at_least(hits + 1, count, p)))
-    return low, high
+    interval = binomtest(hits, count).proportion_ci(method="exact")
+    return interval.low, interval.high
 
 
-def _at_least(hits: int, count: int, share: float) -> float:
-    """Return the probability of at least so many hits."""
-    return math.fsum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(hits, count + 1))
-
-
-def _root(rising: Callable[[float], float]) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
-    return (low + high) / 2
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the results in a file of one JSON object a line; none if it is missing."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []

@@ -35,28 +35,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gate_table import share
+from benchmarks.gate_power import judge_metrics, regression_gate, write_stack
+from benchmarks.gate_table import read_lines, share
 from benchmarks.planting import noise
 from benchmarks.spent import machine
 from benchmarks.spent import table as markdown
-from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import KeyComponent
 from orun.core.metrics import Estimate, Metric
-from orun.core.run_record import Verdict
 from orun.core.serialization import decode, encode
 from orun.core.source_location import Position
 from orun.core.targets import Target
-from orun.gates.baseline_file import Accepted
-from orun.gates.judge import judge
-from orun.gates.regression import Terms
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import measure
 from orun.measure.latency.metrics import metrics_of
-from orun.pipeline.model import Gate, Stage, Threshold
-from orun.planning.key_diff import key_changes
+from orun.pipeline.model import Gate, Threshold
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.timing import Sizes, make_feeds
-from orun.store.records import Action, ImplicitDependencies
 
 SIZES = {"20us": (16, 128, 4), "300us": (64, 256, 4), "5ms": (256, 512, 4), "100ms": (512, 1024, 9)}
 THREADS = (1, 2)
@@ -96,7 +89,7 @@ def main() -> None:
         return
     cases = [Case(*parts) for parts in itertools.product(SIZES, THREADS, PAIRS, options.noise)]
     chosen = [case for case in cases if case.name.startswith(tuple(options.only))]
-    done = _lines(options.out)
+    done = read_lines(options.out)
     end = time.monotonic() + 60 * options.minutes
     for case, seed in missing_cases(chosen, options.runs, done):
         if time.monotonic() >= end:
@@ -146,7 +139,7 @@ def _run(case: Case, seed: int) -> dict[str, Any]:
     """Make one measurement in this process."""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        original = _model(Path(folder) / "model.onnx", *SIZES[case.size])
+        original = write_stack(Path(folder) / "model.onnx", *SIZES[case.size])
         opponent = "baseline" if case.pair == "float" else "reference"
         models = {"model": original if case.pair == "float" else _quantized(original), opponent: original}
         fed = make_feeds(models, Sizes(1, {}), 0, None)
@@ -164,23 +157,6 @@ def _run(case: Case, seed: int) -> dict[str, Any]:
     }
 
 
-def _model(path: Path, rows: int, width: int, layers: int) -> Path:
-    """Write a stack of matrix products."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    generator, nodes, tensors = np.random.default_rng(0), [], []
-    for layer in range(layers):
-        weight = generator.standard_normal((width, width), dtype=np.float32) / math.sqrt(width)
-        tensors.append(numpy_helper.from_array(weight.astype(np.float32), f"w{layer}"))
-        nodes.append(helper.make_node("MatMul", [f"h{layer}", f"w{layer}"], [f"m{layer}"]))
-        nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"h{layer + 1}"]))
-    ends = [helper.make_tensor_value_info(f"h{end}", TensorProto.FLOAT, [rows, width]) for end in (0, layers)]
-    graph = helper.make_graph(nodes, "stack", ends[:1], ends[1:], tensors)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
-    return path
-
-
 def _quantized(original: Path) -> Path:
     from onnxruntime.quantization import quantize_dynamic
 
@@ -189,19 +165,10 @@ def _quantized(original: Path) -> Path:
     return path
 
 
-def _judge(line: Line, gate: Gate) -> Verdict:
-    metrics = decode(dict[str, Metric], line["metrics"])
-    stage = Stage("latency", "measure/latency", POSITION, needs={"model": "int8"}, params=vars(Params()), gates=(gate,))
-    inputs = (KeyComponent(ComponentKind.INPUT, "model", value="candidate"),)
-    action = Action("", inputs, ImplicitDependencies(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
-    return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
-
-
 def _gates(case: Case, pooled: float) -> dict[str, Gate]:
     """Return a gate on a regression that is not there, or two on speed-ups a tenth below and above the true value."""
     if case.pair == "float":
-        limit = Threshold(REGRESSION, relative=True, text=f"{REGRESSION:.0%}", unit="ratio")
-        return {"p50 max_regression 5%": Gate("p50", "max_regression", limit, "fail", POSITION)}
+        return {"p50 max_regression 5%": regression_gate(REGRESSION)}
     limits = [round(float(f"{pooled * factor:.3g}"), 6) for factor in (1 - LIMIT_DISTANCE, 1 + LIMIT_DISTANCE)]
     return {
         f"speedup min {limit:g}": Gate(
@@ -249,7 +216,7 @@ def _rows(case: Case, lines: Sequence[Line]) -> list[list[str]]:
     end += [f"{statistics.median(seconds):.1f} / {np.quantile(seconds, 0.95):.1f}"]
     rows = []
     for name, gate in _gates(case, pooled).items():
-        judged = Counter(_judge(line, gate).outcome for line in lines)
+        judged = Counter(judge_metrics(decode(dict[str, Metric], line["metrics"]), gate).outcome for line in lines)
         counts = [str(judged[outcome]) for outcome in ("passed", "failed", "undecided")]
         rows.append([*start, name, str(len(lines)), *counts, *end])
     return rows
@@ -272,10 +239,6 @@ def weighted_median(pairs: Sequence[tuple[float, float]]) -> float:
         if reached >= half:
             return value
     raise ValueError("there is no value")
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 if __name__ == "__main__":
