@@ -110,13 +110,9 @@ def variables(stage: Stage) -> tuple[str, ...]:
     return (*stage.env, OPTIMIZE, HASH_SEED, python_path.VARIABLE)
 
 
-def environment_value(name: str) -> str:
-    """Return a variable as the value of a component: the digest of its value; `unset` differs from empty."""
-    return value_digest(name, os.environ.get(name)) or UNSET
-
-
 def _variable(name: str) -> KeyComponent:
-    return KeyComponent(ComponentKind.VARIABLE, name, value=environment_value(name))
+    """Return a variable as a component, with the digest of its value; `unset` differs from empty."""
+    return KeyComponent(ComponentKind.VARIABLE, name, value=value_digest(name, os.environ.get(name)) or UNSET)
 
 
 def _python(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
