@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from orun.errors import StoreError
 from orun.fs.digests import ALGORITHM, digest_bytes, digest_descriptor, is_digest
 from orun.store.checksummed_json import canonical
 from orun.store.objects import Objects
-from orun.store.outputs import OutputEntry, scan
 from orun.store.records import Entry, Tree
 from orun.store.session_directory import Session
 
@@ -36,13 +36,13 @@ class Trees:
         """Store a folder to which nobody writes any more. Its files are moved if possible, otherwise copied.
 
         Raises:
-            StoreError: if it holds a file that a tree cannot hold; see `outputs.scan`.
+            StoreError: if it holds a link, pipe, socket or device.
         """
-        files = scan(folder)
-        incoming = [self._objects.from_output(f"{folder}/{file.name}") for file in files]
+        files = _scan(folder)
+        incoming = [self._objects.from_output(f"{folder}/{name}") for name in files]
         entries = tuple(
-            Entry(file.name, content.size, content.digest, file.executable)
-            for file, content in zip(files, incoming, strict=True)
+            Entry(name, content.size, content.digest, executable)
+            for (name, executable), content in zip(files.items(), incoming, strict=True)
         )
         manifest = self._objects.from_bytes(encode(entries))
         self._objects.commit([*incoming, manifest])
@@ -50,7 +50,7 @@ class Trees:
 
     def describe(self, folder: Path) -> Tree:
         """Return the tree that `add` would make of a folder; stores nothing."""
-        entries = tuple(_describe(folder, file) for file in scan(folder))
+        entries = tuple(_describe(folder, *file) for file in _scan(folder).items())
         return Tree(digest_bytes(encode(entries)), entries)
 
     def get(self, digest: str) -> Tree | None:
@@ -132,10 +132,32 @@ def parents(path: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _describe(folder: Path, file: OutputEntry) -> Entry:
-    with open(folder / file.name, "rb", buffering=0) as content:
+def _scan(folder: Path) -> dict[str, bool]:
+    """Return whether each file below a folder is executable, by its path in the folder, sorted.
+
+    Raises:
+        StoreError: for a link, pipe, socket or device. `stages/ensure.py` refuses it too, but it may have come later.
+    """
+    root, files = str(folder), dict[str, bool]()
+    folders = [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                    continue
+                name = entry.path[len(root) + 1 :]
+                if not entry.is_file(follow_symlinks=False):
+                    hint = "Leave only files and folders in the output folder"
+                    raise StoreError(f"{name!r} cannot be stored", why="it is neither a file nor a folder", hint=hint)
+                files[name] = bool(entry.stat(follow_symlinks=False).st_mode & stat.S_IXUSR)
+    return dict(sorted(files.items()))
+
+
+def _describe(folder: Path, name: str, executable: bool) -> Entry:
+    with open(folder / name, "rb", buffering=0) as content:
         size, digest = os.fstat(content.fileno()).st_size, digest_descriptor(content.fileno())
-    return Entry(file.name, size, digest, file.executable)
+    return Entry(name, size, digest, executable)
 
 
 def _entry(item: Any) -> Entry:
