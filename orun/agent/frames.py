@@ -56,12 +56,10 @@ class FactsFailed(Record, frozen=True):
     """Answer of a machine that cannot tell its facts.
 
     Attributes:
-        machine: its id.
         failure: why.
         lacks_project: whether that is because the snapshot did not arrive there from the remote.
     """
 
-    machine: str
     failure: Failure
     lacks_project: bool = False
 

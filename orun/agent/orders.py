@@ -170,7 +170,7 @@ class StageOrder:
         with convert_os_errors(f"start {self.name}", self.store.root):
             logs = self.store.make_session_folder("log")
             self.execution = StageExecution.prepare(pipeline, self.store, step, logs, self.machine)
-            executor.start(self.execution.job(b""))  # kinds that ask for their provenance run on the driver's machine
+            executor.start(self.execution.job(self._done))
 
     def pass_progress(self, message: Progress) -> None:
         """Send the progress of the process."""

@@ -64,7 +64,7 @@ class Question:
             answer: Message = self._facts()
         except OrunError as error:
             failure = failure_of(error, self.folders.place(self.request.snapshot))
-            answer = FactsFailed(self.machine.id, failure, self._lacks_project)
+            answer = FactsFailed(failure, self._lacks_project)
         self.send(answer)
         return True
 

@@ -81,7 +81,7 @@ class Work:
     def add_question(self, owner: Owner, request: FactsRequest, send: Callable[[Message], None]) -> None:
         """Begin to find the facts of a snapshot; `MachineFacts` or `FactsFailed` is sent at the end."""
         if self._leaving:
-            send(FactsFailed(self.machine.id, Failure("StageFailed", self._leaving)))
+            send(FactsFailed(Failure("StageFailed", self._leaving)))
             return
         self.upkeep.expect_change()
         self._questions.append(Question(owner, request, self.machine, self.store, self._folders, self._remotes, send))
@@ -177,7 +177,7 @@ class Work:
 
     def _fail_questions(self, why: str) -> None:
         for question in self._questions:
-            question.send(FactsFailed(self.machine.id, Failure("StageFailed", why)))
+            question.send(FactsFailed(Failure("StageFailed", why)))
         self._questions.clear()
 
     def _lose_all(self, why: str) -> None:
@@ -196,7 +196,7 @@ class Work:
             failure = bug(self.machine.id, error)
         self._questions.remove(question)
         if failure:
-            question.send(FactsFailed(self.machine.id, failure))
+            question.send(FactsFailed(failure))
 
     def _fetch(self, task: Task) -> None:
         with self._failing(task):

@@ -12,7 +12,6 @@ from orun.executors import Executor, Finished, Progress
 from orun.fs.os_errors import convert_os_errors
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
-from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageEnd, StageExecution
 from orun.runner.stage_reports import StageReports
 
@@ -57,11 +56,10 @@ class LocalStages:
             from orun.environment import venv_builder
 
             venv_builder.make(environment, lambda text: self.emit(Notice("info", text)))
-        provenance = Provenance.of(self.planner.pipeline, step.stage, done)
         with convert_os_errors(f"start {name}", self.planner.store.root):
             execution = StageExecution.prepare(self.planner.pipeline, self.planner.store, step, self.logs)
             self._executions[name] = execution
-            job = execution.job(provenance.text() if provenance else b"")
+            job = execution.job(done)
         self.emit(StageStarted(name, step.reasons, str(execution.log), step.seconds))
         with convert_os_errors(f"start {name}", self.planner.store.root):
             self.executor.start(job)

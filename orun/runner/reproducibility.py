@@ -21,7 +21,6 @@ from orun.fs.machine_locks import MachineClaim, machine_lock
 from orun.fs.os_errors import quoted
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
-from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageExecution
 from orun.store import Action, Entry
 from orun.store.layout import command_options
@@ -157,13 +156,11 @@ class _Rebuilding:
         )
 
     def _run(self, execution: StageExecution) -> JobResult:
-        stage = execution.step.stage
-        for environment in stage.environments:
+        for environment in execution.step.stage.environments:
             from orun.environment import venv_builder
 
             venv_builder.make(environment)
-        provenance = Provenance.of(self.planner.pipeline, stage, self.done)
-        self.executor.start(execution.job(provenance.text() if provenance else b""))
+        self.executor.start(execution.job(self.done))
         while True:
             for message in self.executor.wait():
                 if isinstance(message, Finished):

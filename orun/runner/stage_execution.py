@@ -22,6 +22,7 @@ from orun.fs.signatures import Signature
 from orun.pipeline.model import Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
+from orun.planning.provenance import Provenance
 from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
 from orun.store import Action, ImplicitDependencies, Store, UndeclaredWrite
 from orun.store.layout import VERSION_FILE, command_options, default_store, private_paths, safe_name
@@ -65,12 +66,16 @@ class StageExecution(Record, frozen=True):
         log = logs / f"{safe_name(step.stage.id)}.log"
         return cls(pipeline, store, step, scratch, log, _declared(pipeline, store, step), time(), machine)
 
-    def job(self, lineage: bytes) -> Job:
-        """Return the job for the executor; write `lineage.json` for kinds that ask for it."""
+    def job(self, done: Mapping[str, Done]) -> Job:
+        """Return the job for the executor; write `lineage.json` for kinds that ask for it.
+
+        Args:
+            done: the stages that are up to date.
+        """
         stage, use = self.step.stage, self.pipeline.kinds[self.step.stage.uses]
         lineage_file = self.scratch / "lineage.json"
-        if use.spec.lineage:
-            lineage_file.write_bytes(lineage)
+        if provenance := Provenance.of(self.pipeline, stage, done):
+            lineage_file.write_bytes(provenance.text())
         return Job(
             stage=stage.id,
             key=self.step.key,
@@ -94,7 +99,7 @@ class StageExecution(Record, frozen=True):
             seed=self.pipeline.seed,
             timeout=stage.timeout,
             memory=stage.memory,
-            lineage=str(lineage_file) if use.spec.lineage else None,
+            lineage=str(lineage_file) if provenance else None,
             interpreter=venvs.interpreter(stage.environment) if stage.environment else None,
             overrides=self.pipeline.overrides,
         )
