@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,8 +18,6 @@ from orun.pipeline.graph import reached
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.stages import registry
 from orun.stages.params import params_of
-
-INTERNAL = ("diagnose/restored",)  # kinds that a pipeline file cannot name
 
 
 class OutOfTime(Exception):
@@ -72,7 +69,7 @@ class Experiment:
         """
         defaults = {
             parameter.name: None if parameter.required else plain_default(parameter.default)
-            for parameter in params_of(import_module(module_of(uses)).Params)
+            for parameter in params_of(registry.module_of(uses).Params)
         }
         chosen = {key: value for key, value in params.items() if key in defaults}
         references = tuple(item for item in like.references if item.parameter.partition(".")[0] in chosen)
@@ -103,9 +100,10 @@ class Experiment:
             if stage.id in wanted and stage.id not in self.added
         ]
         added = [self._limit_time(stage) for name, stage in self.added.items() if name in wanted]
-        kinds = dict(self.pipeline.kinds) | {
-            stage.uses: kind_use(stage.uses) for stage in self.added.values() if stage.uses not in self.pipeline.kinds
-        }
+        kinds = dict(self.pipeline.kinds)
+        for uses in {stage.uses for stage in self.added.values()} - kinds.keys():
+            module = registry.module_of(uses)  # of the library; a pipeline file need not be able to name it
+            kinds[uses] = KindUse("built-in", module.__name__, module.SPEC)
         derived = replace(self.pipeline, name=f"{self.pipeline.name}.blame", stages=(*own, *added), kinds=kinds)
         result = api.run(derived, to=list(names), keep_going=True, store=self.store, on_event=self.listener)
         if result.exit_code == Interrupted.exit_code:
@@ -119,16 +117,3 @@ class Experiment:
     def _limit_time(self, stage: Stage) -> Stage:
         """Return the stage with a timeout at the time limit; a timeout is not in its key."""
         return replace(stage, timeout=min(stage.timeout or float("inf"), max(self.left, 1.0)))
-
-
-def module_of(uses: str) -> str:
-    """Return the module of a built-in or internal kind."""
-    return f"orun.stages.{uses.replace('/', '.')}"
-
-
-def kind_use(uses: str) -> KindUse:
-    """Return what the planner needs to know of a built-in or internal kind."""
-    if uses in INTERNAL:
-        return KindUse("built-in", module_of(uses), import_module(module_of(uses)).SPEC)
-    kind = registry.find(uses, Path())
-    return KindUse(kind.origin, kind.entry, kind.spec, kind.distribution)
