@@ -61,14 +61,8 @@ def _load(lines: Sequence[Line]) -> list[str]:
 
 def share(hits: int, count: int) -> str:
     """`1 of 400: 0.2 % (0.0 to 1.4)`."""
-    low, high = exact_interval(hits, count)
+    low, high = binomtest(hits, count).proportion_ci(method="exact")  # of Clopper and Pearson: never too narrow
     return f"{hits}: {100 * hits / count:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def exact_interval(hits: int, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share by Clopper and Pearson (1934), Biometrika 26:404-413: never too narrow."""
-    interval = binomtest(hits, count).proportion_ci(method="exact")
-    return interval.low, interval.high
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
