@@ -45,6 +45,7 @@ from tests.faults.folders import remove
 from tests.faults.projects import MODEL, TEXT, Subject
 from tests.faults.rig import BAD, Judgement, Outcome, Rig, inside, process
 from tests.faults.site import Site
+from tests.remote import s3
 
 DISK = "4m"  # holds the text project and little more
 TELL = 10  # faults between two lines of progress
@@ -177,7 +178,7 @@ def try_remote(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
         bench.weather.append(bench.stack.enter_context(weather.serving()))
         rig = bench.rig("remote", TEXT)
         commands.watch_temporary(rig)
-        rig.variables |= weather.variables(bench.weather[0])
+        rig.variables |= s3.variables(bench.weather[0].url)
         for direction in weather.DIRECTIONS:
             bench.requests[direction] = weather.requests(rig, bench.weather[0], direction)
     return weather.some_trial(bench.rig("remote", TEXT), bench.weather[0], bench.requests, chance)

@@ -7,28 +7,24 @@ python -m benchmarks.remote --files 8 --size 1  smaller
 from __future__ import annotations
 
 import argparse
-import http.client
 import os
 import random
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from benchmarks.spent import ROOT, Spent, in_turn, machine, spend, table
+from benchmarks.spent import Spent, in_turn, machine, spend, table
 from orun.fs.digests import digest_bytes
 from orun.remote.connection import TRANSFERS
 from orun.remote.transfers import Piece, Transfers
 from orun.remote.trust import Keyring
 from orun.store.object_storage import Bucket
+from tests.remote import s3
 
-BUCKET = "benchmark"
-SERVER = ROOT / "tests" / "remote" / "s3_server.py"
 TASKS = ("start", "loop put", "orun push", "loop get", "orun fetch")
 KEY = "0" * 64
 
@@ -75,29 +71,11 @@ def do(task: str, source: Path, url: str) -> None:
             work(source, url, Path(target), getting=task.endswith(("get", "fetch")))
 
 
-@contextmanager
-def s3() -> Iterator[None]:
-    """Run a server on loopback with an empty bucket; its address is in the environment."""
-    read_end, write_end = os.pipe()
-    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=write_end)
-    os.close(write_end)
-    with os.fdopen(read_end) as output:
-        port = int(output.readline())
-    os.environ |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_REGION": "us-east-1"}
-    os.environ |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.request("PUT", f"/{BUCKET}")
-    connection.getresponse()
-    connection.close()
-    try:
-        yield
-    finally:
-        server.communicate(timeout=60)
-
-
 def measure(files: int, size: int, rounds: int) -> Mapping[str, Spent]:
     """Measure every task in turn; each round pushes to an empty place."""
-    with s3(), tempfile.TemporaryDirectory() as folder:
+    with s3.serving() as port, tempfile.TemporaryDirectory() as folder:
+        os.environ |= s3.variables(f"http://127.0.0.1:{port}")
+        bucket = s3.new_bucket(port)
         source = Path(folder) / "files"
         source.mkdir()
         chance = random.Random(1)
@@ -107,8 +85,8 @@ def measure(files: int, size: int, rounds: int) -> Mapping[str, Spent]:
 
         def run(task: str) -> Spent:
             if task.endswith(("put", "push")):
-                places[task[:4]] = f"s3://{BUCKET}/{uuid4().hex}"
-            url = places.get(task[:4], f"s3://{BUCKET}")
+                places[task[:4]] = f"{bucket}/{uuid4().hex}"
+            url = places.get(task[:4], bucket)
             return spend((sys.executable, "-m", "benchmarks.remote", "--do", task, str(source), url))
 
         return in_turn({task: partial(run, task) for task in TASKS}, rounds)

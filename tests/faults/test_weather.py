@@ -9,6 +9,7 @@ import pytest
 from tests.faults import weather
 from tests.faults.rig import Rig
 from tests.faults.weather import Weather
+from tests.remote import s3
 from tests.thin import mostly_slow
 
 
@@ -16,7 +17,7 @@ from tests.thin import mostly_slow
 def failing() -> Iterator[Weather]:
     """The remote, which runs of this process can reach as well."""
     with weather.serving() as serving, pytest.MonkeyPatch.context() as patch:
-        for name, value in weather.variables(serving).items():
+        for name, value in s3.variables(serving.url).items():
             patch.setenv(name, value)
         yield serving
 

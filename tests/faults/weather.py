@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -12,18 +11,16 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
-from uuid import uuid4
 
 from tests.faults import deaths
 from tests.faults.commands import cold, whole_remote
 from tests.faults.failures import broken_objects, left_behind
 from tests.faults.projects import FIRST
 from tests.faults.rig import Judgement, Rig, process
+from tests.remote import s3
 from tests.remote.relay import Answer, Relay
 
-SERVER = Path(deaths.__file__).parents[1] / "remote" / "s3_server.py"
 REFUSED = "--remote-required"
 SLOW = 1.0  # seconds until a slow answer, once
 LASTING_SLOW = 0.1  # the same, of each of them
@@ -98,37 +95,12 @@ class Weather(Relay):
 @contextmanager
 def serving() -> Iterator[Weather]:
     """An S3 server in a process of its own, and the relay before it."""
-    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdin
-    assert server.stdout
-    weather = Weather(int(server.stdout.readline()))
-    try:
-        yield weather
-    finally:
-        weather.close()
-        server.stdin.close()
-        server.wait(20)
-        server.stdout.close()
-
-
-def variables(weather: Weather) -> dict[str, str]:
-    """What a process needs to know of the relay."""
-    return {
-        "AWS_ENDPOINT_URL": weather.url,
-        "AWS_ACCESS_KEY_ID": "somebody",
-        "AWS_SECRET_ACCESS_KEY": "password",
-        "AWS_REGION": "us-east-1",
-    }
-
-
-def bucket(weather: Weather) -> str:
-    """The URL of a new bucket."""
-    name = f"bucket-{uuid4().hex}"
-    connection = http.client.HTTPConnection("127.0.0.1", weather.port, timeout=20)
-    connection.request("PUT", f"/{name}")
-    assert connection.getresponse().status == http.client.OK
-    connection.close()
-    return f"s3://{name}/some/path"
+    with s3.serving() as port:
+        weather = Weather(port)
+        try:
+            yield weather
+        finally:
+            weather.close()
 
 
 def requests(rig: Rig, weather: Weather, direction: str) -> int:
@@ -142,7 +114,7 @@ def requests(rig: Rig, weather: Weather, direction: str) -> int:
 def prepared(rig: Rig, weather: Weather, direction: str) -> str:
     """The URL of an empty remote, or of one that has everything; and an empty store."""
     weather.set("")
-    url = bucket(weather)
+    url = s3.new_bucket(weather.port)
     cold(rig)
     if direction == "pull":
         ended = rig.run(FIRST, "--remote", url)
@@ -171,7 +143,7 @@ def trial(
     url = prepared(rig, weather, direction)
     weather.set(trouble, first, {"once": 1, "three times": 3, "from then on": sys.maxsize}[how])
     token = f"{os.getpid()}-{Random().getrandbits(32):x}"
-    marked = replace(rig, variables={**rig.variables, **variables(weather), deaths.MARK: token})
+    marked = replace(rig, variables={**rig.variables, **s3.variables(weather.url), deaths.MARK: token})
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(process, marked, rig.words(FIRST, "--remote", url, *words)) for _ in range(count)]
         ended = [run.result() for run in runs]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,9 +14,8 @@ from orun.store import object_storage
 from tests.project import Project
 from tests.remote import azurite, gcs
 from tests.remote.relay import Relay
+from tests.remote.s3 import new_bucket, serving, variables
 from tests.remote.support import machine
-
-SERVER = Path(__file__).with_name("s3_server.py")
 
 
 @pytest.fixture(autouse=True)
@@ -51,23 +47,16 @@ def other(tmp_path: Path) -> Project:
 @pytest.fixture(scope="session")
 def s3_port() -> Iterator[int]:
     """The port of an S3 server in a process of its own."""
-    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdin
-    assert server.stdout
-    yield int(server.stdout.readline())
-    server.stdin.close()
-    server.wait(20)
-    server.stdout.close()
+    with serving() as port:
+        yield port
 
 
 @pytest.fixture
 def relay(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
     """A server before the S3 server, whose address is in the environment with credentials."""
     relay = Relay(s3_port)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", relay.url)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "password")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    for name, value in variables(relay.url).items():
+        monkeypatch.setenv(name, value)
     yield relay
     relay.close()
 
@@ -75,12 +64,7 @@ def relay(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
 @pytest.fixture
 def s3(relay: Relay) -> str:
     """The URL of a new bucket."""
-    bucket = f"bucket-{uuid4().hex}"
-    connection = http.client.HTTPConnection("127.0.0.1", relay.port, timeout=20)
-    connection.request("PUT", f"/{bucket}")
-    assert connection.getresponse().status == 200
-    connection.close()
-    return f"s3://{bucket}/some/path"
+    return new_bucket(relay.port)
 
 
 @pytest.fixture
