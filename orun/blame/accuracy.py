@@ -45,7 +45,7 @@ class Investigation:
         gate: the gate.
         chain: the stages upstream, in order.
         earlier: the first model as it was when the gate passed, if it has changed since.
-        metric: the metric that the gate judges, or that of one slice; the gate's own if empty.
+        metric: the metric that the gate judges, or that of one slice.
         search: the metric at the artifacts of the chain.
     """
 
@@ -53,12 +53,11 @@ class Investigation:
     stage: Stage
     gate: Gate
     chain: Sequence[Stage]
-    earlier: EarlierModel | None = None
-    metric: str = ""
+    earlier: EarlierModel | None
+    metric: str
     search: SearchResult = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metric = self.metric or self.gate.metric
         self.search = SearchResult((), self.stage)
 
     def solve(self, diagnosis: Diagnosis) -> Diagnosis:

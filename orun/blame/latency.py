@@ -39,7 +39,7 @@ class Investigation:
     gate: Gate
     chain: Sequence[Stage]
     other: str
-    earlier: EarlierModel | None = None
+    earlier: EarlierModel | None
     before: str = ""
     slow: Comparison | None = None
 

@@ -43,8 +43,8 @@ def measure(
     stage: Stage,
     gate: Gate,
     chain: Sequence[Stage],
-    patience: float = PATIENCE,
-    metric: str = "",
+    patience: float,
+    metric: str,
 ) -> SearchResult:
     """Measure a gate's metric at the artifacts of a chain until the worst step is known.
 
@@ -57,7 +57,7 @@ def measure(
         gate: the gate.
         chain: the stages upstream, in order.
         patience: share of the time left that all examples may take; else few of them are used.
-        metric: another metric of the stage; the gate's own if empty.
+        metric: the metric that the gate judges.
     """
     levels: dict[int, Level] = {}
     result = SearchResult((), stage)
@@ -72,7 +72,7 @@ def measure(
             model = chain[index].id
             measurement = upstream_metrics.add_measurement(experiment, search, gate, model)
             run = experiment.run([measurement.id])
-            levels[index] = upstream_metrics.read_level(run, model, measurement.id, metric or gate.metric)
+            levels[index] = upstream_metrics.read_level(run, model, measurement.id, metric)
         result = replace(result, complete=True)
     except OutOfTime:
         pass

@@ -121,7 +121,7 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
     assert then is not None
     experiment = Experiment.open(question.pipeline, project.store, PATIENT)
     with Store.open(project.store) as store, import_model(experiment, store, question.stage, then.tree, then.name):
-        case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then)
+        case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then, question.gate.metric)
         diagnosis = case.compare_earlier(case.find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
     assert (diagnosis.culprit, diagnosis.proof) == ("int8", None)
     assert [(one.stage, one.passes) for one in diagnosis.levels] == [("import", True), ("int8", False)]
