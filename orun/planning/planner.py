@@ -51,9 +51,9 @@ class Planner:
         baseline: what was accepted, or None.
         force: ids of stages to run whatever is stored.
         fresh: whether to measure again what is bound to this host.
-        assignment: the machines that stages run on; None if all run on this one.
 
     Attributes:
+        assignment: the machines that stages run on; None if all run on this one.
         results: the stored results of its stages.
     """
 
@@ -65,14 +65,13 @@ class Planner:
         *,
         force: Collection[str] = (),
         fresh: bool = False,
-        assignment: Assignment | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.store = store
         self.baseline = baseline
         self.force = frozenset(force)
         self.fresh = fresh
-        self.assignment = assignment
+        self.assignment: Assignment | None = None
         self.results = StoredResults(pipeline, store)
         self._local: Classes = ((LocalFacts(pipeline),),)
         self._parameters: dict[str, Components] = {}
