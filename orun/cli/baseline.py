@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -137,7 +136,7 @@ def show_accepted(file: str, as_json: bool) -> int:
         options.show_json(baseline)
     else:
         rows = [row for stage, accepted in baseline.stages.items() for row in _accepted_rows(stage, accepted)]
-        options.show(render(ACCEPTED, rows, detect(sys.stdout, os.environ)))
+        options.show(render(ACCEPTED, rows, detect(sys.stdout)))
     return 0
 
 
@@ -160,7 +159,7 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
         unmeasured = [step.stage.id for step in steps if not step.hit and step.stage.id in baseline.stages]
         plan = _command_line("plan", file, overrides, store)
         notes = [f"note: no figures of {', '.join(unmeasured)} now; to see why: {plan}"] if unmeasured else []
-        options.show([*render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout, os.environ)), *notes])
+        options.show([*render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout)), *notes])
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +59,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     if as_json:
         options.show_json(bisection)
     else:
-        options.show(lines_of(bisection, detect(sys.stdout, os.environ)))
+        options.show(lines_of(bisection, detect(sys.stdout)))
     return 0
 
 

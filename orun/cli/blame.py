@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -125,7 +124,7 @@ def show(diagnoses: Sequence[Diagnosis], *, sentences: bool = False) -> None:
     from orun.report.blame import lines_of
     from orun.report.terminal import detect
 
-    terminal = detect(sys.stdout, os.environ)
+    terminal = detect(sys.stdout)
     for diagnosis in diagnoses:
         options.show(
             list(filter(None, (diagnosis.sentence, diagnosis.stopped)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -62,7 +61,7 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
     if as_json:
         options.show_json(_data(difference))
     else:
-        options.show(lines_of(difference, detect(sys.stdout, os.environ), full=verbose))
+        options.show(lines_of(difference, detect(sys.stdout), full=verbose))
     return 0
 
 

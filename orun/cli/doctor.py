@@ -72,7 +72,7 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, flee
     if as_json:
         options.show_json({**facts, "problems": problems})
         return PipelineError.exit_code if problems else 0
-    options.show(lines_of(facts, detect(sys.stdout, os.environ)))
+    options.show(lines_of(facts, detect(sys.stdout)))
     if problems:
         raise PipelineError(problems)
     return 0
@@ -90,7 +90,7 @@ def _check_fleet(url: str, *, as_json: bool) -> int:
     if as_json:
         options.show_json({"machines": problems, "left_out": left_out})
     elif machines:
-        options.show(check_lines(problems, detect(sys.stdout, os.environ)))
+        options.show(check_lines(problems, detect(sys.stdout)))
     return UsageError.exit_code if not machines or left_out or any(problems.values()) else 0
 
 

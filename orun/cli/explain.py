@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,7 +72,7 @@ def command(
     if as_json:
         options.show_json(_data(step))
     else:
-        options.show(lines_of(step, detect(sys.stdout, os.environ), full=verbose))
+        options.show(lines_of(step, detect(sys.stdout), full=verbose))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -133,7 +132,7 @@ def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) 
     if as_json:
         options.show_json({"series": [_data(series) for series in all_series]})
         return
-    terminal = detect(sys.stdout, os.environ)
+    terminal = detect(sys.stdout)
     if not detailed:
         options.show(overview(all_series, time(), terminal))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -190,7 +189,7 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
         click.echo(f"{model}: searching for a model that reaches the goal; this takes some minutes", err=True)
     else:
         click.echo(f"{model}: building once, to measure what its gates can ask for", err=True)
-    console = Console(sys.stderr, detect(sys.stderr, os.environ))
+    console = Console(sys.stderr, detect(sys.stderr))
 
     def show(event: Event) -> None:
         console(event)

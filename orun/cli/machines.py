@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,7 +54,7 @@ def command(executor: str | None, as_json: bool) -> int:
     if as_json:
         options.show_json([encode(machine) for machine in machines])
     else:
-        options.show(lines_of(machines, detect(sys.stdout, os.environ)))
+        options.show(lines_of(machines, detect(sys.stdout)))
     return 0
 
 

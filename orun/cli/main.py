@@ -195,7 +195,7 @@ def render_error(error: OrunError) -> str:
     """Return an error as the terminal shows it."""
     from orun.report.terminal import detect
 
-    terminal = detect(sys.stderr, os.environ)
+    terminal = detect(sys.stderr)
     if isinstance(error, PipelineError):
         from orun.pipeline.problems import render
 

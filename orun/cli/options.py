@@ -38,7 +38,7 @@ def activity_shown() -> Iterator[None]:
     from orun.report.terminal import detect
     from orun.report.waiting import waiting_line
 
-    terminal = detect(sys.stderr, os.environ)
+    terminal = detect(sys.stderr)
     with waiting_line(sys.stderr, terminal) if terminal.live else nullcontext():
         yield
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,7 +76,7 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
         machines = {"machines": encode(plan.machines), "left_out": plan.left_out} if plan.machines else {}
         options.show_json({**document, **machines, "refused": refused})
     else:
-        terminal = detect(sys.stdout, os.environ)
+        terminal = detect(sys.stdout)
         options.show(lines_of(plan, refused, terminal, _command_line(), uses_remote=uses_remote))
     return 0
 

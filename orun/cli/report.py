@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import webbrowser
 from pathlib import Path
@@ -56,7 +55,7 @@ def command(
     if not files:
         from orun.report.console import Console
 
-        Console(sys.stdout, detect(sys.stdout, os.environ)).finish(result)
+        Console(sys.stdout, detect(sys.stdout)).finish(result)
         return 0
     write_all(files, result)
     for report in files:

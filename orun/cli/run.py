@@ -128,7 +128,7 @@ def _run_shown(
     from orun.report.console import Console
     from orun.report.terminal import detect
 
-    console = Console(sys.stdout, detect(sys.stdout, os.environ), detail)
+    console = Console(sys.stdout, detect(sys.stdout), detail)
     try:
         result = orun.run(file, on_event=stoppable_run(stack, console), **choices)
     finally:

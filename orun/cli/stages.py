@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +47,7 @@ def command(kind: str | None, as_json: bool) -> int:
     from orun.stages.registry import BUILTIN, all_kinds, find
     from orun.text.suggestions import Unknown
 
-    terminal = detect(sys.stdout, os.environ)
+    terminal = detect(sys.stdout)
     if kind:
         documented = find(kind, Path.cwd())
         if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -75,7 +74,7 @@ def stats(store: Path | None, as_json: bool) -> int:
         (Cell(name, "strong"), Cell(str(folder.files)), Cell(show(folder.size, "B"))) for name, folder in usage.items()
     ]
     held = f"{count(records, 'result')} of stages, {count(runs, 'run')}, {show(size, 'B')} on disk"
-    options.show([*render(USAGE, rows, detect(sys.stdout, os.environ)), "", f"{near(str(root))}: {held}"])
+    options.show([*render(USAGE, rows, detect(sys.stdout)), "", f"{near(str(root))}: {held}"])
     return 0
 
 
@@ -162,7 +161,7 @@ def pins(store: Path | None, as_json: bool) -> int:
         )
         for entry in pinned
     ]
-    options.show(render(PINS, rows, detect(sys.stdout, os.environ)) or ["nothing is pinned"])
+    options.show(render(PINS, rows, detect(sys.stdout)) or ["nothing is pinned"])
     return 0
 
 

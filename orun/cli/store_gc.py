@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -134,7 +133,7 @@ def gc(
         kept = {"roots": roots, "pins": pinned, "runs": runs}
         options.show_json({"dry_run": dry_run, **vars(collected), "kept": kept, "notices": notices})
     else:
-        terminal = detect(sys.stdout, os.environ)
+        terminal = detect(sys.stdout)
         warnings = [f"{terminal.paint('warning', 'doubt')}: {notice}" for notice in notices]
         options.show([*warnings, *lines_of(collected, roots, pinned, terminal, dry_run=dry_run)])
     return 0

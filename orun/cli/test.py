@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -54,7 +53,7 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     _, kind = find_stage(stage)
     if not as_json and any(port.accepts == ("onnx",) and name not in paths for name, port in kind.spec.inputs.items()):
         click.echo(f"{stage} on {TINY}", err=True)
-    console = Console(sys.stderr, detect(sys.stderr, os.environ), "quiet" if as_json else "normal")
+    console = Console(sys.stderr, detect(sys.stderr), "quiet" if as_json else "normal")
     try:
         with stop_signals():
             trial = try_stage(stage, paths, parameters, console)

@@ -90,7 +90,7 @@ def command(logs: Sequence[str], release: str, store: Path | None, as_json: bool
     if as_json:
         options.show_json({"drift": bool(result.drifted), **encode(result)})
     else:
-        options.show(lines_of(result, detect(sys.stdout, os.environ), verbose=verbose))
+        options.show(lines_of(result, detect(sys.stdout), verbose=verbose))
     return result.exit_code
 
 

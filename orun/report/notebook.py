@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +55,7 @@ def plan_html(plan: Plan) -> str:
 
 def notebook_progress() -> Listener:
     """Return a listener that prints a line for each stage that ends."""
-    return Console(sys.stdout, detect(sys.stdout, os.environ))
+    return Console(sys.stdout, detect(sys.stdout))
 
 
 def _page(result: RunResult) -> str:

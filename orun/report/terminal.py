@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Literal, TextIO
 
@@ -27,22 +28,20 @@ class Terminal(Record, frozen=True):
         return f"\x1b[{CODES[style]}m{text}\x1b[0m"
 
 
-def detect(stream: TextIO, environ: Mapping[str, str]) -> Terminal:
+def detect(stream: TextIO) -> Terminal:
     """The abilities of a stream.
 
     NO_COLOR (https://no-color.org) goes before FORCE_COLOR, as in Python itself; both count when they are not empty.
     A continuous-integration system (CI) gets plain lines even where it offers a terminal, because it keeps them.
     """
     is_terminal = stream.isatty()
-    capable = is_terminal and environ.get("TERM", "") not in ("dumb", "unknown")
-    colour = not environ.get("NO_COLOR") and (bool(environ.get("FORCE_COLOR")) or capable)
-    return Terminal(colour, live=capable and not environ.get("CI"), width=_width(stream, environ, is_terminal))
+    capable = is_terminal and os.environ.get("TERM", "") not in ("dumb", "unknown")
+    colour = not os.environ.get("NO_COLOR") and (bool(os.environ.get("FORCE_COLOR")) or capable)
+    return Terminal(colour, live=capable and not os.environ.get("CI"), width=_width(stream, is_terminal))
 
 
-def _width(stream: TextIO, environ: Mapping[str, str], is_terminal: bool) -> int:
-    import os
-
-    if (columns := environ.get("COLUMNS", "")).isdecimal() and int(columns) > 0:
+def _width(stream: TextIO, is_terminal: bool) -> int:
+    if (columns := os.environ.get("COLUMNS", "")).isdecimal() and int(columns) > 0:
         return int(columns)
     if not is_terminal:
         return LOG_WIDTH

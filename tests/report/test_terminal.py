@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TextIO
+from unittest import mock
 
 import pytest
 
@@ -41,8 +42,8 @@ def pseudo_terminal() -> Iterator[TextIO]:
     ],
 )
 def test_a_terminal(environ: Mapping[str, str], expected: Terminal) -> None:
-    with pseudo_terminal() as stream:
-        assert detect(stream, environ) == expected
+    with mock.patch.dict(os.environ, environ, clear=True), pseudo_terminal() as stream:
+        assert detect(stream) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,13 +56,14 @@ def test_a_terminal(environ: Mapping[str, str], expected: Terminal) -> None:
     ],
 )
 def test_a_pipe_or_a_file(environ: Mapping[str, str], expected: Terminal) -> None:
-    assert detect(io.StringIO(), environ) == expected
+    with mock.patch.dict(os.environ, environ, clear=True):
+        assert detect(io.StringIO()) == expected
 
 
 def test_a_terminal_that_does_not_know_its_size_is_taken_for_a_log() -> None:
     outer, inner = os.openpty()
-    with os.fdopen(inner, "w") as stream:
-        assert detect(stream, {"TERM": "xterm"}).width == 120
+    with mock.patch.dict(os.environ, {"TERM": "xterm"}, clear=True), os.fdopen(inner, "w") as stream:
+        assert detect(stream).width == 120
     os.close(outer)
 
 
