@@ -44,13 +44,7 @@ def fields(cls: type) -> tuple[Field, ...]:
     """The fields of a class in order; LookupError when its docstring leaves one out."""
     hints, docs = typing.get_type_hints(cls), _documented(cls)
     return tuple(
-        Field(
-            item.name,
-            _type_text(hints[item.name]),
-            _schema(hints[item.name]),
-            docs[item.name],
-            not item.required,
-        )
+        Field(item.name, *_described(hints[item.name]), docs[item.name], not item.required)
         for item in structs.fields(cls)
     )
 
@@ -106,46 +100,29 @@ def _documented(cls: type) -> dict[str, str]:
     return docs
 
 
-def _schema(hint: Any) -> dict[str, Any]:
-    """How a value of that type looks in the log; see `orun.core.serialization.encode`."""
+def _described(hint: Any) -> tuple[str, dict[str, Any]]:
+    """Return a type for people, and as it looks in the log; see `orun.core.serialization.encode`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
-        return {}
+        return "JSON", {}
     if hint in PLAIN:
-        return PLAIN[hint][1]
+        return PLAIN[hint]
     if _is_enum(hint):
-        return {"enum": [member.value for member in hint]}
+        values = [member.value for member in hint]
+        return ", ".join(values), {"enum": values}
     if _is_record(hint):
-        return {"$ref": f"#/definitions/{hint.__name__}"}
+        return hint.__name__, {"$ref": f"#/definitions/{hint.__name__}"}
     if origin is Literal:
-        return {"enum": list(arguments)}
+        return ", ".join(str(argument) or '""' for argument in arguments), {"enum": list(arguments)}
     if origin in (types.UnionType, typing.Union):
         (kept,) = (argument for argument in arguments if argument is not type(None))
-        return {"anyOf": [_schema(kept), {"type": "null"}]}
+        text, schema = _described(kept)
+        return f"{text} or null", {"anyOf": [schema, {"type": "null"}]}
     if origin is tuple:
-        return {"type": "array", "items": _schema(arguments[0])}
-    return {"type": "object", "additionalProperties": _schema(arguments[1])}
-
-
-def _type_text(hint: Any) -> str:
-    """The type for people."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return "JSON"
-    if hint in PLAIN:
-        return PLAIN[hint][0]
-    if _is_enum(hint):
-        return ", ".join(member.value for member in hint)
-    if _is_record(hint):
-        return hint.__name__
-    if origin is Literal:
-        return ", ".join(str(argument) or '""' for argument in arguments)
-    if origin in (types.UnionType, typing.Union):
-        (kept,) = (argument for argument in arguments if argument is not type(None))
-        return f"{_type_text(kept)} or null"
-    if origin is tuple:
-        return f"list of {_type_text(arguments[0])}"
-    return f"mapping of text to {_type_text(arguments[1])}"
+        text, schema = _described(arguments[0])
+        return f"list of {text}", {"type": "array", "items": schema}
+    text, schema = _described(arguments[1])
+    return f"mapping of text to {text}", {"type": "object", "additionalProperties": schema}
 
 
 def _is_enum(hint: Any) -> TypeGuard[type[Enum]]:
