@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from orun.core.source_location import Position, Problem, abridged
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
-from orun.pipeline.text import encoding
+from orun.pipeline.text import is_utf_16
 
 CONSTRAINT = ("-c", "--constraint")
 INCLUDE = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
@@ -59,8 +59,8 @@ class Requirements:
             return
         self._read.add((path, constrains))
         data = read_bounded(path, TEXT_LIMIT)
-        if other := encoding(data):
-            raise ValueError(f"it is {other}: save it as UTF-8")
+        if is_utf_16(data):
+            raise ValueError("it is UTF-16: save it as UTF-8")
         text = data.decode("utf-8-sig")
         if "\0" in text:
             raise ValueError("it holds a NUL character")
