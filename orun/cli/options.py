@@ -156,17 +156,23 @@ def parse_seconds(option: str, text: str | None) -> float:
     return seconds
 
 
-def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
-    """The `path=value` words as a mapping; the last of a path wins."""
-    overrides: dict[str, str] = {}
+def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str) -> dict[str, str]:
+    """The `name=value` words of an option as a mapping; the last of a name wins."""
+    values: dict[str, str] = {}
     for pair in pairs:
-        path, separator, value = pair.partition("=")
-        if not (path and separator):
-            raise UsageError(f"--set wants PATH=VALUE, not '{pair}'", hint="orun FILE --set vars.sequence=64")
+        name, separator, value = pair.partition("=")
+        if not (name and separator):
+            raise UsageError(f"{option} wants {form}, not '{pair}'", hint=hint)
+        values[name] = value
+    return values
+
+
+def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
+    """The `path=value` words of `--set` as a mapping."""
+    for pair in pairs:
         if (shown := os.fsencode(pair).decode(errors="replace")) != pair:
             raise UsageError(f"--set '{shown}' is not UTF-8", why="a pipeline file is, and what replaces its values")
-        overrides[path] = value
-    return overrides
+    return parse_pairs("--set", "PATH=VALUE", pairs, "orun FILE --set vars.sequence=64")
 
 
 def show(lines: Iterable[str]) -> None:

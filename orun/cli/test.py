@@ -10,7 +10,7 @@ import click
 
 from orun.cli import options
 from orun.cli.verb import Verb
-from orun.errors import StageFailed, UsageError
+from orun.errors import StageFailed
 
 if TYPE_CHECKING:
     from orun.scaffold.stage_trial import Trial
@@ -49,7 +49,9 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     from orun.report.terminal import detect
     from orun.scaffold.stage_trial import TINY, find_stage, try_stage
 
-    paths, parameters = _pairs("--input", "PORT=PATH", inputs), _pairs("--set", "NAME=VALUE", values)
+    see = "orun test --help"
+    paths = options.parse_pairs("--input", "PORT=PATH", inputs, see)
+    parameters = options.parse_pairs("--set", "NAME=VALUE", values, see)
     _, kind = find_stage(stage)
     if not as_json and any(port.accepts == ("onnx",) and name not in paths for name, port in kind.spec.inputs.items()):
         click.echo(f"{stage} on {TINY}", err=True)
@@ -69,17 +71,6 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
         why = "\n".join(filter(None, (failure.why, trial.log and f"the end of its log:\n{trial.log}")))
         raise StageFailed(trial.result.stage, f"{stage}: {failure.what}", why=why, hint=trial.hint)
     return 0 if trial.is_good else DIFFERS
-
-
-def _pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the `name=value` words of an option as a mapping."""
-    pairs = {}
-    for word in texts:
-        name, separator, value = word.partition("=")
-        if not (name and separator):
-            raise UsageError(f"{option} wants {form}, not '{word}'", hint="orun test --help")
-        pairs[name] = value
-    return pairs
 
 
 def _lines(stage: str, trial: Trial) -> list[str]:
