@@ -79,15 +79,15 @@ def command(
 def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]:
     """What is decided, why, and the table of the key's parts, changed ones first."""
     pairs = component_pairs(step.previous, step.components)
-    changed = [pair for pair in pairs if step.previous and pair["old"] != pair["new"]]
-    rows = [_row(step, pair, full=full) for pair in sorted(pairs, key=lambda pair: pair not in changed)]
+    rows = _rows(pairs, full=full, compared=bool(step.previous))
     lines = [f"{terminal.paint(step.stage.id, 'strong')} ({step.stage.uses}) {VERDICTS[step.action]}"]
     if step.action != "cached":
         lines += [f"  {reason}" for reason in sentences(step.reasons)]
-    elif changed:
+    elif step.previous and any(pair["old"] != pair["new"] for pair in pairs):
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
-    lines += ["", *render(USED, _used(step, full=full), terminal)] if step.used[0] else []
+    used = _rows(component_pairs(*step.used), full=full, absent=NOT_THERE)
+    lines += ["", *render(USED, used, terminal)] if step.used[0] else []
     lines += ["", *_machine_lines(step)] if step.machine else []
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
 
@@ -98,28 +98,21 @@ def _machine_lines(step: Step) -> list[str]:
     return [f"machine {step.machine}", *([f"  its facts in the key: {names}"] if names else [])]
 
 
-def _row(step: Step, pair: Pair, *, full: bool) -> tuple[Cell, ...]:
-    changed = bool(step.previous) and pair["old"] != pair["new"]
-    style: Style = "doubt" if changed else ""
-    old = _shown(pair["old"], full=full) if step.previous else ""
-    return (
-        Cell("*" if changed else "", style),
-        Cell(_name(pair), style),
-        Cell(old),
-        Cell(_shown(pair["new"], full=full), style),
-    )
-
-
-def _used(step: Step, *, full: bool) -> list[tuple[Cell, ...]]:
-    """Return the rows of the implicit dependencies, changed ones first."""
-    pairs = sorted(component_pairs(*step.used), key=lambda pair: pair["old"] == pair["new"])
-    return [_compared(pair, full=full) for pair in pairs]
-
-
-def _compared(pair: Pair, *, full: bool) -> tuple[Cell, ...]:
-    style: Style = "doubt" if pair["old"] != pair["new"] else ""
-    then, now = (_shown(value, full=full) or NOT_THERE for value in (pair["old"], pair["new"]))
-    return Cell("*" if style else "", style), Cell(_name(pair), style), Cell(then), Cell(now, style)
+def _rows(pairs: Sequence[Pair], *, full: bool, compared: bool = True, absent: str = "") -> list[tuple[Cell, ...]]:
+    """Return a row for each pair, changed ones first and marked; without old values if nothing is compared."""
+    rows: list[tuple[Cell, ...]] = []
+    for pair in sorted(pairs, key=lambda pair: pair["old"] == pair["new"]):
+        style: Style = "doubt" if compared and pair["old"] != pair["new"] else ""
+        old, new = (_shown(pair[moment], full=full) or absent for moment in ("old", "new"))
+        rows.append(
+            (
+                Cell("*" if style else "", style),
+                Cell(_name(pair), style),
+                Cell(old if compared else ""),
+                Cell(new, style),
+            )
+        )
+    return rows
 
 
 def _name(pair: Pair) -> str:
