@@ -10,10 +10,8 @@ import click
 from orun.cli.init_dialogue import is_interactive
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
+from orun.scaffold.paths import MODELS
 
-SUFFIXES = (
-    ".onnx", ".pt2", ".pt", ".pth", ".keras", ".h5", ".hdf5", ".tflite", ".pb", ".joblib", ".pkl", ".pickle",
-)  # fmt: skip
 FOLDER_FILES = ("config.json", "saved_model.pb")
 
 
@@ -24,7 +22,7 @@ def is_model(word: str) -> bool:
         return os.path.isfile(path)  # noqa: PTH113 - a word may be no path at all
     if os.path.isdir(word):  # noqa: PTH112
         return any(Path(word, name).is_file() for name in FOLDER_FILES)
-    return word.lower().endswith(SUFFIXES) and os.path.lexists(word)
+    return word.lower().endswith(MODELS) and os.path.lexists(word)
 
 
 def accept_init(word: str) -> None:

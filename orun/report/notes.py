@@ -6,12 +6,7 @@ from orun.core.run_record import RunResult
 from orun.report.terminal import Terminal
 
 
-def said_notes(result: RunResult) -> list[tuple[str, str]]:
-    """The id of a stage, and a sentence of it, in the order of the plan."""
-    return [(stage.stage, note) for stage in result.stages for note in stage.notes]
-
-
 def stage_notes(result: RunResult, terminal: Terminal) -> list[str]:
-    """A line for each of them."""
+    """A line for each note, in the order of the plan."""
     label = terminal.paint("note", "doubt")
-    return [f"{label}: {stage}: {note}" for stage, note in said_notes(result)]
+    return [f"{label}: {stage.stage}: {note}" for stage in result.stages for note in stage.notes]

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from orun.errors import UsageError
 
-MODELS = (".onnx", ".pt2", ".pt", ".keras", ".h5", ".tflite", ".joblib")
+MODELS = (
+    ".onnx", ".pt2", ".pt", ".pth", ".keras", ".h5", ".hdf5", ".tflite", ".pb", ".joblib", ".pkl", ".pickle",
+)  # fmt: skip
 
 
 def models_in(folder: Path) -> list[str]:

@@ -14,7 +14,6 @@ from orun.report.failures import failure_note
 from orun.report.html.head import PLAIN
 from orun.report.html.source import Source
 from orun.report.html.templating import visible
-from orun.report.notes import said_notes
 from orun.report.table import Cell, Column
 from orun.report.undeclared_writes import stray_note
 
@@ -68,6 +67,6 @@ def notices(source: Source) -> list[tuple[str, str]]:
 def _notices(source: Source) -> Iterator[tuple[str, str]]:
     yield from ((notice.level, notice.text) for notice in source.notices)
     yield from (("warning", stray_note(source.result, stage)) for stage in source.result.stages if stage.wrote)
-    yield from (("info", f"{stage}: {note}") for stage, note in said_notes(source.result))
+    yield from (("info", f"{stage.stage}: {note}") for stage in source.result.stages for note in stage.notes)
     if source.trouble:
         yield "warning", source.trouble
