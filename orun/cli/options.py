@@ -20,6 +20,37 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 
+
+def _folder(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
+    """The folder that an option names; an empty name says nothing, as an empty variable does."""
+    del ctx, param
+    return Path(text) if text else None
+
+
+file_argument = click.argument("file", shell_complete=complete_file)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    shell_complete=complete_override,
+    help="Change a value of the file, as in stages.int8.with.per_channel=false. Repeatable.",
+)
+store_option = click.option(
+    "--store",
+    type=click.Path(),
+    callback=_folder,
+    metavar="DIR",
+    help="Where results are kept: $ORUN_STORE, or artifacts/ at the top of the project, when left out.",
+)
+fleet_option = click.option(
+    "--on",
+    "executor",
+    metavar="URL",
+    help="Other machines that run the stages: ray://HOST:PORT, unix:///SOCKET, tcp://HOST:PORT; off for none."
+    " $ORUN_ON, or the project's pyproject.toml, when left out.",
+)
 REMOTE = (
     click.option(
         "--remote",
@@ -47,45 +78,6 @@ def warn(texts: Iterable[str]) -> None:
     """Print warnings on standard error."""
     for text in texts:
         click.echo(f"warning: {text}", err=True)
-
-
-def file_argument(function: F) -> F:
-    """FILE, the pipeline file."""
-    return click.argument("file", shell_complete=complete_file)(function)
-
-
-def json_option(function: F) -> F:
-    """--json."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
-
-
-def set_option(function: F) -> F:
-    """--set path=value."""
-    return click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="PATH=VALUE",
-        shell_complete=complete_override,
-        help="Change a value of the file, as in stages.int8.with.per_channel=false. Repeatable.",
-    )(function)
-
-
-def _folder(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
-    """The folder that an option names; an empty name says nothing, as an empty variable does."""
-    del ctx, param
-    return Path(text) if text else None
-
-
-def store_option(function: F) -> F:
-    """--store."""
-    return click.option(
-        "--store",
-        type=click.Path(),
-        callback=_folder,
-        metavar="DIR",
-        help="Where results are kept: $ORUN_STORE, or artifacts/ at the top of the project, when left out.",
-    )(function)
 
 
 def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
@@ -116,17 +108,6 @@ def outputs_folder(store: Path | None) -> str:
     from orun.text.suggestions import near
 
     return quoted(near(str((store or default_store(Path.cwd())) / "out")))
-
-
-def fleet_option(function: F) -> F:
-    """--on."""
-    return click.option(
-        "--on",
-        "executor",
-        metavar="URL",
-        help="Other machines that run the stages: ray://HOST:PORT, unix:///SOCKET, tcp://HOST:PORT; off for none."
-        " $ORUN_ON, or the project's pyproject.toml, when left out.",
-    )(function)
 
 
 def remote_options(function: F) -> F:
