@@ -75,7 +75,7 @@ def last_run(pipeline: Pipeline, store: Store) -> RunResult:
                 break
             newest = newest or result
     if newest is None:
-        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=_run_again(pipeline, store))
+        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=command_about(pipeline, store.root))
     known = {stage.id for stage in pipeline.stages}
     kept = [stage for stage in newest.stages if stage.outcome != "blocked"]
     return replace(newest, stages=tuple(stage for stage in kept if stage.stage in known))
@@ -93,7 +93,7 @@ def require_up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> t
             raise UsageError(
                 f"what the last run has for {step.stage.id} is not up to date, so it cannot be accepted",
                 why="\n".join(stale),
-                hint=_run_again(pipeline, store),
+                hint=command_about(pipeline, store.root),
             )
     return tuple(steps)
 
@@ -112,7 +112,7 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
     return sentences(key_changes(step.stage, then, step.components) or [reason(ReasonCode.OTHER_RESULT)])
 
 
-def _run_again(pipeline: Pipeline, store: Store) -> str:
-    """Return the command that brings a pipeline up to date, with the options of this command."""
-    options = command_options(pipeline.overrides, store.root, pipeline.root)
-    return f"orun {quoted(near(str(pipeline.file)))}{options}"
+def command_about(pipeline: Pipeline, store: Path, verb: str = "") -> str:
+    """Return the command of a verb, or that of a run, with the file, the values and the store of this command."""
+    options = command_options(pipeline.overrides, store, pipeline.root)
+    return f"orun {verb}{quoted(near(str(pipeline.file)))}{options}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,7 +12,14 @@ import click
 
 import orun
 from orun.cli import options
-from orun.cli.accepted_run import failing_gates, last_run, push_models, require_up_to_date, store_root
+from orun.cli.accepted_run import (
+    command_about,
+    failing_gates,
+    last_run,
+    push_models,
+    require_up_to_date,
+    store_root,
+)
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
@@ -94,7 +100,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         baseline = baselines.candidate(pipeline, result, {step.stage.id: step.hit for step in steps if step.hit})
         failing = failing_gates(pipeline, opened, baseline, steps)
         if failing and not force:
-            raise _unreleasable(file, overrides, store, failing)
+            raise _unreleasable(pipeline, opened.root, failing)
         path = baselines.accept(pipeline, baseline)
         pinned = pin_models(opened, pipeline.name, baseline.stages)
         models = {accepted.model for accepted in baseline.stages.values()}
@@ -112,17 +118,11 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     return 0
 
 
-def _command_line(verb: str, file: str, overrides: Sequence[str], store: Path | None) -> str:
-    """Return the command of a verb with the file, values and store of this command."""
-    settings = (word for text in overrides for word in ("--set", text))
-    return shlex.join(["orun", *verb.split(), near(file), *settings, *(("--store", str(store)) if store else ())])
-
-
-def _unreleasable(file: str, overrides: Sequence[str], store: Path | None, failing: Sequence[Verdict]) -> UsageError:
+def _unreleasable(pipeline: Pipeline, store: Path, failing: Sequence[Verdict]) -> UsageError:
     """The error of a run whose gates fail, or block its releases, whatever is accepted."""
-    accept_again = _command_line("baseline accept", file, overrides, store)
+    accept_again = command_about(pipeline, store, "baseline accept ")
     return UsageError(
-        f"the last run of {near(file)} fails whatever is accepted",
+        f"the last run of {near(str(pipeline.file))} fails whatever is accepted",
         why="\n".join(f"{verdict.title} is {verdict.outcome}: {why(verdict)}" for verdict in failing),
         hint=f"see to these gates, or accept it all the same: {accept_again} --force",
     )
@@ -151,13 +151,14 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     baseline = _required(pipeline)
-    steps = orun.plan(pipeline, store=store_root(store, pipeline)).steps
+    root = store_root(store, pipeline)
+    steps = orun.plan(pipeline, store=root).steps
     rows = baselines.diff(baseline, pipeline, {step.stage.id: step.hit for step in steps if step.hit})
     if as_json:
         options.show_json({"differences": rows})
     else:
         unmeasured = [step.stage.id for step in steps if not step.hit and step.stage.id in baseline.stages]
-        plan = _command_line("plan", file, overrides, store)
+        plan = command_about(pipeline, root, "plan ")
         notes = [f"note: no figures of {', '.join(unmeasured)} now; to see why: {plan}"] if unmeasured else []
         options.show([*render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout)), *notes])
     return 0

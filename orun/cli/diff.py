@@ -11,7 +11,7 @@ import click
 
 from orun.cli import options
 from orun.cli.complete import complete_run
-from orun.cli.run_ids import find, record_of, refuse_pipeline_file
+from orun.cli.run_ids import read_run, record_of, refuse_pipeline_file
 from orun.cli.verb import Verb
 from orun.core.serialization import encode, foreign_json
 from orun.core.source_location import abridged
@@ -76,7 +76,7 @@ def _run(reference: str, store: Path | None) -> RunResult:
         repeated = path.parent.parent / run.repeats / RECORD_FILE
         return _completed(run, _of_file(repeated) if run.repeats and repeated.is_file() else None)
     with options.open_store(store, read_only=True) as opened:
-        run = read_result(record_of(find(opened, reference)))
+        run = read_run(opened, reference)
         known = {folder.name: folder for folder in opened.runs()}
         return _completed(run, read_result(record_of(known[run.repeats])) if run.repeats in known else None)
 

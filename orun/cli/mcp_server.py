@@ -20,12 +20,11 @@ from orun.cli import mcp_results as results
 from orun.cli import options
 from orun.cli.mcp_files import pipeline_files
 from orun.cli.mcp_verbs import located_problems, override_options, run_verb, selection_options
-from orun.cli.run_ids import find, record_of
+from orun.cli.run_ids import read_run
 from orun.core.open_gates import failed_gates
 from orun.core.serialization import decode, foreign_json, replace
 from orun.core.source_location import Problem
 from orun.errors import OrunError, PipelineError, UsageError
-from orun.eventlog import read_result
 from orun.fs.os_errors import quoted
 from orun.history.run_diff import RunDifference
 from orun.pipeline.model import Gate, Group, conditions
@@ -197,9 +196,8 @@ class Tools:
             run: the beginning of a run's id, `last`, or `last~1` for the one before.
         """
         with options.open_store(None, read_only=True) as store:
-            folder = find(store, run)
-            result = read_result(record_of(folder))
-            path = folder / "blame.json"
+            result = read_run(store, run)
+            path = result.folder / "blame.json"
             diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
         failed = [verdict.title for verdict in failed_gates(result.verdicts)]
         command = f"orun blame {quoted(near(result.file))}{run_options(result)}" if failed else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +12,9 @@ from orun.cli import options
 from orun.cli.complete import complete_run
 from orun.cli.outputs import output_option
 from orun.cli.reports import requested_reports, write_all
-from orun.cli.run_ids import find, record_of
+from orun.cli.run_ids import read_run
 from orun.cli.verb import Verb
 from orun.report.terminal import detect
-
-if TYPE_CHECKING:
-    from orun.core.run_record import RunResult
 
 EXAMPLES = (
     ("orun report --open", "the last run, in a browser"),
@@ -48,7 +44,8 @@ def command(
 
     A run is the beginning of its id, `last`, or `last~1` for the one before. Nothing is run or judged again.
     """
-    result = _read(run, store)
+    with options.open_store(store, read_only=True) as opened:
+        result = read_run(opened, run)
     if show and html is None:
         html = result.folder / "report.html"
     files = requested_reports({"html": html, "markdown": markdown, "junit": junit}, reports, summary=False)
@@ -64,10 +61,3 @@ def command(
     if show and html is not None:
         webbrowser.open(html.absolute().as_uri())
     return 0
-
-
-def _read(reference: str, store: Path | None) -> RunResult:
-    from orun.eventlog import read_result
-
-    with options.open_store(store, read_only=True) as opened:
-        return read_result(record_of(find(opened, reference)))

@@ -15,6 +15,7 @@ from orun.text.counts import count
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:
+    from orun.core.run_record import RunResult
     from orun.store import Store
 
 LAST = re.compile(r"last(?:~(\d+))?")
@@ -35,6 +36,13 @@ def find(store: Store, reference: str) -> Path:
     refuse_pipeline_file(reference)
     last = LAST.fullmatch(reference)
     return _from_end(store, int(last[1] or 0)) if last else store.run(reference)
+
+
+def read_run(store: Store, reference: str) -> RunResult:
+    """The record of the run that is meant; raises as `find` and `record_of` do."""
+    from orun.eventlog import read_result
+
+    return read_result(record_of(find(store, reference)))
 
 
 def refuse_pipeline_file(reference: str) -> None:

@@ -98,14 +98,13 @@ def _release(reference: str, store: Path | None) -> Path | Release:
     """Return the folder that is meant, or the only release of a run."""
     if presence(reference) == FOLDER or os.sep in reference:
         return Path(reference)
-    from orun.cli.run_ids import find, record_of
+    from orun.cli.run_ids import read_run
     from orun.drift.release import HINT, release_of_tree
-    from orun.eventlog import read_result
 
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(options.open_store(store, read_only=True))
-            run = read_result(record_of(find(opened, reference)))
+            run = read_run(opened, reference)
         except UsageError as error:
             problem = f"{reference} is neither the folder of a release nor a run"
             raise UsageError(problem, why=error.what, hint=f"ls {options.outputs_folder(store)}") from error
