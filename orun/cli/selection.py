@@ -44,8 +44,6 @@ SELECTION = (
     _stage_option("--only", "only", "This stage alone; what it needs must be up to date.", metavar="STAGE"),
     _stage_option("--from", "from_", "This stage and all after it.", metavar="STAGE"),
     _stage_option("--to", "to", "This stage and all that it needs.", metavar="STAGE"),
-)
-FORCING = (
     _stage_option(
         "--force",
         "force",
@@ -60,7 +58,7 @@ FORCING = (
 
 def selection_options(function: F) -> F:
     """--only, --from, --to, --force, --fresh."""
-    for decorate in reversed(SELECTION + FORCING):
+    for decorate in reversed(SELECTION):
         function = decorate(function)
     return function
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from types import EllipsisType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 
 from orun.diagnosis.segments import Segment
+from orun.diagnosis.values import Array
 from orun.measure.metrics.fidelity import decibels
 
-Array = NDArray[Any]
 VALUES = 2**21  # values of a weight that are compared at once
 
 

@@ -14,9 +14,7 @@ from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.history.database import History
 from orun.history.points import Point, SeriesName, points_of, points_used_again
 from orun.store import Store
-from orun.store.layout import RECORD_FILE
-
-SUFFIXES = ("-journal", "-wal", "-shm")  # of the files that SQLite keeps with a database
+from orun.store.layout import DATABASE_SUFFIXES, RECORD_FILE
 
 
 def mend(history: History, store: Store) -> tuple[Path | None, int]:
@@ -60,7 +58,7 @@ def _move_away(path: Path) -> Path:
     names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
     moved_to = next(name for name in names if not name.exists())
     with convert_os_errors("put the damaged history aside", path):
-        for suffix in ("", *SUFFIXES):
+        for suffix in DATABASE_SUFFIXES:
             with suppress(FileNotFoundError):
                 Path(f"{path}{suffix}").rename(f"{moved_to}{suffix}")
     return moved_to

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from orun.core.metrics import Unit
 from orun.core.serialization import Record, field, replace
@@ -19,7 +19,7 @@ from orun.stages.contract import Spec
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]
 Undecided = Literal["allow", "block", "fail"]
-RULES: tuple[Rule, ...] = ("min", "max", "max_drop", "max_increase", "max_regression", "min_speedup")
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 class Threshold(Record, frozen=True):

@@ -9,9 +9,9 @@ BARS = "▁▂▃▄▅▆▇█"
 WIDEST = 40
 
 
-def sparkline(values: Sequence[float], width: int = WIDEST) -> str:
+def sparkline(values: Sequence[float]) -> str:
     """The newest values as bars between their least and their largest; an x for what is no finite number."""
-    shown = values[-width:]
+    shown = values[-WIDEST:]
     finite = [value for value in shown if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     return "".join(_bar(value, low, high) if math.isfinite(value) else "x" for value in shown)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
+from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult
 from orun.fs.os_errors import quoted
 from orun.report.gates import NOT_ASKED, NOT_JUDGED, unjudged
 from orun.report.run_options import run_options
@@ -92,9 +92,9 @@ def _after(result: RunResult) -> Iterator[str]:
         yield f"to run what is missing as well: orun {quoted(near(result.file))} {to}"
     if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(unjudged(result))):
         yield from why_skipped(result)
-    folder = results_folder(result.stages)
-    if folder and result.exit_code == 0:
-        yield f"results in {near(folder)}"
+    out = next((stage.out for stage in result.stages if stage.out), "")
+    if out and result.exit_code == 0:
+        yield f"results in {near(os.path.dirname(out))}"  # noqa: PTH120 - plain text
 
 
 def _requested(result: RunResult) -> str:
@@ -110,8 +110,3 @@ def why_skipped(result: RunResult) -> Iterator[str]:
     first = [stage for stage in result.stages if stage.stage in skipped and skipped.isdisjoint(stage.needs)]
     for reason in dict.fromkeys(why(stage.reasons, every=True) for stage in first):
         yield f"skipped: {reason if len(reason) <= LONGEST else f'{reason[: LONGEST - 3]}...'}"
-
-
-def results_folder(stages: Sequence[StageResult]) -> str:
-    """The folder below which every stage left what people open; empty when none did."""
-    return next((os.path.dirname(stage.out) for stage in stages if stage.out), "")  # noqa: PTH120 -- plain text

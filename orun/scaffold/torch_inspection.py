@@ -105,7 +105,7 @@ def output_names(count: int) -> tuple[str, ...]:
     return ("output",) if count == 1 else tuple(f"output{number}" for number in range(count))
 
 
-def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool, size: int = TRIED) -> tuple[str, ...]:
+def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool, size: int) -> tuple[str, ...]:
     """Return names of a module's outputs after one call: by the keys of a returned mapping, else numbers."""
     import torch
 

@@ -24,12 +24,11 @@ LEVELS = [0.00800, 0.00802, 0.00799, 0.00801, 0.00803, 0.00800, 0.00850, 0.00852
         ([1.0], "▅"),
         ([3.0, 3.0], "▅▅"),
         ([0.0, 1.0, 7.0, float("nan")], "▁▂█x"),
-        ([9.0, 1.0, 2.0], "▁█"),
         ([-1.7e308, 0.0, 1.7e308], "▁▅█"),
     ],
 )
 def test_a_sparkline_has_a_mark_for_each_value(values: list[float], line: str) -> None:
-    assert sparkline(values, 2 if values[:1] == [9.0] else 40) == line
+    assert sparkline(values) == line
 
 
 def test_a_change_from_nothing_is_no_share_of_it() -> None:

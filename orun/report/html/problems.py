@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -61,12 +61,10 @@ def _painted(cell: Cell) -> Markup:
 
 def notices(source: Source) -> list[tuple[str, str]]:
     """Return level and text of further messages: repairs, undeclared writes, notes of stages."""
-    return list(_notices(source))
-
-
-def _notices(source: Source) -> Iterator[tuple[str, str]]:
-    yield from ((notice.level, notice.text) for notice in source.notices)
-    yield from (("warning", stray_note(source.result, stage)) for stage in source.result.stages if stage.wrote)
-    yield from (("info", f"{stage.stage}: {note}") for stage in source.result.stages for note in stage.notes)
-    if source.trouble:
-        yield "warning", source.trouble
+    stages = source.result.stages
+    return [
+        *((notice.level, notice.text) for notice in source.notices),
+        *(("warning", stray_note(source.result, stage)) for stage in stages if stage.wrote),
+        *(("info", f"{stage.stage}: {note}") for stage in stages for note in stage.notes),
+        *([("warning", source.trouble)] if source.trouble else []),
+    ]
