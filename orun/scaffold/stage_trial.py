@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from orun.environment.env_vars import variable
 from orun.errors import UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import convert_os_errors, quoted
+from orun.report.failures import log_tail
 from orun.stages import registry
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from orun.stages.kind import Kind
 
 HISTORY = "ORUN_HISTORY"
-LOG_LINES = 15  # shown of the log of a stage that failed
 PREFIX = ".orun-test-"
 TINY = "a tiny model: x float32[batch, 8] -> MatMul, Relu -> y float32[batch, 4]"
 HELPERS = '''\
@@ -144,10 +144,8 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
 def _failed(stage: StageResult) -> Trial:
     """Return the trial of a failed stage, with the end of its log, which is in the temporary folder."""
     assert stage.failure  # noqa: S101 - the caller has looked
-    log = ""
-    with suppress(OSError):
-        lines = Path(stage.failure.log).read_text("utf-8", errors="replace").splitlines()
-        log = "" if lines and lines[0] == stage.failure.what else "\n".join(lines[-LOG_LINES:])
+    lines = log_tail(Path(stage.failure.log))
+    log = "" if lines[:1] == [stage.failure.what] else "\n".join(lines)
     return Trial(stage, hint=stage.failure.advice, log=log)
 
 
