@@ -60,7 +60,7 @@ def no_waiting_lines() -> Iterator[None]:
     from orun.report import waiting
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waiting, "IN_LOG", waiting.Pace(3600.0, 3600.0))
+        patch.setattr(waiting, "IN_LOG", (3600.0, 3600.0))
         yield
 
 

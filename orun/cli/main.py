@@ -124,7 +124,9 @@ def _run_command_line(command_line: list[str]) -> int:
         interrupted = Interrupted("interrupted")
         return _fail(interrupted, interrupted.exit_code, command_line)
     except MemoryError:
-        return _without_memory(command_line)
+        return _fail(
+            StoreError("there is not enough memory to go on", hint=MORE_MEMORY), StoreError.exit_code, command_line
+        )
     except Exception as error:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
@@ -144,16 +146,6 @@ def _fail_unexpectedly(error: Exception, command_line: Sequence[str]) -> int:
     if refused is None:
         return _fail(bug(error, command_line), BUG, command_line)
     return _fail(refused, refused.exit_code, command_line)
-
-
-def _without_memory(command_line: Sequence[str]) -> int:
-    """Tell that there is none; with what little there is, where that is not enough to tell it well."""
-    error = StoreError("there is not enough memory to go on", hint=MORE_MEMORY)
-    try:
-        return _fail(error, error.exit_code, command_line)
-    except MemoryError:
-        sys.stderr.write(f"error: {error}\n")
-        return error.exit_code
 
 
 def _invoke(command_line: list[str]) -> int:

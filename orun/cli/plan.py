@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,15 +78,9 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
         options.show_json({**document, **machines, "refused": refused})
     else:
         terminal = detect(sys.stdout)
-        options.show(lines_of(plan, refused, terminal, _command_line(), uses_remote=uses_remote))
+        again = shlex.join(["orun", *click.get_current_context().meta[TYPED]])
+        options.show(lines_of(plan, refused, terminal, again, uses_remote=uses_remote))
     return 0
-
-
-def _command_line() -> str:
-    """The command that does what was planned."""
-    import shlex
-
-    return shlex.join(["orun", *click.get_current_context().meta[TYPED]])
 
 
 def lines_of(

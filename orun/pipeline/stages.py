@@ -66,13 +66,13 @@ def make(
     limits = Values(surroundings).fields(LIMITS, instance.node, path)
     judged = gates(ground)
     gpus = _resource(limits, "gpus")
-    wiring = wire(instance, kind, instances, surroundings.unsound, surroundings.problems)
+    needs, after = wire(instance, kind, instances, surroundings.unsound, surroundings.problems)
     return Stage(
         id=instance.id,
         uses=kind.name,
         position=instance.key.position,
-        needs=wiring.needs,
-        after=wiring.after,
+        needs=needs,
+        after=after,
         params=params | _samples(kind, params, judged),
         references=(*values.references, *_libraries(named)),
         target=target,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from orun.core.serialization import Record
 from orun.pipeline.instances import PRIMARY, Instance, Link
 from orun.pipeline.nodes import List, Path, Scalar
 from orun.pipeline.problems import Problems
@@ -15,17 +14,10 @@ from orun.text.suggestions import closest, one_of
 CARRIED = "gates on what it releases need not be listed: it waits for them, and carries their verdicts"
 
 
-class Wiring(Record, frozen=True):
-    """Stage at each input, in the kind's order, and the stages that only come before."""
-
-    needs: Mapping[str, str]
-    after: tuple[str, ...]
-
-
 def wire(
     instance: Instance, kind: Kind, stages: Mapping[str, Instance], unsound: Collection[Path], problems: Problems
-) -> Wiring:
-    """Connect a stage.
+) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the stage at each input of a stage, in the kind's order, and the stages that only come before.
 
     Args:
         instance: the stage.
@@ -60,7 +52,7 @@ def wire(
         if port not in fed and port not in meant:
             _tell_asked_for(instance, port, kind, problems)
     in_order = [*(port for port in ports if port in fed), *(port for port in fed if port not in ports)]
-    return Wiring({port: fed[port] for port in in_order}, tuple(after))
+    return {port: fed[port] for port in in_order}, tuple(after)
 
 
 def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:

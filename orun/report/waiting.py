@@ -9,7 +9,6 @@ from time import monotonic
 from typing import TextIO
 
 from orun.core.activity import reported_to
-from orun.core.serialization import Record
 from orun.report.table import wrap
 from orun.report.terminal import Terminal
 from orun.text.units import show
@@ -17,14 +16,8 @@ from orun.text.units import show
 CLEAR = "\r\x1b[2K"
 
 
-class Pace(Record, frozen=True):
-    """Seconds of silence before the first line, and between two lines."""
-
-    patience: float
-    pause: float
-
-
-ON_TERMINAL, IN_LOG = Pace(0.3, 0.5), Pace(0.5, 5.0)  # a terminal shows one line, a log keeps each
+# Seconds of silence before the first line, and between two lines: a terminal shows one line, a log keeps each.
+ON_TERMINAL, IN_LOG = (0.3, 0.5), (0.5, 5.0)
 
 
 class WaitingLine:
@@ -54,13 +47,13 @@ class WaitingLine:
 
     def _show(self) -> None:
         began, live = monotonic(), self._terminal.live
-        pace = ON_TERMINAL if live else IN_LOG
-        if self._ended.wait(pace.patience):
+        patience, pause = ON_TERMINAL if live else IN_LOG
+        if self._ended.wait(patience):
             return
         while True:
             elapsed = show(float(int(monotonic() - began)), "s")
             self._write(f"{CLEAR}{self._fitted(elapsed)}" if live else f"{self._activity}\n")
-            if self._ended.wait(pace.pause):
+            if self._ended.wait(pause):
                 break
         if live:
             self._write(CLEAR)

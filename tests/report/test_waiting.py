@@ -13,7 +13,7 @@ from orun.core.events import Notice, Planning, RunStarted
 from orun.report import waiting
 from orun.report.console import Console
 from orun.report.terminal import Terminal
-from orun.report.waiting import CLEAR, Pace, WaitingLine, waiting_line
+from orun.report.waiting import CLEAR, WaitingLine, waiting_line
 
 STARTED = RunStarted("id", "bert", "bert.yaml", ("int8",), 2, 0.0, {}, Path("runs/id"))
 LOG, SCREEN = Terminal(), Terminal(live=True, width=40)
@@ -23,8 +23,8 @@ PATIENCE = 60  # seconds
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines appear at once, and not again."""
-    monkeypatch.setattr(waiting, "IN_LOG", Pace(0.0, PATIENCE))
-    monkeypatch.setattr(waiting, "ON_TERMINAL", Pace(0.0, PATIENCE))
+    monkeypatch.setattr(waiting, "IN_LOG", (0.0, PATIENCE))
+    monkeypatch.setattr(waiting, "ON_TERMINAL", (0.0, PATIENCE))
 
 
 def wait_for(stream: io.StringIO) -> str:
@@ -58,7 +58,7 @@ def test_a_terminal_shows_one_line_that_fits_and_goes() -> None:
 
 
 def test_the_latest_activity_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "IN_LOG", Pace(0.0, 0.01))
+    monkeypatch.setattr(waiting, "IN_LOG", (0.0, 0.01))
     stream = io.StringIO()
     line = WaitingLine(stream, LOG)
     line.note("planning export (1 of 10)")
