@@ -39,11 +39,6 @@ class Change:
     after: float
     p: float
 
-    @property
-    def ratio(self) -> float:
-        """The new level divided by the old one; NaN if the old one is 0."""
-        return self.after / self.before if self.before else math.nan
-
 
 def changes(series: Series) -> tuple[Change, ...]:
     """Return the changes of a series, the oldest first."""
