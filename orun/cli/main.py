@@ -67,7 +67,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.command("orun", cls=Verbs, verbs=VERBS, package="orun.cli", default="run", examples=EXAMPLES)
+@click.command("orun", cls=Verbs, verbs=VERBS, examples=EXAMPLES)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Examples = Sequence[tuple[str, str]]
+DEFAULT = "run"  # the verb that is meant when none is named
 HELP_NAMES = ("-h", "--help")
 ON_WINDOWS = frozenset({"explain", "graph", "plan", "schema", "stages", "validate"})  # verbs that only read
 
@@ -85,26 +86,20 @@ class Verb(click.Command):
 
 
 class Verbs(click.Group):
-    """The verbs of a package's modules, each imported when it is used.
+    """The verbs, each imported when it is used.
 
     A command line that begins with a file or an option is for the default verb.
 
     Args:
-        verbs: each verb's summary; the verb `plan` is `command` in the module `<package>.plan`.
-        package: where the verbs' modules are.
-        default: the verb that is meant when none is named.
+        verbs: each verb's summary; the verb `plan` is `command` in the module `orun.cli.plan`.
         examples: command lines and what each does.
     """
 
-    def __init__(
-        self, name: str, *, verbs: Mapping[str, str], package: str, default: str, examples: Examples, **attributes: Any
-    ) -> None:
+    def __init__(self, name: str, *, verbs: Mapping[str, str], examples: Examples, **attributes: Any) -> None:
         settings = {"help_option_names": HELP_NAMES}
         super().__init__(name, context_settings=settings, no_args_is_help=False, **attributes)
         self.verbs = verbs
         self.examples = examples
-        self._package = package
-        self._default = default
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The verbs in the order of their use."""
@@ -116,7 +111,7 @@ class Verbs(click.Group):
         del ctx
         if cmd_name not in self.verbs:
             return None
-        command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"orun.cli.{cmd_name}").command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -140,7 +135,7 @@ class Verbs(click.Group):
             ctx.exit(UsageError.exit_code)
         own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
         if args and args[0].startswith("-") and args[0] not in own:
-            args = [self._default, *args]
+            args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -163,7 +158,7 @@ class Verbs(click.Group):
             from orun.fs.os_errors import quoted
 
             raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {quoted(first)}")
-        return self._default, self.get_command(ctx, self._default), args
+        return DEFAULT, self.get_command(ctx, DEFAULT), args
 
     def _unknown(self, name: str) -> UsageError:
         from difflib import get_close_matches
