@@ -18,11 +18,11 @@ from orun.history.points import Point, SeriesName
 from orun.store.layout import VERSION_FILE
 from orun.text.suggestions import near
 
-FORMAT = 2  # format 1 has no column for the runtime
+FORMAT = 2
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
-COLUMNS_OF_1 = (*COLUMNS[:-1], f"'' AS {COLUMNS[-1]}")  # a database of format 1 lacks the last column
+COLUMN_NAMES = ", ".join(COLUMNS)
 NAME = "? IN (metric, stage || '.' || metric)"
 IDENTITY = ("pipeline", "stage", "key", "metric", "measured_at")
 TABLE = f"""
@@ -53,7 +53,7 @@ class History:
         rows = [dataclasses.astuple(point) for point in points]
         marks = ", ".join("?" * len(COLUMNS))
         with self._opened() as database, database:
-            database.executemany(f"INSERT OR IGNORE INTO points ({', '.join(COLUMNS)}) VALUES ({marks})", rows)  # noqa: S608 -- names of our own
+            database.executemany(f"INSERT OR IGNORE INTO points ({COLUMN_NAMES}) VALUES ({marks})", rows)  # noqa: S608 -- names of our own
 
     def points(self, **columns: str) -> tuple[Point, ...]:
         """Return the measurements whose columns have these values, the oldest first; none if there is no database.
@@ -63,7 +63,9 @@ class History:
         Raises:
             StoreError: if the database cannot be read, or the file is no database.
         """
-        query = f"SELECT {{columns}} FROM points WHERE {_condition(columns)} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
+        query = (
+            f"SELECT {COLUMN_NAMES} FROM points WHERE {_condition(columns)} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
+        )
         return tuple(map(_point, self._rows(query, columns)))
 
     def names(self, **columns: str) -> tuple[tuple[str, str], ...]:
@@ -73,7 +75,7 @@ class History:
 
     def last_values(self, pipeline: str) -> dict[SeriesName, float]:
         """Return the last value of each series of a pipeline; raises as `points` does."""
-        query = "SELECT {columns}, MAX(run) FROM points WHERE pipeline = ? GROUP BY stage, metric, machine"
+        query = f"SELECT {COLUMN_NAMES}, MAX(run) FROM points WHERE pipeline = ? GROUP BY stage, metric, machine"  # noqa: S608 -- names of our own
         points = [_point(row[:-1]) for row in self._rows(query, {"pipeline": pipeline})]
         return {point.series: point.value for point in points}
 
@@ -95,11 +97,9 @@ class History:
         if not seen_at(self.path):
             return []
         with self._read() as database:
-            version = self._format(database)
-            if version == 0:
+            if self._format(database) == 0:
                 return []
-            selected = ", ".join(COLUMNS if version == FORMAT else COLUMNS_OF_1)
-            return database.execute(query.format(columns=selected), tuple(values.values())).fetchall()
+            return database.execute(query, tuple(values.values())).fetchall()
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
@@ -111,12 +111,15 @@ class History:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Open the database to add to it; create or upgrade it first."""
+        """Open the database to add to it; make its table first."""
         with self._converted_errors():
             make_database(str(self.path))
             with closing(sqlite3.connect(self.path, timeout=PATIENCE)) as database:
-                if self._format(database) < FORMAT:
-                    _make(database)
+                if self._format(database) == 0:
+                    with database:
+                        database.execute("BEGIN IMMEDIATE")
+                        database.execute(TABLE)
+                        database.execute(f"PRAGMA user_version = {FORMAT}")
                 yield database
 
     @contextmanager
@@ -158,18 +161,6 @@ class History:
 def _code(error: sqlite3.Error) -> int:
     """Return SQLite's primary code of an error."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
-
-
-def _make(database: sqlite3.Connection) -> None:
-    """Create the table, or the column that version 1 lacks, unless another process did so meanwhile."""
-    with database:
-        database.execute("BEGIN IMMEDIATE")
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            database.execute(TABLE)
-        elif version < FORMAT:
-            database.execute("ALTER TABLE points ADD COLUMN runtime TEXT NOT NULL DEFAULT ''")
-        database.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def _condition(columns: Iterable[str]) -> str:

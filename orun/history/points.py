@@ -34,8 +34,7 @@ class Point:
         key: cache key of the stage.
         run: id of the run that measured it, or that used it again after another value.
         measured_at: when that was, in seconds since the epoch.
-        runtime: ONNX Runtime's package and version; empty if the measurement is not bound to it, or is older than this
-            field.
+        runtime: ONNX Runtime's package and version; empty if the measurement is not bound to it.
     """
 
     pipeline: str

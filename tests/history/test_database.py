@@ -117,17 +117,6 @@ def test_the_past_of_a_runs_gates_is_of_its_machine(tmp_path: Path) -> None:
     assert past(History(tmp_path / "none.sqlite"), PASSED) == ()
 
 
-def test_a_database_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
-    History(path).add([point(1.0, 10)])
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("ALTER TABLE points DROP COLUMN runtime")
-        database.execute("PRAGMA user_version = 1")
-    later = replace(point(2.0, 20), runtime="onnxruntime 1.31.1")
-    History(path).add([later])
-    assert History(path).points() == (point(1.0, 10), later)
-
-
 def test_points_come_back_as_they_were_and_once(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
     assert history.points() == ()
