@@ -151,7 +151,10 @@ def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, 
     attributes |= {"kv_num_heads": operands.key[1].count, "causal": 0}
     if core.cap:
         attributes["softcap"] = core.cap
-    return _put(edit, core, "GroupQueryAttention", inputs, attributes, result)
+    rows = _put(edit, core, "GroupQueryAttention", inputs, attributes, result)
+    for place, output in enumerate(("present_key", "present_value"), 1):
+        edit.name_output(rows, place, f"{rows.name}_{output}")  # CUDA's operator requires both, though nothing reads them
+    return rows
 
 
 def _rows(edit: Rewriter, core: Core, operands: Operands) -> tuple[list[ir.Value | None], dict[str, int | float]]:

@@ -275,6 +275,9 @@ def test_queries_share_keys(tmp_path: Path) -> None:
     made = fuse(tmp_path, model)
     assert (made.value("fused.GroupQueryAttention"), operators(made)["Expand"]) == (1, 1)  # the lengths of the texts
     assert attributes(made, "GroupQueryAttention") == {"num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0}
+    (grouped,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "GroupQueryAttention")
+    outputs = ["seen_fused", "seen_fused_present_key", "seen_fused_present_value"]
+    assert list(grouped.output) == outputs  # CUDA's operator fails without the last two
     apart = fuse(tmp_path, model, disable=["grouped_query_attention"])
     assert apart.value("fused.MultiHeadAttention") == 1
 
