@@ -15,7 +15,7 @@ from orun.environment.env_vars import BESIDE, SETTINGS
 from orun.environment.processor import cpu
 from orun.environment.secret_variables import Secrets
 from orun.errors import DeviceUnknown
-from orun.providers.registry import provider_libraries
+from orun.providers.registry import LIBRARIES
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
@@ -86,7 +86,7 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None) -> dict
     runtime = find("onnxruntime", packages)
     parts = {"runtime": " ".join(runtime) if runtime else "none"}
     for provider in target.providers if target else ():
-        for name in provider_libraries(provider.name):
+        for name in LIBRARIES.get(provider.name, ()):
             parts[name] = packages.get(name, "none")
     return parts
 

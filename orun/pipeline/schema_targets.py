@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import EnvironmentKeys, PluginProvider, Session, TargetKeys
-from orun.providers.registry import Options, OptionType, provider_options
+from orun.providers.registry import PROVIDER_OPTIONS, Options, OptionType
 from orun.stages.params import ParamType, params_of
 
 PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
@@ -66,11 +66,11 @@ def _provider() -> Fragment:
         "type": "object",
         "x-noun": noun,
         "additionalProperties": False,
-        "properties": {name: _options(name, options) for name, options in provider_options().items()},
+        "properties": {name: _options(name, options) for name, options in PROVIDER_OPTIONS.items()},
     }
     with_options = {"if": single, "then": known, "else": single}
     by_mapping = {"if": {"required": ["library"]}, "then": in_library, "else": with_options}
-    return {"if": {"type": "object"}, "then": by_mapping, "else": choice(list(provider_options()), noun)}
+    return {"if": {"type": "object"}, "then": by_mapping, "else": choice(list(PROVIDER_OPTIONS), noun)}
 
 
 def _options(provider: str, options: Options | None) -> Fragment:

@@ -15,7 +15,7 @@ from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
-from orun.providers.registry import OptionType, provider_options, session_entries
+from orun.providers.registry import PROVIDER_OPTIONS, SESSION_ENTRIES, OptionType
 from orun.stages.params import params_of
 from orun.text.suggestions import closest, misspelt
 from orun.text.units import SIZE_FORMS, parse_size
@@ -68,7 +68,7 @@ def _target(name: str, node: Map, environment: Environment | None, root: FilePat
             from orun.text.aliases import note  # lazy: only mistakes need it
 
             problems.add(entry.key, f"{key!r} cannot be set", hint=note("enable_profiling", "session option"))
-        elif "." in key and (meant := misspelt(key, session_entries())):
+        elif "." in key and (meant := misspelt(key, SESSION_ENTRIES)):
             problems.add(entry.key, f"'{key}' is not a configuration entry of a session", suggestion=meant)
     session = {
         key: _arena(entry.value, problems)
@@ -96,7 +96,7 @@ def _provider(node: Node, root: FilePath, problems: Problems) -> tuple[Provider,
 
 def _provider_options(provider: str, node: Node | None) -> dict[str, str]:
     options = node.entries if isinstance(node, Map) else {}
-    known = provider_options().get(provider) or {}  # the schema reports unknown providers
+    known = PROVIDER_OPTIONS.get(provider) or {}  # the schema reports unknown providers
     return {
         key: _text(entry.value, known.get(key))
         for key, entry in options.items()

@@ -1,46 +1,375 @@
-"""ONNX Runtime's execution providers and the options that each reads: the table `providers.toml`.
+"""ONNX Runtime's execution providers, the options that each reads, and the entries of a session.
 
 ONNX Runtime ignores most misspelt options, with a message on stderr at best. It ignores misspelt session entries
-silently. The table is read when it is first needed.
+silently.
+
+The entries of a session are those of release 1.32. The providers are those of 1.31, the last release of
+onnxruntime-gpu; 1.32 has added none. Options were read from the sources (`onnxruntime/core/providers/*/`,
+`onnxruntime_pybind_state.cc`) and, for CUDA, TensorRT and sessions, checked against the libraries of the release. QNN's
+options are those of its plug-in, onnxruntime-qnn 2.7. Options that take addresses of a C program's memory are left out.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
-# A tuple lists the values of an option; `providers.toml` says how the others are given to a provider.
+# A provider gets text: a `bool` as `true` or `false`, a `flag` as `1` or `0`. A tuple lists the values of an option.
 OptionType = Literal["bool", "flag", "int", "str"] | tuple[str, ...]
 Options = Mapping[str, OptionType]
 
+LIBRARIES: Mapping[str, tuple[str, ...]] = {
+    "CUDAExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime"),
+    "TensorrtExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cuda-runtime"),
+    "OpenVINOExecutionProvider": ("openvino", "onnxruntime-openvino", "onnxruntime-ep-openvino"),
+    "QNNExecutionProvider": ("onnxruntime-qnn",),
+}
+"""Distributions whose version decides what an engine that a provider has compiled is valid for."""
 
-@functools.cache
-def provider_options() -> Mapping[str, Options | None]:
-    """Return the options of each provider by its name; None where they are not listed, so that any are accepted."""
-    return {name: _options(entry.get("options")) for name, entry in _table()["providers"].items()}
+PROVIDER_OPTIONS: Mapping[str, Options | None] = {
+    "CPUExecutionProvider": {},  # its arena is the session option `enable_cpu_mem_arena`
+    "CUDAExecutionProvider": {
+        "device_id": "int",
+        "gpu_mem_limit": "int",
+        "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
+        "cudnn_conv_algo_search": ("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
+        "cudnn_conv_use_max_workspace": "bool",
+        "cudnn_conv1d_pad_to_nc1d": "bool",
+        "do_copy_in_default_stream": "bool",
+        "enable_cuda_graph": "bool",
+        "enable_cudnn": "bool",
+        "enable_skip_layer_norm_strict_mode": "bool",
+        "fuse_conv_bias": "bool",
+        "prefer_nhwc": "bool",
+        "sdpa_kernel": "int",
+        "tunable_op_enable": "bool",
+        "tunable_op_tuning_enable": "bool",
+        "tunable_op_max_tuning_duration_ms": "int",
+        "use_ep_level_unified_stream": "bool",
+        "use_tf32": "bool",
+    },
+    "TensorrtExecutionProvider": {
+        "device_id": "int",
+        "trt_auxiliary_streams": "int",
+        "trt_bf16_enable": "bool",
+        "trt_build_heuristics_enable": "bool",
+        "trt_builder_optimization_level": "int",
+        "trt_context_memory_sharing_enable": "bool",
+        "trt_cuda_graph_enable": "bool",
+        "trt_detailed_build_log": "bool",
+        "trt_dla_core": "int",
+        "trt_dla_enable": "bool",
+        "trt_dump_ep_context_model": "bool",
+        "trt_dump_subgraphs": "bool",
+        "trt_engine_cache_enable": "bool",
+        "trt_engine_cache_path": "str",
+        "trt_engine_cache_prefix": "str",
+        "trt_engine_decryption_enable": "bool",
+        "trt_engine_decryption_lib_path": "str",
+        "trt_engine_hw_compatible": "bool",
+        "trt_ep_context_embed_mode": "int",
+        "trt_ep_context_file_path": "str",
+        "trt_extra_plugin_lib_paths": "str",
+        "trt_force_sequential_engine_build": "bool",
+        "trt_force_timing_cache": "bool",
+        "trt_fp16_enable": "bool",
+        "trt_int8_calibration_table_name": "str",
+        "trt_int8_enable": "bool",
+        "trt_int8_use_native_calibration_table": "bool",
+        "trt_layer_norm_fp32_fallback": "bool",
+        "trt_load_user_initializer": "bool",
+        "trt_max_partition_iterations": "int",
+        "trt_max_workspace_size": "int",
+        "trt_min_subgraph_size": "int",
+        "trt_onnx_model_folder_path": "str",
+        "trt_op_types_to_exclude": "str",
+        "trt_preview_features": "str",
+        "trt_profile_max_shapes": "str",
+        "trt_profile_min_shapes": "str",
+        "trt_profile_opt_shapes": "str",
+        "trt_sparsity_enable": "bool",
+        "trt_tactic_sources": "str",
+        "trt_timing_cache_enable": "bool",
+        "trt_timing_cache_path": "str",
+        "trt_weight_stripped_engine_enable": "bool",
+    },
+    "NvTensorRTRTXExecutionProvider": {
+        "device_id": "int",
+        "enable_cuda_graph": "bool",
+        "nv_detailed_build_log": "bool",
+        "nv_dump_subgraphs": "bool",
+        "nv_max_shared_mem_size": "int",
+        "nv_max_workspace_size": "int",
+        "nv_multi_profile_enable": "bool",
+        "nv_profile_index": "int",
+        "nv_profile_max_shapes": "str",
+        "nv_profile_min_shapes": "str",
+        "nv_profile_opt_shapes": "str",
+        "nv_runtime_cache_path": "str",
+        "nv_use_external_data_initializer": "bool",
+    },
+    "OpenVINOExecutionProvider": {
+        "cache_dir": "str",
+        "device_id": "str",
+        "device_luid": "str",
+        "device_type": "str",
+        "disable_dynamic_shapes": "bool",
+        "enable_causallm": "bool",
+        "enable_opencl_throttling": "bool",
+        "enable_qdq_optimizer": "bool",
+        "layout": "str",
+        "load_config": "str",
+        "model_priority": ("LOW", "MEDIUM", "HIGH", "DEFAULT"),
+        "num_of_threads": "int",
+        "num_streams": "int",
+        "precision": ("FP32", "FP16", "ACCURACY"),
+        "reshape_input": "str",
+    },
+    "CoreMLExecutionProvider": {
+        "AllowLowPrecisionAccumulationOnGPU": "flag",
+        "EnableOnSubgraphs": "flag",
+        "MLComputeUnits": ("ALL", "CPUAndGPU", "CPUAndNeuralEngine", "CPUOnly"),
+        "ModelCacheDirectory": "str",
+        "ModelFormat": ("MLProgram", "NeuralNetwork"),
+        "ProfileComputePlan": "flag",
+        "RequireStaticInputShapes": "flag",
+        "SpecializationStrategy": ("Default", "FastPrediction"),
+    },
+    "QNNExecutionProvider": {
+        "backend_path": "str",
+        "backend_type": ("cpu", "genie", "gpu", "htp", "saver", "ir"),
+        "device_id": "int",
+        "disable_file_mapped_weights": "flag",
+        "dump_json_qnn_graph": "flag",
+        "dump_qnn_ep_input_graph": "flag",
+        "dump_qnn_ep_input_graph_dir": "str",
+        "dump_qnn_ir_dlc": "flag",
+        "dump_qnn_ir_dlc_dir": "str",
+        "enable_block_quant_weight_optimization": "flag",
+        "enable_dx12_shared_memory_allocator": "flag",
+        "enable_framework_op_trace": "flag",
+        "enable_htp_fp16_clamp_overflow": "flag",
+        "enable_htp_fp16_precision": "flag",
+        "enable_htp_graph_splitting": "flag",
+        "enable_htp_monolithic_lstm": "flag",
+        "enable_htp_prepare_and_load": "flag",
+        "enable_htp_prepare_only": "flag",
+        "enable_htp_shared_memory_allocator": "flag",
+        "enable_htp_spill_fill_buffer": "flag",
+        "enable_vtcm_backup_buffer_sharing": "flag",
+        "extended_udma": "flag",
+        "framework_op_trace_dir": "str",
+        "genie_log_level": "str",
+        "htp_arch": "str",
+        "htp_bf16_enable": "flag",
+        "htp_graph_finalization_optimization_mode": "int",
+        "htp_graph_splitting_num_prepare_threads": "int",
+        "htp_performance_mode": (
+            "burst",
+            "balanced",
+            "default",
+            "high_performance",
+            "high_power_saver",
+            "low_balanced",
+            "low_power_saver",
+            "power_saver",
+            "extreme_power_saver",
+            "sustained_high_performance",
+        ),
+        "htp_reused_io_limit_mb": "int",
+        "htp_share_resource_optimization": "flag",
+        "json_qnn_graph_dir": "str",
+        "num_graph_prepare_threads": "int",
+        "offload_graph_io_quantization": "flag",
+        "op_affinity": "str",
+        "op_packages": "str",
+        "profiling_file_path": "str",
+        "profiling_level": ("off", "basic", "detailed", "optrace"),
+        "qnn_context_priority": (
+            "low",
+            "normal_low",
+            "normal",
+            "normal_high",
+            "high",
+            "high_plus",
+            "critical",
+            "critical_plus",
+        ),
+        "qnn_ir_backend_path": "str",
+        "qnn_saver_path": "str",
+        "rpc_control_latency": "int",
+        "skip_backend_op_validation": "flag",
+        "skip_qnn_version_check": "flag",
+        "soc_model": "str",
+        "vtcm_mb": "str",  # with several processors, a number for each: `8,4`
+    },
+    "DmlExecutionProvider": {
+        "device_filter": ("any", "gpu", "npu"),
+        "device_id": "int",
+        "disable_metacommands": "bool",
+        "performance_preference": ("default", "high_performance", "minimum_power"),
+    },
+    "MIGraphXExecutionProvider": {
+        "device_id": "int",
+        "migraphx_arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
+        "migraphx_bf16_enable": "bool",
+        "migraphx_exhaustive_tune": "bool",
+        "migraphx_fp16_enable": "bool",
+        "migraphx_fp8_enable": "bool",
+        "migraphx_int8_calibration_table_name": "str",
+        "migraphx_int8_enable": "bool",
+        "migraphx_int8_use_native_calibration_table": "bool",
+        "migraphx_mem_limit": "int",
+        "migraphx_model_cache_dir": "str",
+    },
+    "CANNExecutionProvider": {
+        "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
+        "device_id": "int",
+        "dump_graphs": "bool",
+        "dump_om_model": "bool",
+        "enable_cann_graph": "bool",
+        "enable_cann_subgraph": "bool",
+        "npu_mem_limit": "int",
+        "op_select_impl_mode": ("high_precision", "high_performance"),
+        "optypelist_for_implmode": "str",
+        "precision_mode": "str",
+    },
+    "XnnpackExecutionProvider": {
+        "intra_op_num_threads": "int",
+    },
+    "DnnlExecutionProvider": {
+        "num_of_threads": "int",
+    },
+    "ACLExecutionProvider": {
+        "enable_fast_math": "bool",
+    },
+    "NnapiExecutionProvider": {},
+    "VSINPUExecutionProvider": {},
+    "RknpuExecutionProvider": {},
+    "AzureExecutionProvider": {},
+    "VitisAIExecutionProvider": None,
+    "WebGpuExecutionProvider": None,
+    "WebNNExecutionProvider": None,
+    "JsExecutionProvider": None,
+}
+"""Options of each provider by its name; None where they are not listed here, so that any are accepted."""
 
-
-@functools.cache
-def session_entries() -> tuple[str, ...]:
-    """Return the configuration entries of a session that are known; there may be others."""
-    return tuple(_table()["session_entries"])
-
-
-def provider_libraries(provider: str) -> tuple[str, ...]:
-    """Return the distributions whose version decides what an engine that a provider has compiled is valid for."""
-    return tuple(_table()["providers"].get(provider, {}).get("libraries", ()))
-
-
-def _options(options: Mapping[str, Any] | None) -> Options | None:
-    if options is None:
-        return None
-    return {name: tuple(kind) if isinstance(kind, list) else kind for name, kind in options.items()}
-
-
-@functools.cache
-def _table() -> Mapping[str, Any]:
-    import tomllib
-    from importlib.resources import files
-
-    return tomllib.loads(files(__package__).joinpath("providers.toml").read_text("utf-8"))
+SESSION_ENTRIES = (
+    "memory.enable_memory_arena_shrinkage",
+    "mlas.disable_kleidiai",
+    "mlas.enable_gemm_fastmath_arm64_bfloat16",
+    "mlas.kleidiai.conv_igemm_max_work",
+    "mlas.nchwc_depthwise_sliding",
+    "mlas.nchwc_pointwise_conv_max_input_channel_batch",
+    "mlas.qnbit.force_fp32",
+    "mlas.use_lut_gemm",
+    "optimization.constant_folding_max_output_size_in_bytes",
+    "optimization.disable_specified_optimizers",
+    "optimization.enable_cast_chain_elimination",
+    "optimization.enable_gelu_approximation",
+    "optimization.minimal_build_optimizations",
+    "session.allow_released_opsets_only",
+    "session.collect_node_memory_stats_to_file",
+    "session.compile_only",
+    "session.debug_layout_transformation",
+    "session.disable_aot_function_inlining",
+    "session.disable_cpu_ep_fallback",
+    "session.disable_double_qdq_remover",
+    "session.disable_model_compile",
+    "session.disable_prepacking",
+    "session.disable_qdq_constant_folding",
+    "session.disable_quant_qdq",
+    "session.dynamic_block_base",
+    "session.enable_cpu_mem_arena",
+    "session.enable_dq_matmulnbits_fusion",
+    "session.enable_mem_pattern",
+    "session.enable_moe_expert_counting",
+    "session.enable_moe_expert_statistics",
+    "session.enable_profiling",
+    "session.enable_quant_qdq_cleanup",
+    "session.enable_saved_runtime_optimizations",
+    "session.execution_mode",
+    "session.external_data_loader.chunk_bytes",
+    "session.external_data_loader.min_size_bytes",
+    "session.external_data_loader.pinned_memory_bytes",
+    "session.external_data_loader.threads",
+    "session.fail_on_suboptimal_compiled_model",
+    "session.force_spinning_stop",
+    "session.function_expansion_byte_limit",
+    "session.function_expansion_node_limit",
+    "session.gqa_value_layout",
+    "session.graph_optimization_level",
+    "session.graph_optimizations_loop_level",
+    "session.inter_op.allow_spinning",
+    "session.inter_op.spin_backoff_max",
+    "session.inter_op.spin_duration_us",
+    "session.inter_op_num_threads",
+    "session.intra_op.allow_spinning",
+    "session.intra_op.spin_backoff_max",
+    "session.intra_op.spin_duration_us",
+    "session.intra_op_num_threads",
+    "session.intra_op_thread_affinities",
+    "session.kernel_dispatch_policy",
+    "session.layer_assignment_settings",
+    "session.load_model_format",
+    "session.log_id",
+    "session.log_severity_level",
+    "session.log_verbosity_level",
+    "session.max_shape_override",
+    "session.model_external_initializers_file_folder_path",
+    "session.moe.offload.allow_file_backing",
+    "session.moe.offload.async_max_tokens",
+    "session.moe.offload.budget_group",
+    "session.moe.offload.cpu_execution",
+    "session.moe.offload.cpu_threads",
+    "session.moe.offload.derived_cache_dir",
+    "session.moe.offload.device_expert_bytes",
+    "session.moe.offload.device_working_bytes",
+    "session.moe.offload.gpu_budget_bytes",
+    "session.moe.offload.gpu_device_mem_limit",
+    "session.moe.offload.host_expert_bytes",
+    "session.moe.offload.host_working_bytes",
+    "session.moe.offload.min_expert_weight",
+    "session.moe.offload.mode",
+    "session.moe.offload.node_overrides",
+    "session.moe.offload.pinned_bytes",
+    "session.moe.offload.placement",
+    "session.moe.offload.popularity_file",
+    "session.moe.offload.prefill_wave_experts",
+    "session.moe.offload.reserve_device_bytes",
+    "session.moe.offload.skip_tail_cold_only",
+    "session.moe.offload.skip_zero_cold_doorbell",
+    "session.moe.offload.source_root",
+    "session.moe.offload.tail_substitution_min_rank",
+    "session.moe.offload.tail_substitution_threshold",
+    "session.moe_expert_counter_alpha",
+    "session.moe_expert_counter_beta",
+    "session.moe_expert_counter_state_file",
+    "session.name_based_layer_assignment",
+    "session.node_partition_config_file",
+    "session.optimized_model_external_initializers_file_name",
+    "session.optimized_model_external_initializers_min_size_in_bytes",
+    "session.optimized_model_filepath",
+    "session.prepack.enable_parallel",
+    "session.qdq_matmulnbits_accuracy_level",
+    "session.qdq_matmulnbits_block_size",
+    "session.qdqisint8allowed",
+    "session.record_ep_graph_assignment_info",
+    "session.resource_cuda_partitioning_settings",
+    "session.save_external_prepacked_constant_initializers",
+    "session.save_model_format",
+    "session.set_denormal_as_zero",
+    "session.strict_shape_type_inference",
+    "session.strict_workspace_verification",
+    "session.use_deterministic_compute",
+    "session.use_device_allocator_for_initializers",
+    "session.use_env_allocators",
+    "session.use_external_initializer_file_buffers_directly",
+    "session.use_memory_mapped_ort_model",
+    "session.use_ort_model_bytes_directly",
+    "session.use_ort_model_bytes_for_initializers",
+    "session.use_per_session_threads",
+    "session.x64quantprecision",
+)
+"""Known configuration entries of a session. Others are accepted unless they look like one of these: compilers leave not
+every name whole in a library, and plug-ins have entries of their own below `ep.`."""
