@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from orun.remote.options import Remote
     from orun.scaffold.init import init
     from orun.stages.contract import Context, stage
-    from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
+    from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size, TargetName
     from orun.stages.release._bundle_check import BundleCheck
 
 __version__ = "0.2.0"
@@ -49,7 +49,7 @@ _HOMES = {
     "orun.remote.options": ("Remote",),
     "orun.scaffold.init": ("init",),
     "orun.stages.contract": ("Context", "stage"),
-    "orun.stages.params": ("Code", "Doc", "Duration", "FilePath", "Range", "Ratio", "Size"),
+    "orun.stages.params": ("Code", "Doc", "Duration", "FilePath", "Range", "Ratio", "Size", "TargetName"),
     "orun.stages.release._bundle_check": ("BundleCheck",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -81,6 +81,7 @@ __all__ = [
     "StageResult",
     "Step",
     "StoreError",
+    "TargetName",
     "UsageError",
     "Verdict",
     "WatchResult",

@@ -15,7 +15,7 @@ import orun
 from orun.__main__ import COLLECTED_AT
 
 FRAMEWORKS = {"numpy", "onnx", "onnxruntime", "ray", "tensorflow", "torch"}
-WHEN_NEEDED = {"jinja2", "jsonschema", "networkx", "rich", "sqlite3", "xml"}
+WHEN_NEEDED = {"importlib.resources", "jinja2", "jsonschema", "networkx", "rich", "sqlite3", "tempfile", "xml"}
 HELP_NEEDS = {"orun", "orun.__main__", "orun.cli", "orun.cli.main", "orun.cli.verb", "orun.errors"}
 
 REPORT = """
@@ -58,10 +58,10 @@ def test_help_imports_click_and_little_else() -> None:
 
 
 CODE = """
-from orun import Context, stage
+from orun import Context, TargetName, stage
 
-@stage(inputs={}, output="files")
-def write(context: Context) -> None:
+@stage(inputs={}, output="files", stage_class="measurement")
+def write(context: Context, *, target: TargetName = "cpu") -> None:
     (context.output / "text").write_text("text")
 """
 
