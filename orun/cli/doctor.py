@@ -37,7 +37,7 @@ EXAMPLES = (
     ("orun doctor pipelines/bert.yaml", "what a file needs, and what it would lack; exit 2 when it lacks something"),
     ("orun doctor --on ray://head:6379", "what is wrong with the machines of a fleet"),
 )
-TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True), Column("to install it"))
+TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True))
 MOST = 5  # names in a cell
 ENVIRONMENTS = (Column("isolated environment"), Column("made for", flexible=True), Column("state"))
 PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=True))
@@ -228,7 +228,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         partial_trace_notice(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
         *(f"missing on this system: {clause}" for clause in facts.get("missing", ())),
         "",
-        *([*render(TOOLS, tools, terminal), ""] if tools else []),
+        *([*render(TOOLS, tools, terminal), *_install_lines(facts["tools"]), ""] if tools else []),
         *(render(PROVIDERS, providers, terminal) if providers else ["ONNX Runtime is not installed: no providers"]),
         *(["", *render(ENVIRONMENTS, environments, terminal)] if environments else []),
     ]
@@ -239,7 +239,16 @@ def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     if tool.get("made") is False:
         version = Cell("not made yet")
     name = f"{tool['tool']} in {tool['environment']}" if "environment" in tool else tool["tool"]
-    return Cell(name, "strong"), version, Cell(first_few(tool["needed_by"], MOST)), Cell(tool["install"])
+    return Cell(name, "strong"), version, Cell(first_few(tool["needed_by"], MOST))
+
+
+def _install_lines(tools: Sequence[dict[str, Any]]) -> list[str]:
+    """Each command that installs missing tools, after their names. Not in the table: it would leave no room there."""
+    commands: dict[str, list[str]] = {}
+    for tool in tools:
+        if tool["install"]:
+            commands.setdefault(tool["install"], []).append(tool["tool"])
+    return [f"to install {', '.join(names)}: {command}" for command, names in commands.items()]
 
 
 def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:

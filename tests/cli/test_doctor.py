@@ -26,6 +26,8 @@ FACTS = {
     "tools": [
         {"tool": "onnx", "version": "1.23.2", "needed_by": ["convert/onnx", "quantize/dynamic"], "install": ""},
         {"tool": "torch", "version": None, "needed_by": ["convert/torch"], "install": 'pip install "orun[torch]"'},
+        {"tool": "keras", "version": None, "needed_by": ["convert/tensorflow"], "install": 'pip install "orun[tf]"'},
+        {"tool": "tf2onnx", "version": None, "needed_by": ["convert/tensorflow"], "install": 'pip install "orun[tf]"'},
     ],
     "providers": {
         "CUDAExecutionProvider": {"loads": False, "why_not": "libcublas.so.13: cannot open shared object file"},
@@ -52,9 +54,13 @@ store: artifacts, 72.1 GB free
   a record was put away
 trace: full
 
-tool   version  needed by                       to install it
-onnx   1.23.2   convert/onnx, quantize/dynamic
-torch  missing  convert/torch                   pip install "orun[torch]"
+tool     version  needed by
+onnx     1.23.2   convert/onnx, quantize/dynamic
+torch    missing  convert/torch
+keras    missing  convert/tensorflow
+tf2onnx  missing  convert/tensorflow
+to install torch: pip install "orun[torch]"
+to install keras, tf2onnx: pip install "orun[tf]"
 
 provider               loads  why not
 CUDAExecutionProvider  no     libcublas.so.13: cannot open shared object file
