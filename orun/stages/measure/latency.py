@@ -25,6 +25,9 @@ own, with the threads of its target (`intra_op_num_threads`). Inputs are convert
 framework returns them. Keras models and SavedModels are timed as a traced `tf.function`, TFLite files in their
 interpreter, estimators by `predict_proba` or another method with scores, else by `predict`.
 
+With `device_time`, inferences are submitted without waiting for the one before. If `host` is as long as `device`, the
+device waited to be given work: a larger `batch` shows its own time.
+
 The stage has the machine to itself. The result is bound to the host. The artifact holds `latency.json` with the
 launches, and `samples.npz` with the time of each inference.
 """

@@ -167,11 +167,10 @@ def test_an_inference_is_submitted_with_what_is_bound(tmp_path: Path) -> None:
 def test_on_a_gpu(tmp_path: Path) -> None:
     target = Target("gpu", (CUDA, CPU))
     fast = replace(case_of(save_model(tmp_path / "fast.onnx", 4), target), bound=True, streamed=True)
-    slow = replace(case_of(save_model(tmp_path / "slow.onnx", 8), target), bound=True, streamed=True)
+    slow = replace(case_of(save_model(tmp_path / "slow.onnx", 64), target), bound=True, streamed=True)
     pace = Pace(warmup=0.05, samples=10, alone=1.0, quads=0.2)
     launch = run_launch({"model": fast, "reference": slow}, pace, Random(0))
-    for name, times in launch.streamed.items():
-        assert 0 < np.median(times.device) <= np.median(launch.interleaved[name].wall)
-    assert np.median(launch.streamed["model"].device) < np.median(launch.streamed["reference"].device)
+    assert set(launch.streamed) == {"model", "reference"}
+    assert 0 < np.median(launch.streamed["model"].device) < np.median(launch.streamed["reference"].device)
     mixed = {"model": fast, "reference": replace(slow, target=ONE_THREAD, streamed=False)}
     assert set(run_launch(mixed, pace, Random(0)).streamed) == {"model"}
