@@ -1,8 +1,9 @@
 """Find the session settings with which a model is fastest on a target, and store them beside it.
 
 The search varies what the target leaves open: threads, parallel execution of operators, the level of graph
-optimizations (with it the layout of convolutions), the memory arena and pattern, spinning, how threads share work,
-XNNPACK where the build has it, and channels last on CUDA. Options that the target sets stay as they are.
+optimizations (with it the layout of convolutions), the memory arena and pattern, spinning, how threads share work, and
+XNNPACK where the build has it. On a GPU it varies the level of graph optimizations alone and, for CUDA, channels last.
+Options that the target sets stay as they are.
 
 Candidates are timed side by side with the default settings, in fresh processes, by the engine of `measure/latency`.
 Those that are not faster are dropped early. The best one is measured once more, in launches that chose nothing. The

@@ -73,7 +73,11 @@ def test_other_kernels_where_the_build_has_them() -> None:
         "XnnpackExecutionProvider (intra_op_num_threads: 2), CPUExecutionProvider"
     )
     cuda = Target("gpu", (Provider("CUDAExecutionProvider"), *CPU))
-    assert titles(cuda)[-1] == "CUDAExecutionProvider (prefer_nhwc: 1), CPUExecutionProvider"
+    assert titles(cuda) == [
+        "graph_optimization_level: extended",
+        "graph_optimization_level: basic",
+        "CUDAExecutionProvider (prefer_nhwc: 1), CPUExecutionProvider",
+    ]
     chosen = Target("gpu", (Provider("CUDAExecutionProvider", {"prefer_nhwc": "0"}), *CPU))
     assert not any("prefer_nhwc" in title for title in titles(chosen))
 

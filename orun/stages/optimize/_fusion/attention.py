@@ -153,7 +153,7 @@ def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, 
         attributes["softcap"] = core.cap
     rows = _put(edit, core, "GroupQueryAttention", inputs, attributes, result)
     for place, output in enumerate(("present_key", "present_value"), 1):
-        edit.name_output(rows, place, f"{rows.name}_{output}")  # CUDA's operator requires both, though nothing reads them
+        edit.name_output(rows, place, f"{rows.name}_{output}")  # CUDA's operator requires both
     return rows
 
 

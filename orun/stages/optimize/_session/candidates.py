@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orun.core.serialization import replace
-from orun.core.targets import Provider, Target
+from orun.core.targets import GPU_PROVIDERS, Provider, Target
 from orun.measure.plugins import CPU
 
 THREADS, MODE = "intra_op_num_threads", "execution_mode"
@@ -15,9 +15,11 @@ SPINNING = "session.intra_op.allow_spinning"
 XNNPACK, CUDA, NHWC = "XnnpackExecutionProvider", "CUDAExecutionProvider", "prefer_nhwc"
 
 # Values other than ONNX Runtime's default, by the setting that they change.
-SWITCHES: Sequence[tuple[str, Mapping[str, Any]]] = (
+GRAPH: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("graph optimizations", {"graph_optimization_level": "extended"}),  # without the blocked layout of convolutions
     ("graph optimizations", {"graph_optimization_level": "basic"}),
+)
+MEMORY: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("memory arena", {"enable_cpu_mem_arena": False}),
     ("memory pattern", {"enable_mem_pattern": False}),
 )
@@ -69,12 +71,13 @@ def list_candidates(target: Target, cores: int, available: Collection[str]) -> l
     """Return the candidates for a target.
 
     Args:
-        target: whose own session options are not changed.
+        target: whose own session options are not changed. On a GPU, threads and memory of the CPU are not varied.
         cores: that a session may use.
         available: providers of this build of ONNX Runtime.
     """
-    candidates = [Candidate((change,), session) for change, session in _settings(cores, target.session.get(THREADS))]
     first = target.providers[0]
+    settings = GRAPH if first.name in GPU_PROVIDERS else _settings(cores, target.session.get(THREADS))
+    candidates = [Candidate((change,), session) for change, session in settings]
     if first.name == CPU and XNNPACK in available:
         candidates += [_xnnpack(target, cores)]
     if first.name == CUDA and NHWC not in first.options:
@@ -88,7 +91,7 @@ def _settings(cores: int, threads_of_target: int | None) -> Iterator[tuple[str, 
         yield "threads", {THREADS: threads}
     for operators in sorted({2, cores} if cores > 1 else ()):
         yield "execution mode", {MODE: "parallel", "inter_op_num_threads": operators}
-    yield from SWITCHES
+    yield from (*GRAPH, *MEMORY)
     if cores > 1 and threads_of_target != 1:
         yield from THREADED
 
