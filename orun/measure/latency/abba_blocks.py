@@ -146,9 +146,12 @@ class AbbaBlocks:
         """Return the pairs that count: those in which each thread had a core, and nothing else used it."""
         if self.watch:
             return [pair for pair in pairs if all(map(self.watch.is_alone, pair.readings))]
-        if not self.resting or self.method not in ("threads", "wall"):
-            return pairs
-        return [pair for pair in pairs if pair.waiting <= DISTURBED]
+        return [pair for pair in pairs if pair.waiting <= DISTURBED] if self.needs_cores else pairs
+
+    @property
+    def needs_cores(self) -> bool:
+        """Whether several threads of a model work at once; one that waits for a core leaves its work to the others."""
+        return self.resting and self.method in ("threads", "wall")
 
     def _most_quads(self, sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
         """Return how many quads fit into the time, by the other model's name."""

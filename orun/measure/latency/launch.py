@@ -32,6 +32,7 @@ from orun.measure.latency.cuda_streams import StreamTimes, concatenate_streams
 from orun.measure.latency.timing_method import Method, choose_method, inference_seconds, shares_cores, waiting_share
 from orun.measure.workers import Worker
 
+CROWDED = 0.1  # share of the time for which threads wait for a core, from which a launch tells no ratio of two kernels
 STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice in a launch
 
 
@@ -72,6 +73,7 @@ class Launch:
         log_ratios: median of `pairs`, by the other's name.
         waiting: seconds for which threads waited for a core in each second of inference in the quads, or None.
         disturbed: whether too few pairs count. Figures are then of all pairs, else of the pairs that count.
+        crowded: whether several threads worked at once, and waited for a core for more than `CROWDED` of the time.
         streamed: inferences on the device's stream, of the models that ask for it.
         yardstick: least reading; infinite if cores were not watched.
     """
@@ -86,6 +88,7 @@ class Launch:
     log_ratios: Mapping[str, float]
     waiting: float | None
     disturbed: bool = False
+    crowded: bool = False
     streamed: Mapping[str, StreamTimes] = field(default_factory=dict)
     yardstick: float = math.inf
 
@@ -141,6 +144,7 @@ def run_launch(
         disturbed = any(sum(pair.other == name for pair in selected) < 2 * FEWEST_QUADS for name in compared or [MODEL])
         pairs = every if disturbed else selected
         blocks = [block for pair in pairs for block in pair.blocks]
+        waiting = waiting_share(concatenate([block.times for pair in every for block in pair.blocks]))
         interleaved = {name: times_of(name, blocks) for name in cases}
         ratios = {name: log_ratios(pairs, name, method) for name in compared}
         return Launch(
@@ -154,8 +158,9 @@ def run_launch(
             },
             pairs=ratios,
             log_ratios={name: float(np.median(values)) for name, values in ratios.items()},
-            waiting=waiting_share(concatenate([block.times for pair in every for block in pair.blocks])),
+            waiting=waiting,
             disturbed=disturbed,
+            crowded=abba.needs_cores and (waiting or 0.0) > CROWDED,
             streamed=time_streams({name: workers[name] for name, case in cases.items() if case.streamed}, pace, random),
             yardstick=least_yardstick(every),
         )

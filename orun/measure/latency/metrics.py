@@ -92,7 +92,7 @@ def _wall_metric(measurement: Measurement, figure: TimesFigure) -> Metric:
 def _cpu_metric(measurement: Measurement) -> Metric:
     """Return the time of an inference by the launches' method, without comparisons."""
     seconds = [launch.inference_seconds[MODEL] for launch in measurement.counted]
-    return _disturbed(_timed(_geometric_mean(seconds)), measurement)
+    return _disturbed(_timed(_geometric_mean(seconds)), measurement.disturbance)
 
 
 def _launch_metric(measurement: Measurement, figure: LaunchFigure, compared: Iterable[str], method: str) -> Metric:
@@ -116,23 +116,22 @@ def _timed(estimate: Estimate) -> Metric:
     return Metric(estimate.value, "s", "lower", "timing", estimate)
 
 
-def _disturbed(metric: Metric, measurement: Measurement) -> Metric:
+def _disturbed(metric: Metric, disturbance: Disturbance | None) -> Metric:
     """Return the metric, with an interval without ends if threads waited for a core in too many launches."""
-    if not (measurement.disturbance and measurement.disturbance.total):
+    if not (disturbance and disturbance.total):
         return metric
-    return replace(metric, interval=unknown(metric.value), disturbance=measurement.disturbance)
+    return replace(metric, interval=unknown(metric.value), disturbance=disturbance)
 
 
 def _compare_wall(metric: Metric, measurement: Measurement, figure: TimesFigure) -> Metric:
     """Add comparisons by wall time of the interleaved inferences."""
-    return _compare(
-        metric,
-        measurement,
-        lambda other: measurement.summarize(
-            _log_ratios(measurement.counted, other, lambda launch, name: figure(launch.interleaved[name].wall)), other
-        ),
-        "paired wall time",
-    )
+
+    def evidence_of(other: str) -> Evidence:
+        launches = measurement.counted_against(other)
+        ratios = _log_ratios(launches, other, lambda launch, name: figure(launch.interleaved[name].wall))
+        return measurement.summarize(ratios, other)
+
+    return _compare(metric, measurement, evidence_of, "paired wall time")
 
 
 def _log_ratios(launches: Iterable[Launch], other: str, figure: LaunchFigure) -> list[float]:
@@ -199,7 +198,6 @@ def _invert(value: float, comparison: Comparison) -> Comparison:
 
 def _speedup(measurement: Measurement) -> Metric:
     """Return how many times faster than the reference the model is; comparisons are those of the times, inverted."""
-    ratio = measurement.evidence("reference").inverse().ratio
-    metric = Metric(ratio.value, "x", "higher", "timing", ratio, disturbance=measurement.disturbance)
-    metric = _disturbed(metric, measurement)
+    ratio, disturbance = measurement.evidence("reference").inverse().ratio, measurement.disturbance_against("reference")
+    metric = _disturbed(Metric(ratio.value, "x", "higher", "timing", ratio, disturbance=disturbance), disturbance)
     return _compare(metric, measurement, lambda other: measurement.evidence(other).inverse())

@@ -51,6 +51,8 @@ def summarize(measurement: Measurement) -> list[str]:
     text = f"{len(launches)} launches in {show(measurement.seconds, 's')}"
     if disturbed := sum(launch.disturbed for launch in launches):
         text += f", {disturbed} of them disturbed"
+    if crowded := sum(launch.crowded for launch in launches):
+        text += f", {crowded} on crowded cores"
     waits = [launch.waiting for launch in launches if launch.waiting is not None]
     if waits:
         text += f"; threads waited for a core {show(sum(waits) / len(waits), 'ratio')} of the time"
@@ -66,7 +68,8 @@ def summarize(measurement: Measurement) -> list[str]:
 def _comparison_line(measurement: Measurement, other: str) -> str:
     evidence = measurement.evidence(other)
     ratio, method = evidence.ratio, METHODS[measurement.launches[0].method]
-    unknown = measurement.disturbance and measurement.disturbance.total
+    disturbance = measurement.disturbance_against(other)
+    unknown = disturbance and disturbance.total
     interval = "unknown" if unknown else f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
     return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {interval}, {evidence.count} launches)"
 
@@ -84,6 +87,7 @@ def _launch_document(launch: Launch) -> dict[str, Any]:
         "pairs": {name: list(values) for name, values in launch.pairs.items()},
         "waiting": launch.waiting,
         "disturbed": launch.disturbed,
+        "crowded": launch.crowded,
     }
 
 

@@ -118,7 +118,8 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
         return DEFAULT, UNCHANGED
     confirmed = search.confirm(proposal)
     ratio = confirmed.evidence(REFERENCE).inverse().ratio
-    unknown = bool(confirmed.disturbance and confirmed.disturbance.total)
+    disturbance = confirmed.disturbance_against(REFERENCE)
+    unknown = bool(disturbance and disturbance.total)
     if unknown or ratio.low <= 1:
         interval = "unknown" if unknown else span(ratio, "x")
         context.note(

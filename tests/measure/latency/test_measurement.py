@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orun.core.metrics import Disturbance
+from orun.core.metrics import Disturbance, Estimate
 from orun.errors import UsageError
 from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch, Pace
 from orun.measure.latency.measurement import Budget, Measurement, measure
+from orun.measure.latency.metrics import metrics_of
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.sequential_test import Evidence
 from orun.measure.latency.timing_method import Method
@@ -119,6 +120,29 @@ def test_disturbed_launches_are_no_evidence(
     found = compared_with("baseline", budget=replace(PATIENT, time=time))
     assert found.log_ratios("baseline") == counted
     assert found.disturbance == disturbance
+
+
+@pytest.mark.parametrize("crowded", [5, 7])
+def test_launches_on_crowded_cores_tell_no_ratio_of_other_kernels(
+    monkeypatch: pytest.MonkeyPatch, crowded: int
+) -> None:
+    """Their threads may work as fewer do throughout, and two launches of three would say so."""
+    ratios = [{"reference": -0.3, "baseline": 0.0}] * crowded + [{"reference": -0.7, "baseline": 0.001}] * (9 - crowded)
+    walls = {"model": [1.0], "reference": [2.0], "baseline": [1.0]}
+    launches = [launched(walls, of_launch, "threads") for of_launch in ratios]
+    replay(monkeypatch, (replace(launch, crowded=place < crowded) for place, launch in enumerate(launches)))
+    found = compared_with("reference", "baseline", budget=PATIENT)
+    assert len(found.launches) == 9
+    assert found.log_ratios("baseline") == [0.0] * crowded + [0.001] * (9 - crowded)
+    assert found.disturbance is None
+    assert found.disturbance_against("baseline") is None
+    speedup = metrics_of(found, 1)["speedup"]
+    if crowded == 5:
+        assert found.log_ratios("reference") == [-0.7] * 4
+        assert speedup.disturbance is None
+    else:
+        assert speedup.disturbance == found.disturbance_against("reference") == Disturbance(7, 9)
+        assert speedup.interval == Estimate(speedup.value, -math.inf, math.inf)
 
 
 @pytest.mark.parametrize(
