@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
 from orun.stages._graph.domains import STANDARD, standard_opset
 from orun.stages._graph.names import make_unique
-from orun.stages._graph.nodes import inner_graphs, list_reads
+from orun.stages._graph.nodes import inner_graphs, list_own_names, list_reads, set_items
 from orun.stages._graph.plain import hoist
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def emulate(model: ModelProto) -> None:
         for attribute in node.attribute:
             if (node.op_type, attribute.name, attribute.i) == ("Cast", "to", NARROW):  # the nodes after it round
                 attribute.i = WIDE
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    set_items(model.graph.node, nodes)
 
 
 def _rounding(source: str, result: str) -> Sequence[NodeProto]:
@@ -131,8 +130,7 @@ class _Narrowing:
         alone = {called: name for name, called in weights.items() if name in unread}
         for node in self.nodes:
             _rename(node, alone)
-        del self.graph.node[:]
-        self.graph.node.extend(self.nodes)
+        set_items(self.graph.node, self.nodes)
         for name, called in weights.items():
             values = _nearest(numpy_helper.to_array(self.weights[name]))
             tensor = numpy_helper.from_array(values, alone.get(called, called))
@@ -247,8 +245,7 @@ def _rename(node: NodeProto, names: Mapping[str, str]) -> None:
         return
     node.input[:] = [names.get(name, name) for name in node.input]
     for graph in inner_graphs(node):
-        own: set[str] = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-        own |= {name for inner in graph.node for name in inner.output}
+        own = list_own_names(graph)
         outer = {name: called for name, called in names.items() if name not in own}
         for inner in graph.node:
             _rename(inner, outer)

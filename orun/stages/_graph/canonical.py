@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from orun.stages._graph.nodes import list_own_names, set_items, walk_nodes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -49,8 +51,8 @@ class _Canonicalizer:
             if value.name in weights and value.name not in names:
                 names[value.name] = self._unused(f"{prefix}weight")
             value.name = names.get(value.name, value.name)
-        _keep(graph.node, nodes)
-        _keep(graph.initializer, [tensor for name, tensor in weights.items() if name in names])
+        set_items(graph.node, nodes)
+        set_items(graph.initializer, (tensor for name, tensor in weights.items() if name in names))
         for tensor in graph.initializer:
             tensor.name = names[tensor.name]
         graph.initializer.sort(key=lambda tensor: tensor.name)
@@ -64,8 +66,8 @@ class _Canonicalizer:
             if name in weights and name not in names:
                 names[name] = self._unused(f"{node.name}.{place}")
         for attribute in sorted(node.attribute, key=lambda item: item.name):
-            for inner in [attribute.g] if attribute.HasField("g") else []:
-                self._inside(inner, names, f"{node.name}/{attribute.name}/")
+            if attribute.HasField("g"):
+                self._inside(attribute.g, names, f"{node.name}/{attribute.name}/")
         node.input[:] = [names.get(name, name) for name in node.input]
         for place, name in enumerate(node.output):
             if name and name not in names:
@@ -128,17 +130,8 @@ def _merge_weights(graph: GraphProto) -> None:
         tensor.name = name
         if name not in outputs:
             same[name] = first.setdefault(content, name)
-    for part in _scopes(graph):
-        for node in part.node:
-            node.input[:] = [same.get(name, name) for name in node.input]
-
-
-def _scopes(graph: GraphProto) -> Iterator[GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _scopes(attribute.g)
+    for node in walk_nodes(graph):
+        node.input[:] = [same.get(name, name) for name in node.input]
 
 
 def _needed(graph: GraphProto) -> Iterator[int]:
@@ -164,16 +157,6 @@ def _reads(node: NodeProto) -> Iterator[str]:
     for attribute in sorted(node.attribute, key=lambda item: item.name):
         if attribute.HasField("g"):
             graph = attribute.g
-            own = {name for inner in graph.node for name in inner.output}
-            own |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+            own = list_own_names(graph)
             yield from (name for place in _needed(graph) for name in _reads(graph.node[place]) if name not in own)
             yield from (value.name for value in graph.output if value.name not in own)
-
-
-def _keep(field: Any, items: Sequence[Any]) -> None:
-    """Set a repeated field to some of its items, in this order."""
-    copies = [type(item)() for item in items]
-    for copy, item in zip(copies, items, strict=True):
-        copy.CopyFrom(item)
-    del field[:]
-    field.extend(copies)

@@ -9,7 +9,7 @@ from onnx import GraphProto, ModelProto
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from orun.stages._graph.io import graphs
-from orun.stages._graph.nodes import list_reads
+from orun.stages._graph.nodes import list_needed, set_items
 from orun.stages._graph.transposed_products import rewrite_products
 
 CAST_BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24
@@ -119,8 +119,7 @@ def _merge_casts(model: ModelProto) -> None:
             kept.append(node)
         if node.op_type == "Cast":
             casts.add(node.output[0])
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
+    set_items(model.graph.node, kept)
 
 
 def _join_casts(model: ModelProto) -> None:
@@ -138,11 +137,6 @@ def _join_casts(model: ModelProto) -> None:
     for node in graph.node:
         node.input[:] = [widened.get(name, name) for name in node.input]
     for casts in (widened, narrowed):  # in this order: widening casts read narrowing ones
-        read = {name for node in graph.node for name in list_reads(node)} | {value.name for value in graph.output}
-        unread = casts.keys() - read
-        kept = [node for node in graph.node if unread.isdisjoint(node.output)]
-        del graph.node[:]
-        graph.node.extend(kept)
-        declared = [value for value in graph.value_info if value.name not in unread]
-        del graph.value_info[:]
-        graph.value_info.extend(declared)
+        unread = casts.keys() - list_needed(graph)
+        set_items(graph.node, [node for node in graph.node if unread.isdisjoint(node.output)])
+        set_items(graph.value_info, [value for value in graph.value_info if value.name not in unread])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orun.stages._graph.domains import standard_opset
-from orun.stages._graph.nodes import attribute
+from orun.stages._graph.nodes import attribute, set_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,9 +113,7 @@ def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
 
     graph = model.graph
     editor = _Editor(model, ranks)
-    nodes = [item for node in list(graph.node) for item in (node, *editor.following(node))]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_items(graph.node, (item for node in graph.node for item in (node, *editor.following(node))))
     if editor.count:
         graph.input.append(helper.make_tensor_value_info(FILL, TensorProto.FLOAT, []))
     return editor.count

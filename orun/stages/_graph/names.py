@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from orun.stages._graph import axes
 from orun.stages._graph.feeds import Case, Input
-from orun.stages._graph.nodes import inner_graphs, list_reads
+from orun.stages._graph.nodes import inner_graphs, list_reads, set_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
     from onnx.onnx_pb import TensorShapeProto
 
 DATA_SHAPES = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})  # operators with a shape by values
@@ -44,19 +44,17 @@ def restore_inputs(model: ModelProto, inputs: Sequence[Input]) -> None:
         model: with some of the inputs; with all of them, any names are right.
         inputs: all inputs in order.
     """
+    declared = {value.name: value for value in model.graph.input}
+    if len(declared) < len(inputs):
+        set_items(model.graph.input, (declared.get(item.name) or declare_input(item.name, item) for item in inputs))
+
+
+def declare_input(name: str, item: Input) -> ValueInfoProto:
+    """Return the declaration of an input under a name."""
     import numpy as np
     from onnx import helper
 
-    declared = {value.name: value.SerializeToString() for value in model.graph.input}
-    if len(declared) == len(inputs):
-        return
-    del model.graph.input[:]
-    for item in inputs:
-        if item.name in declared:
-            model.graph.input.add().ParseFromString(declared[item.name])
-        else:
-            element = helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype))
-            model.graph.input.append(helper.make_tensor_value_info(item.name, element, item.shape))
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype)), item.shape)
 
 
 def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -68,8 +66,8 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
     from onnx import helper
 
     graph = model.graph
-    computed = {name for part in _scopes(model) for node in part.node for name in node.output}
-    inside = computed | {value.name for part in _scopes(model) for value in (*part.input, *part.initializer)}
+    computed = {name for part in list_scopes(model) for node in part.node for name in node.output}
+    inside = computed | {value.name for part in list_scopes(model) for value in (*part.input, *part.initializer)}
     renamed = {value.name: name for value, name in zip(graph.input, inputs, strict=True)}
     copies: dict[str, str] = {}
     for output, name in zip(graph.output, outputs, strict=True):
@@ -79,11 +77,7 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
             copies[name] = output.name
     for name in (*inputs, *outputs):
         if name in inside and name not in renamed:
-            inner = f"{name}_inner"
-            while inner in inside:
-                inner += "_"
-            inside.add(inner)
-            renamed[name] = inner
+            renamed[name] = make_unique(f"{name}_inner", inside)
     rename_values(model, renamed)
     for name, source in copies.items():
         graph.node.append(helper.make_node("Identity", [renamed.get(source, source)], [name]))
@@ -100,7 +94,7 @@ def make_unique(name: str, used: set[str]) -> str:
     return result
 
 
-def _scopes(model: ModelProto) -> list[GraphProto]:
+def list_scopes(model: ModelProto) -> list[GraphProto]:
     """Return the graphs that share names of values; a function has its own names."""
     from onnx import GraphProto
 
@@ -111,7 +105,7 @@ def _scopes(model: ModelProto) -> list[GraphProto]:
 
 def rename_values(model: ModelProto, names: Mapping[str, str]) -> None:
     """Rename values, in place, in all graphs; the inputs and outputs that the model declares keep their names."""
-    scopes = _scopes(model)
+    scopes = list_scopes(model)
     declared = [value for graph in scopes for value in (*graph.value_info, *graph.initializer)]
     declared += [value for graph in scopes[1:] for value in (*graph.input, *graph.output)]
     for value in declared:

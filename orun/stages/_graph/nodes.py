@@ -1,9 +1,9 @@
-"""Nodes of a graph: attributes, values that they read, topological order."""
+"""Nodes of a graph: attributes, values that they read, topological order; items of protobuf's fields."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,19 +39,51 @@ def sort_nodes(graph: GraphProto) -> None:
                 heapq.heappush(ready, reader)
     if len(order) < len(graph.node):
         raise ValueError("nodes read one another in a circle")
-    nodes = [graph.node[place] for place in order]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_items(graph.node, [graph.node[place] for place in order])
+
+
+def set_items(field: Any, items: Iterable[Any]) -> None:
+    """Set the items of a repeated field of protobuf; they may be items that it has."""
+    kept = list(items)
+    del field[:]
+    field.extend(kept)
 
 
 def list_reads(node: NodeProto) -> Iterator[str]:
     """Yield the names of values that a node reads, with outer values that graphs inside it read."""
     yield from (name for name in node.input if name)
     for graph in inner_graphs(node):
-        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-        own |= {name for inner in graph.node for name in inner.output}
+        own = list_own_names(graph)
         inputs = [name for inner in graph.node for name in list_reads(inner)]
         yield from (name for name in (*inputs, *(value.name for value in graph.output)) if name not in own)
+
+
+def list_needed(graph: GraphProto) -> set[str]:
+    """Return the names of values that nodes of a graph read, or that it yields."""
+    return {name for node in graph.node for name in list_reads(node)} | {value.name for value in graph.output}
+
+
+def list_own_names(graph: GraphProto) -> set[str]:
+    """Return the names of a graph's inputs and weights, and of the values that its nodes yield."""
+    own = {value.name for value in (*graph.input, *graph.initializer)}
+    return own | {name for node in graph.node for name in node.output}
+
+
+def list_readers(graph: GraphProto) -> dict[str, list[NodeProto]]:
+    """Return the nodes of a graph that read each value, without the nodes of inner graphs."""
+    readers: dict[str, list[NodeProto]] = {}
+    for node in graph.node:
+        for name in dict.fromkeys(node.input):
+            readers.setdefault(name, []).append(node)
+    return readers
+
+
+def walk_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Yield the nodes of a graph and of the graphs inside them."""
+    for node in graph.node:
+        yield node
+        for inner in inner_graphs(node):
+            yield from walk_nodes(inner)
 
 
 def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:

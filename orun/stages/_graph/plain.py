@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orun.stages._graph.io import STORED_FREELY, store_freely
+from orun.stages._graph.nodes import set_items
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -31,8 +32,7 @@ def hoist(model: ModelProto) -> None:
             continue
         model.graph.initializer.add().CopyFrom(value)
         model.graph.initializer[-1].name = node.output[0]
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
+    set_items(model.graph.node, kept)
 
 
 def fold_transposes(model: ModelProto) -> None:
@@ -42,7 +42,7 @@ def fold_transposes(model: ModelProto) -> None:
     """
     from onnx import numpy_helper
 
-    from orun.stages._graph.nodes import attribute, list_reads
+    from orun.stages._graph.nodes import attribute, list_needed
 
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     matrices = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
@@ -56,23 +56,19 @@ def fold_transposes(model: ModelProto) -> None:
         values = numpy_helper.to_array(stored[node.input[0]]).transpose(order)
         model.graph.initializer.append(numpy_helper.from_array(values.copy(), node.output[0]))
         model.graph.node.remove(node)
-    read = {name for node in model.graph.node for name in list_reads(node)}
-    read |= {value.name for value in model.graph.output}
-    for name in {node.input[0] for node in transposes} - read:
+    for name in {node.input[0] for node in transposes} - list_needed(model.graph):
         model.graph.initializer.remove(stored[name])
 
 
 def fill(model: ModelProto) -> int:
     """Store sparse tensors as dense ones, in place, and return their number: only ONNX Runtime reads sparse ones."""
     import numpy as np
-    from onnx import GraphProto, numpy_helper
+    from onnx import numpy_helper
 
-    from orun.stages._graph.io import graphs
+    from orun.stages._graph.names import list_scopes
 
     count = 0
-    for graph in graphs(model):
-        if not isinstance(graph, GraphProto):
-            continue
+    for graph in list_scopes(model):
         for sparse in graph.sparse_initializer:
             values, places = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
             full = np.zeros(tuple(sparse.dims), values.dtype)
@@ -133,8 +129,7 @@ def part_weights(model: ModelProto) -> int:
     stored = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in stored]
     parted = len(model.graph.input) - len(inputs)
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
+    set_items(model.graph.input, inputs)
     if parted:
         store_freely(model)
     return parted

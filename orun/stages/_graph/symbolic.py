@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orun.stages._graph.compat import patch_shape_inference
+from orun.stages._graph.nodes import set_items
 from orun.stages.library_errors import describe_error, failing
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def infer(model: ModelProto) -> ModelProto:
         if known is not None and output.type.HasField("tensor_type"):
             _complete(output.type.tensor_type.shape, known.type.tensor_type.shape)
     # The entries of sequences, optional values and maps are empty, and the checker refuses them.
-    kept = [value for value in inferred.values() if value.type.WhichOneof("value")]
-    del result.graph.value_info[:]
-    result.graph.value_info.extend(kept)
+    set_items(result.graph.value_info, (value for value in inferred.values() if value.type.WhichOneof("value")))
     return result
 
 

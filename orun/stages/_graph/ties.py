@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from onnx import ModelProto, NodeProto
 
+from orun.stages._graph.nodes import list_readers, set_items
+
 LEAST = 1024  # values; a smaller weight is not worth a node
 
 
@@ -16,10 +18,7 @@ def find_tied(model: ModelProto) -> dict[str, NodeProto]:
     Optimizers fold them, and store such a weight a second time.
     """
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    readers: dict[str, list[NodeProto]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
+    readers = list_readers(model.graph)
     return {
         node.output[0]: node
         for node in model.graph.node
@@ -46,10 +45,6 @@ def tie(model: ModelProto, nodes: Mapping[str, NodeProto]) -> list[str]:
         and math.prod(stored[name].dims) == math.prod(stored[node.input[0]].dims)
     ]
     copies = {node.output[0] for node in restored}
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in copies]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    nodes_after = list(model.graph.node)
-    del model.graph.node[:]
-    model.graph.node.extend([*restored, *nodes_after])
+    set_items(model.graph.initializer, (tensor for tensor in model.graph.initializer if tensor.name not in copies))
+    set_items(model.graph.node, (*restored, *model.graph.node))
     return [node.input[0] for node in restored]

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 
 from orun.stages._graph.domains import standard_opset
-from orun.stages._graph.nodes import attribute, list_reads, sort_nodes
+from orun.stages._graph.nodes import attribute, list_needed, set_items, sort_nodes
 
 SAME_RANK = ("Cast", "Identity", "Transpose")  # operators that a stored weight goes through
 
@@ -130,7 +130,5 @@ def _reshape(model: ModelProto, kind: str, value: str, result: str, axes: list[i
 
 def _drop(graph: GraphProto, names: set[str]) -> None:
     """Remove the nodes that yield these values, unless another node reads one."""
-    read = {name for node in graph.node for name in list_reads(node)} | {value.name for value in graph.output}
-    kept = [node for node in graph.node if (names - read).isdisjoint(node.output)]
-    del graph.node[:]
-    graph.node.extend(kept)
+    unread = names - list_needed(graph)
+    set_items(graph.node, (node for node in graph.node if unread.isdisjoint(node.output)))

@@ -45,6 +45,7 @@ def accept_columns(model: ModelProto, columns: Mapping[str, NDArray[Any]]) -> No
     from onnx import helper
 
     from orun.stages._graph.names import make_unique
+    from orun.stages._graph.nodes import set_items
 
     declared = list(model.graph.input)
     is_matrix = len(declared) < len(columns)
@@ -62,7 +63,5 @@ def accept_columns(model: ModelProto, columns: Mapping[str, NDArray[Any]]) -> No
         nodes.append(helper.make_node("Cast", [name], [parts[-1]], to=wanted))
     if is_matrix:
         nodes.append(helper.make_node("Concat", parts, [declared[0].name], axis=1))
-    nodes += model.graph.node
-    del model.graph.node[:], model.graph.input[:]
-    model.graph.node.extend(nodes)
-    model.graph.input.extend(inputs)
+    set_items(model.graph.node, (*nodes, *model.graph.node))
+    set_items(model.graph.input, inputs)

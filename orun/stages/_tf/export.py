@@ -12,7 +12,7 @@ from orun.stages.library_warnings import warnings_to
 from orun.text.units import show
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import ModelProto
 
     from orun.stages._tf.model import Model
 
@@ -83,19 +83,11 @@ def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> li
 
 def _arrange(model: ModelProto, source: Model, inside: Sequence[str]) -> None:
     """Bring the graph's inputs into the order of the source, and add those that no node reads."""
-    import numpy as np
-    from onnx import helper
+    from orun.stages._graph.names import declare_input
+    from orun.stages._graph.nodes import set_items
 
-    known: dict[str, ValueInfoProto] = {}
-    for value in model.graph.input:
-        kept = type(value)()
-        kept.CopyFrom(value)
-        known[value.name.removesuffix(":0")] = kept
-    del model.graph.input[:]
-    for name, item in zip(inside, source.inputs, strict=True):
-        value = known.get(name.removesuffix(":0"))
-        if value is None:
-            value = helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype)), item.shape
-            )
-        model.graph.input.append(value)
+    known = {value.name.removesuffix(":0"): value for value in model.graph.input}
+    pairs = zip(inside, source.inputs, strict=True)
+    set_items(
+        model.graph.input, (known.get(name.removesuffix(":0")) or declare_input(name, item) for name, item in pairs)
+    )

@@ -21,17 +21,13 @@ def mend(context: Context, model: ModelProto) -> None:
     Raises:
         StageFailed: when others are left; tf2onnx 1.17 only logs them.
     """
-    from onnx import GraphProto
+    from orun.stages._graph.names import list_scopes
+    from orun.stages._graph.nodes import set_items
 
-    from orun.stages._graph.io import graphs
-
-    for graph in graphs(model):
-        if isinstance(graph, GraphProto):
-            values = (*graph.value_info, *graph.input)
-            types = {value.name: value.type.tensor_type.elem_type for value in values}
-            nodes = [part for node in graph.node for part in _replacement(node, types)]
-            del graph.node[:]
-            graph.node.extend(nodes)
+    for graph in list_scopes(model):
+        values = (*graph.value_info, *graph.input)
+        types = {value.name: value.type.tensor_type.elem_type for value in values}
+        set_items(graph.node, (part for node in graph.node for part in _replacement(node, types)))
     if unknown := sorted(set(_unknown(model))):
         raise StageFailed(
             context.stage,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onnx import helper
 
 from orun.stages._graph.domains import STANDARD
+from orun.stages._graph.nodes import set_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +24,7 @@ def mend(model: ModelProto) -> None:
     The rewriting rules of PyTorch's new exporter (as of onnxscript 0.7.2, operator set 23) put the operator where one
     row of angles serves all texts; the standard has `[batch, sequence, half]`, and no runtime takes `[1, ...]`.
     """
-    nodes = [part for node in model.graph.node for part in (*_expand_angles(node), node)]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    set_items(model.graph.node, (part for node in model.graph.node for part in (*_expand_angles(node), node)))
 
 
 def _expand_angles(node: NodeProto) -> Iterator[NodeProto]:

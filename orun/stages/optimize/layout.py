@@ -120,6 +120,7 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
 
     from orun.stages._graph.io import nodes
     from orun.stages._graph.names import make_unique, rename_values
+    from orun.stages._graph.nodes import set_items
 
     graph = model.graph
     axes = value.type.tensor_type.shape.dim
@@ -127,10 +128,8 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
     used = {name for node in nodes(model) for name in (*node.input, *node.output)}
     inner = make_unique(f"{value.name}_inner", used)
     rename_values(model, {value.name: inner})
-    reordered = [type(axes[0]).FromString(axes[place].SerializeToString()) for place in order]
     back = permutation(len(axes), to_last=not to_last)
-    del axes[:]
-    axes.extend(reordered)
+    set_items(axes, [axes[place] for place in order])
     if is_input:
         graph.node.insert(0, helper.make_node("Transpose", [value.name], [inner], f"{inner}_turned", perm=back))
     else:

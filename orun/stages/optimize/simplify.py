@@ -84,13 +84,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the simplified model to `context.result`."""
     from orun.stages._graph.agreement import check_and_weigh
     from orun.stages._graph.io import load, load_graph, save
+    from orun.stages._graph.nodes import set_items
     from orun.stages._graph.ties import find_tied, tie
 
     _require_own(context, params)
     model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
     kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # of its own report
-    del model.metadata_props[:]
-    model.metadata_props.extend(kept)
+    set_items(model.metadata_props, kept)
     if again := tie(model, find_tied(load_graph(context.model()))):
         context.log.info("stored once: %s", ", ".join(again))
     save(model, context.result)

@@ -33,7 +33,7 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
     """
     from orun.stages._graph.agreement import load_cases
     from orun.stages._graph.io import load_graph
-    from orun.stages._graph.nodes import list_reads
+    from orun.stages._graph.nodes import list_needed
 
     fused = [
         node for node in model.graph.node if node.op_type == FUSED and node.input[POSITIONS:] and is_selected(node)
@@ -42,8 +42,7 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
     if not positions:
         return
     counting = _find_counting(model, positions, load_cases(context, load_graph(context.model()), trial))
-    outputs = {value.name for value in model.graph.output}
-    read = outputs | {name for node in model.graph.node for name in list_reads(node)}
+    read = list_needed(model.graph)
     split = [node for node in fused if node.input[POSITIONS] in positions - counting]
     if losing := [node.name for node in split if read & {*node.output[1:2]}]:
         raise StageFailed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from orun.errors import StageFailed
-from orun.stages._graph.nodes import attribute
+from orun.stages._graph.nodes import attribute, list_readers
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
         StageFailed: naming each node that breaks a rule, or when the model has no fake quantization.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    readers = _readers(model)
+    readers = list_readers(model.graph)
     linear = [node for node in model.graph.node if node.op_type in (QUANTIZE, DEQUANTIZE)]
     if not linear:
         raise StageFailed(
@@ -63,14 +62,6 @@ def check_pairs(context: Context, model: ModelProto) -> None:
             why="\n".join([*wrong[:MOST], f"and {len(wrong) - MOST} more"] if len(wrong) > MOST else wrong),
             hint="each QuantizeLinear needs DequantizeLinear after it, with the same constant scale and zero point",
         )
-
-
-def _readers(model: ModelProto) -> Mapping[str, list[NodeProto]]:
-    readers: dict[str, list[NodeProto]] = defaultdict(list)
-    for node in model.graph.node:
-        for name in dict.fromkeys(node.input):
-            readers[name].append(node)
-    return readers
 
 
 def _problems(
@@ -96,7 +87,7 @@ def _problems(
 
 def _ends(integers: str, readers: Mapping[str, list[NodeProto]]) -> Iterator[NodeProto]:
     """Yield the nodes that read integers, as they are or moved and cut off."""
-    for reader in readers[integers]:
+    for reader in readers.get(integers, ()):
         if reader.op_type in SCALE_KEEPING and reader.input[0] == integers:
             yield from _ends(reader.output[0], readers)
         else:

@@ -18,7 +18,7 @@ from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import load_graph
-from orun.stages._graph.nodes import attribute
+from orun.stages._graph.nodes import attribute, set_items
 from orun.stages._graph.plain import hoist
 from orun.stages.contract import Context
 from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
@@ -101,9 +101,7 @@ def convert_to_float8(model: ModelProto, before: ModelProto) -> None:
         count = int(np.prod(stored[zero].dims))
         stored[zero].CopyFrom(_tensor(zero, stored[zero].dims, bytes(count)))
     quantized = {name for node in pairs for name in node.output if node.op_type == QUANTIZE}
-    kept = [value for value in graph.value_info if value.name not in quantized]
-    del graph.value_info[:]
-    graph.value_info.extend(kept)
+    set_items(graph.value_info, (value for value in graph.value_info if value.name not in quantized))
     _keep_relu(model, {node.input[0] for node in pairs if node.op_type == QUANTIZE})
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.stages._graph.inner_values import rows_of
-from orun.stages._graph.nodes import list_reads
+from orun.stages._graph.nodes import list_needed, set_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,14 +116,10 @@ def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collecti
     for node in products:
         weight = numpy_helper.to_array(weights[node.input[1]])
         _replace(model, node, gptq(weight, hessians[node.input[0]], grid), grid, accuracy_level)
-    used = {name for node in graph.node for name in list_reads(node)} | {value.name for value in graph.output}
-    kept = [tensor for tensor in graph.initializer if tensor.name in used]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)
+    used = list_needed(graph)
+    set_items(graph.initializer, (tensor for tensor in graph.initializer if tensor.name in used))
     removed = weights.keys() - used  # before IR version 4, weights are inputs as well
-    remaining = [value for value in graph.input if value.name not in removed]
-    del graph.input[:]
-    graph.input.extend(remaining)
+    set_items(graph.input, (value for value in graph.input if value.name not in removed))
 
 
 def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, accuracy_level: int) -> None:

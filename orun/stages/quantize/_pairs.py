@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.stages._graph.nodes import list_readers, set_items
 from orun.stages.contract import Context
 from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
 
@@ -55,10 +55,7 @@ def remove_pairs(
     graph = model.graph
     outputs = {value.name for value in graph.output}
     stored = {tensor.name for tensor in graph.initializer}
-    readers: dict[str, list[NodeProto]] = defaultdict(list)
-    for node in graph.node:
-        for name in node.input:
-            readers[name].append(node)
+    readers = list_readers(graph)
     renamed: dict[str, str] = {}
     removed: dict[str, NodeProto] = {}  # by their output
     names: dict[str, None] = {}
@@ -67,7 +64,7 @@ def remove_pairs(
         if node.op_type == QUANTIZE and (source in renamed or stays(source.removesuffix(BEFORE))):
             removed[node.output[0]] = node
             names.setdefault(renamed.get(source, source).removesuffix(BEFORE))
-            for reader in readers[node.output[0]]:
+            for reader in readers.get(node.output[0], ()):
                 removed[reader.output[0]] = reader
                 old, new = reader.output[0], renamed.get(source, source)
                 renamed.update({new: old} if old in outputs else {old: new})
@@ -79,11 +76,8 @@ def remove_pairs(
     for node in kept:
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
-    del graph.node[:]
-    graph.node.extend(kept)
+    set_items(graph.node, kept)
     read = {name for node in kept for name in node.input}
     unread = ({name for node in removed.values() for name in node.input} & stored) - read
-    tensors = [tensor for tensor in graph.initializer if tensor.name not in unread]
-    del graph.initializer[:]
-    graph.initializer.extend(tensors)
+    set_items(graph.initializer, (tensor for tensor in graph.initializer if tensor.name not in unread))
     return tuple(names)

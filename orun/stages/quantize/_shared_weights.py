@@ -7,17 +7,14 @@ axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from onnx import GraphProto
-
-from orun.stages._graph.io import graphs
-from orun.stages._graph.names import make_unique
-from orun.stages._graph.nodes import attribute, inner_graphs, list_reads
+from orun.stages._graph.names import list_scopes, make_unique
+from orun.stages._graph.nodes import attribute, list_reads, walk_nodes
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 WEIGHT = 1  # index of the weight among the inputs of a product
 LSTM_WEIGHTS = (1, 2)  # indices of the weights among the inputs of an LSTM
@@ -53,13 +50,13 @@ def _separate(model: ModelProto, find_group: Callable[[NodeProto, int], str | in
         model: whole in memory.
         find_group: returns the group of a node, for the weight at one place among its inputs.
     """
-    scopes = [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
+    scopes = list_scopes(model)
     names = {tensor.name for graph in scopes for tensor in graph.initializer}
     names |= {name for graph in scopes for node in graph.node for name in (*list_reads(node), *node.output)}
     for scope in scopes:
         weights = {tensor.name: tensor for tensor in scope.initializer}
         held: dict[str, dict[str | int, str]] = {}  # by weight and group, the weight that the group reads
-        for node in _walk(scope):
+        for node in walk_nodes(scope):
             for place, name in enumerate(node.input):
                 group = find_group(node, place) if name in weights else None
                 if group is None:
@@ -77,11 +74,3 @@ def _copy(graph: GraphProto, weight: TensorProto, names: set[str]) -> str:
     copy.CopyFrom(weight)
     copy.name = name
     return name
-
-
-def _walk(graph: GraphProto) -> Iterator[NodeProto]:
-    """Yield the nodes of a graph and of the graphs inside them."""
-    for node in graph.node:
-        yield node
-        for inner in inner_graphs(node):
-            yield from _walk(inner)

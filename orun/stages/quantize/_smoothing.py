@@ -20,6 +20,7 @@ from orun.stages._graph.agreement import Trial, check_against_input
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.inner_values import rows_of
 from orun.stages._graph.io import save
+from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import attribute, list_reads
 from orun.stages.contract import Context
 
@@ -165,9 +166,7 @@ def _replace(
     name = node.input[place]
     if uses.count(name) > 1:
         uses.remove(name)
-        name = f"{name}_smooth"
-        while name in weights:
-            name += "_"
+        name = make_unique(f"{name}_smooth", {*weights})
         node.input[place] = name
         uses.append(name)
         weights[name] = model.graph.initializer.add()

@@ -19,6 +19,7 @@ from onnxruntime.transformers.fusion_quickgelu import FusionQuickGelu
 from onnxruntime.transformers.onnx_model import OnnxModel
 
 from orun.stages._graph.compat import patch_quadratic_scan
+from orun.stages._graph.nodes import set_items
 from orun.stages._graph.symbolic import infer
 from orun.stages.optimize._fusion.activations import fuse_bias_gelu
 from orun.stages.optimize._fusion.attention import fuse_attention
@@ -88,7 +89,5 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProt
     edit.graph.sort()
     fused = ir.to_proto(edit.model)
     # The inference takes sizes that it cannot compare for equal, and ONNX Runtime would rely on them.
-    kept = [known[value.name] for value in fused.graph.value_info if value.name in known]
-    del fused.graph.value_info[:]
-    fused.graph.value_info.extend(kept)
+    set_items(fused.graph.value_info, (known[value.name] for value in fused.graph.value_info if value.name in known))
     return fused, edit.left

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from orun.stages._graph.names import make_unique
+from orun.stages._graph.nodes import set_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,12 +48,9 @@ def replace_layers(model: ModelProto, layers: Sequence[Layer], factors: Mapping[
         nodes += first, second
         for name, array in zip(weights, _arrays(layer, left, right), strict=True):
             tensors.append(numpy_helper.from_array(np.ascontiguousarray(array, layer.array.dtype), name))
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(nodes)
-    graph.initializer.extend(tensors)
-    described = [value for value in graph.value_info if value.name not in gone]
-    del graph.value_info[:]
-    graph.value_info.extend(described)
+    set_items(graph.node, nodes)
+    set_items(graph.initializer, tensors)
+    set_items(graph.value_info, (value for value in graph.value_info if value.name not in gone))
 
 
 def _nodes(layer: Layer, between: str, weights: Sequence[str], *, separated: bool) -> tuple[NodeProto, NodeProto]:

@@ -11,6 +11,7 @@ from orun.measure.extension_operators import DOMAIN
 from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import graphs, input_names
 from orun.stages._graph.names import rename_values
+from orun.stages._graph.nodes import set_items
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -102,10 +103,8 @@ class Draft:
         place = min(number for number, value in enumerate(graph.input) if value.name in names)
         kept = [value for value in graph.input if value.name not in names]
         kept.insert(place, new)
-        following = list(graph.node)
-        del graph.input[:], graph.node[:]
-        graph.input.extend(kept)
-        graph.node.extend([*nodes.nodes, *following])
+        set_items(graph.input, kept)
+        set_items(graph.node, (*nodes.nodes, *graph.node))
         if all(item.domain != DOMAIN for item in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
@@ -122,8 +121,7 @@ class Draft:
         used = {value.name for value in (*graph.input, *graph.output)} - {name}
         if clashing := {value.name for value in new} & used:
             raise self.failed(f"the model has an input or output {min(clashing)!r} already")
-        del graph.output[:]
-        graph.output.extend(kept)
+        set_items(graph.output, kept)
         graph.node.extend(nodes.nodes)
 
     def failed(self, message: str, hint: str = "") -> StageFailed:
