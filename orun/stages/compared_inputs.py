@@ -27,11 +27,11 @@ def feeds_of(
     """
     from orun.stages._data.synthetic import make_examples
     from orun.stages._graph.feeds import take_example
-    from orun.stages._graph.io import input_names, load_graph
+    from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import ranks_of
 
     graphs = [load_graph(context.model(port)) for port in context.inputs]
-    ranks = {name: ranks_of(graph)[name] for graph in graphs for name in input_names(graph)}
+    ranks = {name: rank for graph in graphs for name, rank in ranks_of(graph).items()}
     if examples is None:
         dataset = make_examples(context.model(), samples, dims, context.seed)
     else:

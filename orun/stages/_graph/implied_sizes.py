@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orun.stages._graph.axes import list_free
-from orun.stages._graph.io import EXTERNAL_FROM, input_names
-from orun.stages._graph.signature import axes_of
+from orun.stages._graph.io import EXTERNAL_FROM
+from orun.stages._graph.signature import axes_of, list_inputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -50,8 +50,7 @@ def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     Args:
         model: its weights are not needed.
     """
-    names = input_names(model)
-    shapes = [axes_of(value) for value in model.graph.input if value.name in names]
+    shapes = [axes_of(value) for value in list_inputs(model)]
     batch = {axes[0] for axes in shapes if axes}
     dynamic = [axis for axis in list_free(shapes) if axis not in batch]
     if not dynamic:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from orun.stages._graph.io import STORED_FREELY, store_freely
 from orun.stages._graph.nodes import set_items
+from orun.stages._graph.signature import list_inputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -126,8 +127,7 @@ def part_weights(model: ModelProto) -> int:
     """
     if model.ir_version >= STORED_FREELY:
         return 0
-    stored = {tensor.name for tensor in model.graph.initializer}
-    inputs = [value for value in model.graph.input if value.name not in stored]
+    inputs = list_inputs(model)
     parted = len(model.graph.input) - len(inputs)
     set_items(model.graph.input, inputs)
     if parted:

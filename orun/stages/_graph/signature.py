@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orun.errors import UsageError
 from orun.stages._graph.axes import list_free, list_names
 from orun.stages._graph.feeds import PIXEL, Input, bounds_of, is_image
-from orun.stages._graph.input_domain import read_domain
+from orun.stages._graph.input_domain import InputDomain, read_domain
 from orun.stages._graph.io import input_names
 from orun.stages.common_parameters import PADDED
 
@@ -23,6 +23,12 @@ SAME_VALUES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", 
 SAME_SHAPE = frozenset({"Cast", "Identity", "DequantizeLinear"})
 # Pairs (indices, table) among the inputs of the fused embedding operators.
 EMBEDDINGS = {"EmbedLayerNormalization": ((0, 2), (1, 4)), "QEmbedLayerNormalization": ((0, 2), (1, 4))}
+
+
+def list_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the inputs of a model without weights, which are inputs too before IR version 4."""
+    names = input_names(model)
+    return [value for value in model.graph.input if value.name in names]
 
 
 def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) -> tuple[Input, ...]:
@@ -40,25 +46,28 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
         UsageError: when an input is no tensor, or of a type that NumPy does not have; when the domain cannot be read.
     """
     rows = find_table_rows(model.graph)
-    names = input_names(model)
     declared = {**read_domain(model).inputs, **(over or {})}
-    inputs = [_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names]
+    inputs = [_input(value, rows.get(value.name)) for value in list_inputs(model)]
     return tuple(_within(item, declared[item.name]) if item.name in declared else item for item in inputs)
 
 
 def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return the sizes to try for dynamic axes, by name, from the domain that the model carries."""
-    names = input_names(model)
-    known = list_free(axes_of(value) for value in model.graph.input if value.name in names)
-    return {axis: sizes for axis, sizes in read_domain(model).sizes.items() if axis in known}
+    return dict(fit_domain(model, read_domain(model)).sizes)
+
+
+def fit_domain(model: ModelProto, domain: InputDomain) -> InputDomain:
+    """Return a domain without inputs and axes that the model does not have."""
+    names, axes = input_names(model), list_free(map(axes_of, list_inputs(model)))
+    return InputDomain(
+        {name: values for name, values in domain.inputs.items() if name in names},
+        {axis: sizes for axis, sizes in domain.sizes.items() if axis in axes},
+    )
 
 
 def find_shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
     """Return the names of outputs of the same type and shape, if both models have the same inputs."""
-    inputs, other_inputs = (
-        {value.name: value for value in graph.input if value.name in names}
-        for graph, names in ((item.graph, input_names(item)) for item in (model, other))
-    )
+    inputs, other_inputs = ({value.name: value for value in list_inputs(item)} for item in (model, other))
     same = inputs.keys() == other_inputs.keys()
     if not same or not all(_alike(value, other_inputs[name]) for name, value in inputs.items()):
         return []
@@ -79,7 +88,7 @@ def _alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
 
 def ranks_of(model: ModelProto) -> dict[str, int]:
     """Return the number of axes of each input."""
-    return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+    return {value.name: len(value.type.tensor_type.shape.dim) for value in list_inputs(model)}
 
 
 def find_counts(model: ModelProto) -> dict[str, tuple[int, ...]]:
@@ -87,8 +96,7 @@ def find_counts(model: ModelProto) -> dict[str, tuple[int, ...]]:
 
     They are the dynamic axes that no input's axes name.
     """
-    names = input_names(model)
-    known = {*list_free(axes_of(value) for value in model.graph.input if value.name in names)}
+    known = {*list_free(map(axes_of, list_inputs(model)))}
     return {
         output.name: tuple(
             place

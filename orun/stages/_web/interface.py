@@ -22,10 +22,9 @@ ARRAYS: Mapping[str, str] = {
 
 def inputs_and_outputs(model: ModelProto) -> Iterator[tuple[str, ValueInfoProto]]:
     """Yield each input that has no default, and each output, after the word for it."""
-    from orun.stages._graph.io import input_names
+    from orun.stages._graph.signature import list_inputs
 
-    names = input_names(model)
-    yield from (("input", value) for value in model.graph.input if value.name in names)
+    yield from (("input", value) for value in list_inputs(model))
     yield from (("output", value) for value in model.graph.output)
 
 

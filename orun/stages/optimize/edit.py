@@ -23,9 +23,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.core.serialization import replace
 from orun.errors import StageFailed
-from orun.stages._graph import axes as axis_text
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.optimize._editing.interface import InputType
@@ -168,21 +166,12 @@ def _close(draft: Draft) -> ModelProto:
     import onnx_ir as ir
 
     from orun.stages._graph.input_domain import write_domain
-    from orun.stages._graph.io import input_names
+    from orun.stages._graph.signature import fit_domain
 
     result = ir.to_proto(draft.model)
     if draft.reshaped or draft.altered:
         _declare_outputs(draft, result)
-    names = input_names(result)
-    axes = axis_text.list_free(
-        [axis.dim_param for axis in value.type.tensor_type.shape.dim if axis.dim_param] for value in result.graph.input
-    )
-    kept = replace(
-        draft.domain,
-        inputs={name: values for name, values in draft.domain.inputs.items() if name in names},
-        sizes={axis: sizes for axis, sizes in draft.domain.sizes.items() if axis in axes},
-    )
-    write_domain(result, kept)
+    write_domain(result, fit_domain(result, draft.domain))
     return result
 
 

@@ -82,15 +82,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _choose_values(context: Context, model: ModelProto, params: Params) -> dict[str, int]:
     """Return the values to transpose, with their numbers of axes."""
-    from orun.stages._graph.io import input_names
+    from orun.stages._graph.signature import list_inputs
 
-    names = {*input_names(model), *(value.name for value in model.graph.output)}
-    values = [value for value in (*model.graph.input, *model.graph.output) if value.name in names]
+    values = (*list_inputs(model), *model.graph.output)
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
     if params.values is None:
         chosen = {name: rank for name, rank in ranks.items() if rank == IMAGES}
     else:
-        require_known("values", params.values, names)
+        require_known("values", params.values, ranks)
         chosen = {name: ranks[name] for name in params.values}
         if flat := [name for name, rank in chosen.items() if rank < LEAST]:
             raise StageFailed(

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.core.serialization import replace
 from orun.errors import StageFailed
 from orun.stages._data.source import Images
 from orun.stages._graph.agreement import Dims
@@ -180,9 +179,6 @@ def _cases(draft: Draft, params: Params, tokenizer: WordPiece | None) -> Sequenc
 def _keep_domain(draft: Draft) -> None:
     """Drop what the model's input domain says of inputs and axes that it has no more."""
     from orun.stages._graph.input_domain import read_domain, write_domain
-    from orun.stages._graph.io import input_names
-    from orun.stages._graph.signature import sizes_of
+    from orun.stages._graph.signature import fit_domain
 
-    domain, names = read_domain(draft.model), input_names(draft.model)
-    inputs = {name: values for name, values in domain.inputs.items() if name in names}
-    write_domain(draft.model, replace(domain, inputs=inputs, sizes=sizes_of(draft.model)))
+    write_domain(draft.model, fit_domain(draft.model, read_domain(draft.model)))

@@ -129,13 +129,14 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     from orun.stages._data.packages import need
     from orun.stages._graph.domains import standard_opset
     from orun.stages._graph.io import load, store_freely
+    from orun.stages._graph.nodes import set_items
+    from orun.stages._graph.signature import list_inputs
 
     need("onnxslim", "`tool: onnxslim`")
     import onnxslim
 
     model = load(context.model())
-    inputs = list(model.graph.input)
-    stored = {tensor.name for tensor in model.graph.initializer}
+    inputs = list_inputs(model)
     store_freely(model)
     version = standard_opset(model)
     if version < SLIM_FROM:
@@ -147,6 +148,5 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
         )
     with failing(context, "onnxslim cannot simplify the model", OTHERWISE):
         simplified: ModelProto = onnxslim.slim(model, skip_fusion_patterns=params.skip)
-    del simplified.graph.input[:]  # it drops inputs that no node reads
-    simplified.graph.input.extend(value for value in inputs if value.name not in stored)
+    set_items(simplified.graph.input, inputs)  # it drops inputs that no node reads
     return simplified

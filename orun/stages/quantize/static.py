@@ -248,9 +248,8 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     masked = exclude_masks(context, model, dataset, is_selected)
     if params.method == "distribution":
         overrides = with_bounds(model, dataset, overrides, params.activation_type)
-    ranks = {name: rank for name, rank in ranks_of(model).items() if name in inputs}
     save(model, path, external=True)
-    return Prepared(path, ranks, dataset, overrides, masked)
+    return Prepared(path, ranks_of(model), dataset, overrides, masked)
 
 
 def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProto:

@@ -66,6 +66,14 @@ def test_the_input_domain_follows_a_name(tmp_path: Path) -> None:
     assert (made.value("max_abs_error"), made.notes) == (0, ())
 
 
+def test_sizes_of_an_axis_without_a_name_stay(tmp_path: Path) -> None:
+    model = parse(WORDY)
+    model.graph.input[0].type.tensor_type.shape.dim[0].Clear()
+    write_domain(model, domain := InputDomain({"x": InputValues(low=0)}, {"x.0": (4, 6)}))
+    made = edit(tmp_path, model, {"rename": {"y": "scores"}})
+    assert read_domain(onnx.load(made.model)) == domain
+
+
 def test_a_fixed_batch_becomes_dynamic(tmp_path: Path) -> None:
     model = convolution()
     for value in (*model.graph.input, *model.graph.output):

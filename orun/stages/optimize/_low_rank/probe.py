@@ -15,7 +15,7 @@ from orun.core.targets import Target
 from orun.measure.session import open_session
 from orun.stages._graph.feeds import take_example
 from orun.stages._graph.inner_values import values_of
-from orun.stages._graph.io import input_names, save
+from orun.stages._graph.io import save
 from orun.stages._graph.signature import ranks_of
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ class Probe:
         self._model, self._layers = model, layers
         self._judging = dataset.choose(numbers[judged]) if judged.any() else dataset
         self._calibrating = dataset.choose(numbers[~judged]) if judged.any() else dataset
-        inputs = input_names(model)
-        self._ranks = {name: rank for name, rank in ranks_of(model).items() if name in inputs}
+        self._ranks = ranks_of(model)
         self.outputs = [value.name for value in model.graph.output if value.type.tensor_type.elem_type in FLOATS]
         self._session = self._open()
 
