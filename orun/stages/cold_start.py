@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric, Unit
 from orun.core.serialization import encode
@@ -15,11 +15,8 @@ from orun.stages.params import Doc, Range
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from orun.measure.dataset import Array
     from orun.measure.latency.cold_start import Reading, Request
-
-    Array = NDArray[Any]
 
 INPUTS = {
     "model": Port(("onnx", "engine"), "The model to launch."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
@@ -19,12 +19,8 @@ from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from orun.measure.dataset import Dataset
+    from orun.measure.dataset import Array, Dataset
     from orun.stages._graph.input_domain import InputValues
-
-    Array = NDArray[Any]
 
 TimedInputs = Annotated[
     Examples | Declarations | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
@@ -21,10 +21,9 @@ from orun.stages.params import Doc, Range
 from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 EXAMPLES = 16  # examples of a dataset to compare on
 UNFIT = "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"

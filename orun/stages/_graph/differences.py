@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.stages._graph.limits import Limit
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 MULTIPLE = 10  # allowed error as a multiple of the reference's own spread
 

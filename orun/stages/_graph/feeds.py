@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from orun.errors import UsageError
 from orun.stages._graph import axes
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
-    from orun.measure.dataset import Values
-
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array, Values
 
 Mode = Literal["random", "lowest", "highest"]
 Masks = Literal["any", "right-padded"]

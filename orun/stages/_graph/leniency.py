@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
 from orun.stages._graph.differences import MULTIPLE, Tolerance, compare_values
@@ -14,9 +14,7 @@ from orun.stages._graph.limits import Limit
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,10 @@ from orun.core.targets import Target
 from orun.stages._graph.sessions import session
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from orun.measure.dataset import Array
     from orun.stages._graph.feeds import Case
     from orun.stages._graph.sessions import Feed
     from orun.stages.contract import Context
-
-    Array = NDArray[Any]
 
 FILLS = (0.0, 1.0, -0.4)  # results of rows that see nothing; several, because values may be equal by chance
 NUDGES = 3  # copies of the inputs that differ in their last bits

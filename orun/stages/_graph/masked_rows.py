@@ -19,13 +19,11 @@ from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.nodes import attribute, set_items
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto
 
     from orun.core.targets import Target
+    from orun.measure.dataset import Array
     from orun.stages._graph.sessions import Feed
-
-    Array = NDArray[Any]
 
 HIDDEN = -5e3  # lower scores belong to hidden keys: masks add at least -1e4, and no real score is as low
 FILL = "orun_fill"  # input of the copy: the result of rows that see nothing

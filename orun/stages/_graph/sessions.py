@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.core.targets import Target
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 Feed = Mapping[str, "Array"]
 Model = Callable[[Feed], Sequence["Array"]]

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
 
 from orun.errors import StageFailed, UsageError
+from orun.measure.dataset import Array
 from orun.stages._graph.differences import MULTIPLE, Tolerance
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.limits import Limit, merge
 from orun.stages._graph.sessions import Feed, Model, session
-from orun.stages._sklearn.export import Array, Table
+from orun.stages._sklearn.export import Table
 from orun.stages._sklearn.plain import Estimator, parts_of
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing

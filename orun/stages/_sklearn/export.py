@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orun.errors import StageFailed
 from orun.stages._sklearn.conversion import Settings, convert, known_options
@@ -22,10 +21,7 @@ from orun.stages.library_warnings import warnings_to
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.measure.dataset import Dataset
-
-Array: TypeAlias = NDArray[Any]
-BATCH = "batch"  # the axis of the examples
+    from orun.measure.dataset import Array, Dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +213,7 @@ def _naming_missing_converter(context: Context, problem: str) -> Iterator[None]:
 
 def _name(context: Context, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Give the model these inputs, as skl2onnx makes identifiers of the names of several, and these outputs, if any."""
+    from orun.stages._graph.axes import BATCH
     from orun.stages._graph.names import name_values
 
     names = [value.name for value in model.graph.output]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import sklearn
 from threadpoolctl import threadpool_limits
 
+from orun.measure.dataset import Array
 from orun.stages._graph.sessions import Feed
 from orun.stages._sklearn.check import answers_of, methods_of
-from orun.stages._sklearn.export import Array, Table, only_labels
+from orun.stages._sklearn.export import Table, only_labels
 from orun.stages._sklearn.plain import Estimator, parts_of
 
 

@@ -19,7 +19,7 @@ from orun.stages.library_errors import describe_error
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.stages._tf.model import Array
+    from orun.measure.dataset import Array
 
 COMPILED = "_XlaMustCompile"  # attribute of a call whose function XLA must compile
 TEXT_OPERATORS = ("LookupTableFind", "StringSplit", "StaticRegexReplace")  # prefixes of their names

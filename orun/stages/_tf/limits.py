@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from orun.stages._graph.limits import NUDGES, Limit, Limits, differs, merge, nudge
 
 if TYPE_CHECKING:
+    from orun.measure.dataset import Array
     from orun.stages._graph.feeds import Case
-    from orun.stages._tf.model import Array, Model
+    from orun.stages._tf.model import Model
     from orun.stages.contract import Context
 
 SPREAD = "differs from itself, with the last bit of its inputs and weights changed,"

@@ -18,7 +18,7 @@ from orun.stages._tf.model import Declared, axes
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.stages._tf.model import Array
+    from orun.measure.dataset import Array
 
 
 class Lite:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from orun.errors import UsageError
 from orun.stages._graph.axes import make_name
@@ -13,10 +13,9 @@ from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto
 
-    Array: TypeAlias = NDArray[Any]
+    from orun.measure.dataset import Array
 
 
 @dataclass(frozen=True)

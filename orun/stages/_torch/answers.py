@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,11 +16,8 @@ from orun.stages._torch.plain import output_names
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from orun.measure.dataset import Array
     from orun.stages._graph.feeds import Case
-
-    Array = NDArray[Any]
 
 TITLE = "the PyTorch model"  # in messages
 CHANNELS = re.compile(r"to have (\d+) channels")  # as PyTorch says how many a convolution takes

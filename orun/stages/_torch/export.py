@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from inspect import Signature
 
     import torch
-    from numpy.typing import NDArray
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 
 RETURNED = "it may return tensors, and lists, tuples and mappings of them"

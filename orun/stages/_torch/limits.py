@@ -14,14 +14,11 @@ from orun.stages._graph.limits import Limit, Limits, find_arbitrary, merge, nudg
 from orun.stages._graph.masked_rows import HIDDEN
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from orun.measure.dataset import Array
     from orun.stages._graph.feeds import Case
     from orun.stages._graph.sessions import Feed
     from orun.stages._torch.export import Bound
     from orun.stages.contract import Context
-
-    Array = NDArray[Any]
 
 SOFTMAX = ("softmax", "_softmax", "_safe_softmax")  # names of operators
 FUSED = "scaled_dot_product"  # in the names of operators that compute attention as a whole

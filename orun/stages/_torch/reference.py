@@ -11,9 +11,7 @@ from orun.stages._graph.sessions import Feed
 from orun.stages._torch.export import Bound, flatten
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 
 class TorchReference:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.core.metrics import Metric
 from orun.stages._graph.differences import Tolerance
@@ -11,12 +11,10 @@ from orun.stages._graph.feeds import Case
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto
 
+    from orun.measure.dataset import Array
     from orun.stages._graph.sessions import Feed
-
-    Array = NDArray[Any]
 
 CANDIDATE, REFERENCE = "the model in onnxruntime-web", "the model on the CPU"
 HINT = (

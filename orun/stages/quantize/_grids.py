@@ -5,7 +5,7 @@ TensorFlow's converters fold the fake quantization of a constant weight, and sto
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import helper, numpy_helper
@@ -16,10 +16,9 @@ from orun.stages._graph.nodes import attribute
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto, TensorProto
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 STEPS = 255  # between the least and the largest integer of 8 bits
 CLOSE = 1e-3  # of a step: largest error of a whole number in float32, with a margin

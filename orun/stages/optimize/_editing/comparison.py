@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
@@ -16,10 +16,9 @@ from orun.stages._graph.signature import find_counts
 from orun.stages.optimize._editing.draft import Draft
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 TITLE = "the edited model"
 HINT = "look at what the edits change; `check: false` where that is meant"

@@ -13,9 +13,8 @@ from orun.stages.optimize._editing.draft import Draft, Feed, Prologue, axis_name
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from numpy.typing import NDArray
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 
 def make_constant(draft: Draft, values: Mapping[str, Any], place: str) -> None:

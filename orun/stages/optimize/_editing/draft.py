@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
 from orun.stages._graph.input_domain import InputDomain
@@ -13,11 +13,9 @@ from orun.stages._graph.names import make_unique
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from numpy.typing import NDArray
 
+    from orun.measure.dataset import Array
     from orun.stages.contract import Context
-
-    Array = NDArray[Any]
 
 Feed = Mapping[str, "Array"]
 

@@ -17,9 +17,8 @@ from orun.stages.params import Doc, Range
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
-    from numpy.typing import NDArray
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 BYTES = ("uint8", "int8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from orun.stages.optimize._low_rank.ranks import Option, order_steps, sizes_afte
 from orun.text.units import show
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 PROBED = 0.01  # energy of a layer's error, relative to its outputs, near which its harm is measured
 PROBES = 8  # examples that show the harm of a layer

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
+
     Floats = NDArray[np.float64]
 
 MATRIX = 2  # axes of a matrix

@@ -21,10 +21,9 @@ from orun.stages._graph.signature import ranks_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.measure.dataset import Dataset
+    from orun.measure.dataset import Array, Dataset
     from orun.stages.optimize._low_rank.layers import Layer
 
-    Array = NDArray[Any]
     Floats = NDArray[np.float64]
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)

@@ -12,12 +12,10 @@ from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import set_items
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto
 
+    from orun.measure.dataset import Array
     from orun.stages.optimize._low_rank.layers import Layer
-
-    Array = NDArray[Any]
 
 NEUTRAL = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0}  # along an axis that a convolution leaves alone
 

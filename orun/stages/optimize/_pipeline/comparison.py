@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,15 +22,12 @@ from orun.stages.optimize._pipeline.text import TEXT
 from orun.stages.params import FilePath
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from orun.core.metrics import Metric
+    from orun.measure.dataset import Array
     from orun.stages._graph.differences import Tolerance
     from orun.stages.contract import Context
     from orun.stages.optimize._pipeline.draft import Draft
     from orun.stages.optimize._pipeline.outputs import Boxes, Labels
-
-    Array = NDArray[Any]
 
 EXAMPLES = 16  # files or texts that are compared
 MISREAD = ("\u0130", "\0")  # characters that the operator reads otherwise than `transformers`

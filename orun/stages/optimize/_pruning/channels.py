@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onnx import numpy_helper
 
@@ -12,10 +12,9 @@ from orun.stages._graph.domains import STANDARD
 from orun.stages._graph.nodes import attribute
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto, TensorProto
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 # Elementwise operators.
 ELEMENTWISE = frozenset({

@@ -12,10 +12,9 @@ from onnx import numpy_helper
 from orun.stages.optimize._pruning.channels import Layer, Stored, Stuck, follow, stored, weights
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.stages._graph.sessions import Model, session
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from onnx import ModelProto
 
-    Array = NDArray[Any]
+    from orun.measure.dataset import Array
 
 MakeExcept = Callable[[Sequence[str]], Path | None]  # argument: nodes that stay in float; None if that cannot be made
 QUANTIZED = ("MatMul", "Gemm", "Conv", "Attention")
