@@ -73,6 +73,11 @@ class Trial:
     inputs: Examples | Declarations | None = None
     masks: Masks = "any"
 
+    @property
+    def is_made_up(self) -> bool:
+        """Whether the inputs are made up, and not of a dataset."""
+        return self.inputs is None or isinstance(self.inputs, dict)
+
 
 def run_cases(
     context: Context, title: str, model: Model, tries: Sequence[Case], hint: str = UNFIT

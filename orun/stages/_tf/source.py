@@ -47,24 +47,14 @@ class Source:
     tensors: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Wish for a fast model instead of one whose results are the same every time.
-
-    Attributes:
-        threads: of an inference; None for TensorFlow's own choice.
-    """
-
-    threads: int | None
-
-
-def open_model(context: Context, source: Source, speed: Speed | None = None) -> Model:
+def open_model(context: Context, source: Source, *, timed: bool = False, threads: int | None = None) -> Model:
     """Open the model as a function of named inputs, in inference mode, on the CPU.
 
     Args:
         context: of the stage.
         source: where the model comes from.
-        speed: of a model that is timed.
+        timed: whether the model is to be fast, instead of having the same results every time.
+        threads: of an inference of a timed model; None for TensorFlow's own choice.
 
     Raises:
         StageFailed: when it is no model, cannot be read, or neither it nor the pipeline declares its inputs.
@@ -81,14 +71,14 @@ def open_model(context: Context, source: Source, speed: Speed | None = None) -> 
             hint="set KERAS_BACKEND=tensorflow, or the `backend` in keras.json",
         )
     tf.config.set_visible_devices([], "GPU")
-    if speed and speed.threads:
-        tf.config.threading.set_intra_op_parallelism_threads(speed.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(speed.threads)
+    if threads:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
     keras.utils.set_random_seed(context.seed)  # a function may initialize weights at random
-    if speed is None:
+    if not timed:
         tf.config.experimental.enable_op_determinism()  # or train them
     with warnings_to(context.log):
-        return _open(context, source, (speed.threads or usable_cores()) if speed else 1)
+        return _open(context, source, (threads or usable_cores()) if timed else 1)
 
 
 def _open(context: Context, source: Source, threads: int) -> Model:

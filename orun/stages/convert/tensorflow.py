@@ -150,10 +150,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:
     """Open the model as a reference."""
-    from orun.stages._tf.source import Speed, open_model
+    from orun.stages._tf.source import open_model
 
     del runtime  # there is one
-    return open_model(context, _source(context, params), Speed(threads))
+    return open_model(context, _source(context, params), timed=True, threads=threads)
 
 
 def _source(context: Context, params: Params) -> Source:

@@ -95,7 +95,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its pipeline to `context.result`."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph, save_graph, weigh
-    from orun.stages.optimize._pipeline.comparison import Readings, compare_outputs, compare_preparation, text_hint
+    from orun.stages.optimize._pipeline.comparison import compare_outputs, compare_preparation, text_hint
     from orun.stages.optimize._pipeline.draft import Draft
     from orun.stages.optimize._pipeline.image import add_decoding
     from orun.stages.optimize._pipeline.outputs import add_boxes, add_labels
@@ -128,7 +128,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _keep_domain(draft)
     save_graph(draft.model, context.model(), context.result)
     if params.labels or params.boxes:
-        errors.append(compare_outputs(context, prepared, cases, Readings(params.labels, params.boxes), tolerance))
+        errors.append(compare_outputs(context, prepared, cases, params.labels, params.boxes, tolerance))
     return {
         **weigh(context.result),
         "nodes_before": weigh(context.model())["nodes"],

@@ -9,7 +9,7 @@ inputs and outputs without.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
@@ -63,12 +63,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     result = infer_shapes(context, model)
     onnx.load_external_data_for_model(result, str(context.model().parent))
     save(result, context.result, external=external)
-    made_up = params.inputs is None or isinstance(params.inputs, dict)
-    fixed = {axis: [size] for axis, size in params.fix.items()} if made_up else {}
+    trial = Trial(params.dims, params.inputs)
+    if trial.is_made_up:
+        trial = replace(trial, dims={**params.dims, **{axis: [size] for axis, size in params.fix.items()}})
     error = check_against_input(
         context,
         "the model with fixed shapes",
-        Trial({**params.dims, **fixed}, params.inputs),
+        trial,
         Tolerance(params.atol, params.rtol),
         hint="the model itself may compute with the axis: check what it does at that size",
     )

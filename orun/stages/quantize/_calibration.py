@@ -60,10 +60,10 @@ def make_trial(
     """Return what the result is compared on; `dims` may also be sizes of made-up calibration inputs only."""
     from orun.stages._graph.agreement import Trial
 
-    inputs_made_up = inputs is None or isinstance(inputs, dict)
-    if ranges_made_up and not inputs_made_up:  # `dims` are for the ranges: the inputs of the trial have their own sizes
+    trial = Trial(dims, inputs)
+    if ranges_made_up and not trial.is_made_up:  # `dims` are for the ranges: examples of a dataset have their own sizes
         return Trial({}, inputs)
-    return Trial(dims, inputs)
+    return trial
 
 
 def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:

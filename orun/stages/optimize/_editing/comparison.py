@@ -48,9 +48,8 @@ def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance
         why = f"{edits} changed what goes in or comes out" if tolerance else "`check` is off"
         context.note(f"no output was compared with the model before it: {why}")
         return None
-    made_up = trial.inputs is None or isinstance(trial.inputs, dict)
     own = replace(context, inputs={"model": context.output})
-    cases = load_cases(own, result, replace(trial, dims={**trial.dims, **draft.sizes}) if made_up else trial)
+    cases = load_cases(own, result, replace(trial, dims={**trial.dims, **draft.sizes}) if trial.is_made_up else trial)
     cases = tuple(replace(case, feed={**case.feed, **draft.fixed_values}) for case in cases)
     tolerance = None if draft.altered else tolerance
     agreement = Agreement(TITLE, "the model before it", shared, tolerance, HINT, find_counts(result))
@@ -68,7 +67,7 @@ def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance
         message = f"ONNX Runtime cannot open {TITLE}"
         raise StageFailed(context.stage, message, why=error.why, hint=HINT) from error
     largest = check(context, agreement, cases, expected, after)
-    if draft.sizes and made_up:
+    if draft.sizes and trial.is_made_up:
         run_alone(context, TITLE, trial, BAKED)
     if draft.altered:
         context.note(f"{edits} may change what the model computes: its outputs may differ, see `max_abs_error`")

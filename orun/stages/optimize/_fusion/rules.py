@@ -6,8 +6,7 @@ attention is found from its softmax, whatever nodes compute its shapes, masks an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import onnx_ir as ir
 from onnx import ModelProto, ValueInfoProto
@@ -30,26 +29,18 @@ from orun.stages.optimize._fusion.packing import pack
 from orun.stages.optimize._fusion.rotary import fuse_rotary
 from orun.stages.optimize._fusion.tidy import separate_linear, tidy
 
-
-@dataclass(frozen=True)
-class Rule:
-    """Fusion with the names that disable it."""
-
-    fuse: Callable[[Rewriter], None]
-    names: tuple[str, ...] = ()
-
-
-RULES = (
-    Rule(separate_linear),
-    Rule(fuse_rotary, ("rotary_embeddings",)),
-    Rule(fuse_attention, ("attention",)),
-    Rule(separate_linear),  # again, for layers that an attention kept flattened
-    Rule(pack, ("attention", "packing")),
-    Rule(fuse_rms_normalization, ("layer_norm",)),
-    Rule(fuse_embedding, ("embed_layer_norm",)),
-    Rule(fuse_skip, ("skip_layer_norm",)),
-    Rule(fuse_bias_skip, ("skip_layer_norm", "bias_skip_layer_norm")),
-    Rule(fuse_bias_gelu, ("bias_gelu",)),
+# Rules, each with the names that disable it.
+RULES: Sequence[tuple[Callable[[Rewriter], None], set[str]]] = (
+    (separate_linear, set()),
+    (fuse_rotary, {"rotary_embeddings"}),
+    (fuse_attention, {"attention"}),
+    (separate_linear, set()),  # again, for layers that an attention kept flattened
+    (pack, {"attention", "packing"}),
+    (fuse_rms_normalization, {"layer_norm"}),
+    (fuse_embedding, {"embed_layer_norm"}),
+    (fuse_skip, {"skip_layer_norm"}),
+    (fuse_bias_skip, {"skip_layer_norm", "bias_skip_layer_norm"}),
+    (fuse_bias_gelu, {"bias_gelu"}),
 )
 # ONNX Runtime's fusions for operators that older operator sets express as several nodes.
 PRIMITIVES = (
@@ -80,9 +71,9 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProt
     graph = ir.from_proto(infer(primitive.model))
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
     edit = Rewriter(graph, disabled)
-    for rule in RULES:
-        if not set(rule.names) & set(disabled):
-            rule.fuse(edit)
+    for fuse, names in RULES:
+        if names.isdisjoint(disabled):
+            fuse(edit)
             edit.graph.sort()
             tidy(edit)
             common.RemoveUnusedNodesPass()(edit.model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = 16  # files or texts that are compared
 MISREAD = ("\u0130", "\0")  # characters that the operator reads otherwise than `transformers`
-
-
-@dataclass(frozen=True)
-class Readings:
-    """Readings of its outputs that the model makes; None for an output that it does not read."""
-
-    labels: Labels | None
-    boxes: Boxes | None
 
 
 def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ...]:
@@ -133,9 +124,14 @@ def compare_preparation(
 
 
 def compare_outputs(
-    context: Context, before: Path, cases: Sequence[Case], readings: Readings, tolerance: Tolerance
+    context: Context,
+    before: Path,
+    cases: Sequence[Case],
+    labels: Labels | None,
+    boxes: Boxes | None,
+    tolerance: Tolerance,
 ) -> Metric:
-    """Compare the outputs of the result with what NumPy makes of the outputs before it.
+    """Compare the labels or boxes of the result with what NumPy makes of the outputs before it.
 
     Raises:
         StageFailed: when they disagree.
@@ -144,17 +140,17 @@ def compare_outputs(
     names = [value.name for value in graph.output]
     plain = run_cases(context, "the model before it", session(before, names), cases)
     after = [value.name for value in load_graph(context.result).graph.output]
-    expected = [_expected(dict(zip(names, values, strict=True)), readings) for values in plain]
+    expected = [_expected(dict(zip(names, values, strict=True)), labels, boxes) for values in plain]
     agreement = Agreement("the model with its outputs", "what NumPy makes of them", after, tolerance, "")
     wanted = [[values[name] for name in after] for values in expected]
     return check(context, agreement, cases, wanted, session(context.result, after))
 
 
-def _expected(values: Mapping[str, Array], readings: Readings) -> dict[str, Array]:
+def _expected(values: Mapping[str, Array], labels: Labels | None, boxes: Boxes | None) -> dict[str, Array]:
     results = dict(values)
-    if labels := readings.labels:
+    if labels:
         results |= top_labels(values[labels.output or next(iter(values))], labels)
-    if boxes := readings.boxes:
+    if boxes:
         results |= best_boxes(values[boxes.output or next(iter(values))], boxes)
     return results
 
