@@ -6,7 +6,7 @@ import importlib
 import pickle
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,8 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
     is_program = path.suffix.lower() == ".pt2"
     if not is_program and (why := _why_no_script(path)):
         raise StageFailed(context.stage, problem, why=why, hint=FUNCTION)
-    with failing(context, problem, FUNCTION), only_weights():
+    # `torch.export.load` would fall back to a pickle, which can run code.
+    with failing(context, problem, FUNCTION), variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1"):
         if is_program:
             with suppress(ImportError):  # it registers the operators of programs that `convert_pt2e` made
                 importlib.import_module("torch.ao.quantization.fx._decomposed")
@@ -191,11 +192,6 @@ def _why_no_script(path: Path) -> str:
     with path.open("rb") as file:
         is_pickle = file.read(1) == pickle.PROTO  # as torch.save wrote before PyTorch 1.6
     return saved if is_pickle else "PyTorch writes no such file"
-
-
-def only_weights() -> AbstractContextManager[None]:
-    """Let `torch.load` read weights alone: `torch.export.load` would fall back to a pickle, which can run code."""
-    return variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
 
 
 def _from_hub(context: Context, source: Source) -> Any:

@@ -180,12 +180,9 @@ def _download(context: Context, params: Params) -> Path:
 def _check_digest(context: Context, path: Path, digest: str) -> None:
     import hashlib
 
+    from orun.stages.download import refuse_digest
+
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != digest.lower():
-        raise StageFailed(
-            context.stage,
-            f"{os.path.relpath(path, context.root)} is not the file that its digest names",
-            why=f"SHA-256 is {actual}\nexpected {digest}",
-            hint="check where the file comes from; write the new digest into the pipeline if it is right",
-        )
+        raise refuse_digest(os.path.relpath(path, context.root), actual, digest)

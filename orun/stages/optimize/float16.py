@@ -135,8 +135,9 @@ def _kept(context: Context, params: Params) -> list[str]:
     from orun.stages.halving import find_needed
 
     blocked = {*_blocked_types(params), "Constant"}
-    free = [_mark(node) for node in inline(load_graph(context.model())).graph.node if node.op_type not in blocked]
-
+    nodes = inline(load_graph(context.model())).graph.node
+    # The first value that a node yields identifies it; a name may be missing.
+    free = [next(filter(None, node.output)) for node in nodes if node.op_type not in blocked]
     tried = replace(context, notes=[])  # notes on a trial do not hold for the result
 
     def good(kept: Collection[str]) -> bool:
@@ -154,12 +155,6 @@ def _kept(context: Context, params: Params) -> list[str]:
     kept = find_needed(free, good)
     context.log.info("%d of %d nodes stay float32:\n  %s", len(kept), len(free), "\n  ".join(kept))
     return kept
-
-
-def _mark(node: NodeProto) -> str:
-    """Return the first value that a node yields: it identifies nodes without names too."""
-    name: str = next(name for name in node.output if name)
-    return name
 
 
 def _blocked_types(params: Params) -> list[str]:

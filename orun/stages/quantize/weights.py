@@ -166,14 +166,23 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
 
 
 def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto:
+    from onnxruntime.quantization import QuantFormat
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     from orun.stages._graph.domains import tidy_domains
 
     message = f"ONNX Runtime cannot quantize the model by {params.algorithm}"
     with failing(context, message, "try `algorithm: rtn`, or another `block_size`"), warnings_to(context.log):
-        unsupported = _unsupported(context, model)
-        quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params, unsupported))
+        quantizer = MatMulNBitsQuantizer(
+            model,
+            bits=params.bits,
+            block_size=params.block_size,
+            is_symmetric=params.symmetric,
+            accuracy_level=params.accuracy_level or None,
+            nodes_to_exclude=[*params.exclude, *_unsupported(context, model)],
+            quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
+            algo_config=_config(params),
+        )
         quantizer.process()
     result: ModelProto = quantizer.model.model
     tidy_domains(result)
@@ -210,19 +219,6 @@ def _unsupported(context: Context, model: ModelProto) -> list[str]:
         text = "%d products stay as they are, because MatMulNBits does not support their type:\n  %s"
         context.log.info(text, len(products), "\n  ".join(node.name for node in products))
     return [node.name for node in products]
-
-
-def _options(params: Params, unsupported: list[str]) -> dict[str, Any]:
-    from onnxruntime.quantization import QuantFormat
-
-    return {
-        "bits": params.bits,
-        "block_size": params.block_size,
-        "is_symmetric": params.symmetric,
-        "accuracy_level": params.accuracy_level or None,
-        "quant_format": QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
-        "nodes_to_exclude": [*params.exclude, *unsupported],
-    }
 
 
 def _config(params: Params) -> Any:

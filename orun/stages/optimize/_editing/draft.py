@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
@@ -81,19 +80,6 @@ class Draft:
             hint: what to do instead.
         """
         return StageFailed(self.context.stage, f"{place}: {problem}", why=why, hint=hint)
-
-    def port(self, place: str, name: str) -> Path:
-        """Return the path of the model at a port that only some edits need."""
-        from orun.stages.contract import MODEL
-
-        if name not in self.context.inputs:
-            raise self.failed(
-                place,
-                "there is no model to merge",
-                why=f"no stage is connected to the input `{name}`",
-                hint=f"needs: {{model: STAGE, {name}: STAGE}}",
-            )
-        return self.context.inputs[name] / MODEL
 
 
 class Prologue:

@@ -114,7 +114,14 @@ def merge(draft: Draft, merger: Merge, place: str) -> None:
 
     from orun.stages._graph.io import load
 
-    ours, other = ir.to_proto(draft.model), load(draft.port(place, OTHER))
+    if OTHER not in draft.context.inputs:
+        raise draft.failed(
+            place,
+            "there is no model to merge",
+            why=f"no stage is connected to the input `{OTHER}`",
+            hint=f"needs: {{model: STAGE, {OTHER}: STAGE}}",
+        )
+    ours, other = ir.to_proto(draft.model), load(draft.context.model(OTHER))
     domain = read_domain(other)
     del other.metadata_props[:]
     if merger.prefix:
