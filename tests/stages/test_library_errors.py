@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from orun.errors import StageFailed, UsageError
-from orun.stages.contract import Context
 from orun.stages.library_errors import describe_error, failing
 from tests.stages.models import WORDY, parse
-from tests.stages.support import artifact, run_stage
+from tests.stages.support import artifact, make_context, run_stage
 
 
 def test_the_cause_at_the_root_is_told_in_few_lines() -> None:
@@ -38,18 +37,7 @@ def test_errors_of_orun_pass_as_they_are(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_log_has_the_whole_message(tmp_path: Path) -> None:
     text, log = io.StringIO(), logging.Logger("stage")  # noqa: LOG001 - one that no other test hears
     log.addHandler(logging.StreamHandler(text))
-    context = Context(
-        stage="stage",
-        inputs={},
-        output=tmp_path,
-        root=tmp_path,
-        target=None,
-        seed=0,
-        timeout=None,
-        lineage=None,
-        open_log=lambda: log,
-        progress=lambda *_: None,
-    )
+    context = make_context(tmp_path, open_log=lambda: log)
     with pytest.raises(StageFailed) as caught, failing(context, "it cannot be read", "try another"):
         raise RuntimeError("first\nsecond\nthird\nfourth")
     assert str(caught.value) == (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from orun.stages import memory_headroom
 from orun.stages.contract import Context
 from orun.stages.params import build
 from orun.stages.registry import module_of
+from tests.stages.support import make_context
 
 GIB = 2**30
 
@@ -23,18 +23,7 @@ def context(folder: Path, kind: str, weights: int, *ports: str) -> Context:
         (folder / port / "model.onnx").touch()
         with (folder / port / "model.onnx.data").open("wb") as file:
             file.truncate(weights)
-    return Context(
-        stage=kind,
-        inputs={port: folder / port for port in ports},
-        output=folder / "output",
-        root=folder,
-        target=None,
-        seed=0,
-        timeout=None,
-        lineage=None,
-        open_log=lambda: logging.getLogger(kind),
-        progress=lambda *_: None,
-    )
+    return make_context(folder, stage=kind, inputs={port: folder / port for port in ports})
 
 
 @pytest.mark.parametrize(

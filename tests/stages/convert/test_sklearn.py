@@ -28,6 +28,7 @@ from orun.stages._sklearn import check, converters
 from orun.stages._sklearn.export import weight_bytes
 from orun.stages._sklearn.plain import find_column, without_wrappers
 from tests.stages.conftest import MODULES
+from tests.stages.models import shapes_of
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 
@@ -221,11 +222,7 @@ def test_it_answers_what_scikit_learn_answers(
 ) -> None:
     made = convert(tmp_path, model, data)
     graph = onnx.load(made.model)
-    shapes = {
-        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
-        for value in graph.graph.output
-    }
-    assert shapes == outputs
+    assert shapes_of(graph.graph.output) == outputs
     domains = [item.domain for item in graph.opset_import]
     assert len(domains) == len(set(domains))
     assert made.value("agreement") == 1.0

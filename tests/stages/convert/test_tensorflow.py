@@ -44,14 +44,6 @@ def refusal(folder: Path, model: str, **params: Any) -> str:
     return str(caught.value)
 
 
-def shapes(made: StageRun) -> dict[str, list[int | str]]:
-    graph = onnx.load(made.model).graph
-    return {
-        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
-        for value in (*graph.input, *graph.output)
-    }
-
-
 @pytest.mark.parametrize(
     ("model", "params", "expected"),
     [
@@ -74,7 +66,7 @@ def test_models_of_every_make(
     tmp_path: Path, model: str, params: dict[str, Any], expected: dict[str, list[int | str]]
 ) -> None:
     made = convert(tmp_path, model, **params)
-    assert shapes(made) == expected
+    assert made.interface == expected
     assert made.value("max_abs_error") < 1e-5
     onnx.checker.check_model(onnx.load(made.model), full_check=True)
 
@@ -276,7 +268,7 @@ def test_what_is_no_such_file(network_files: Path, tmp_path: Path) -> None:
 
 def test_the_only_signature_of_a_file(network_files: Path, tmp_path: Path) -> None:
     made = run_stage("convert/tensorflow", tmp_path, {"model": "encoder"}, root=network_files)
-    assert shapes(made) == {"x": ["batch", 2], "code": ["batch", 2]}
+    assert made.interface == {"x": ["batch", 2], "code": ["batch", 2]}
 
 
 def test_a_model_that_tensorflow_cannot_trace(tmp_path: Path) -> None:
@@ -287,7 +279,7 @@ def test_a_model_that_tensorflow_cannot_trace(tmp_path: Path) -> None:
         "\n  hint: fix the axes that it leaves open: `inputs: {image: {shape: [batch, 64, 64, 3]}}`"
     )
     made = convert(tmp_path, "resized", inputs={"image": {"shape": ["batch", 4, 3, 3]}})
-    assert shapes(made) == {"image": ["batch", 4, 3, 3], "output": ["batch", 8, 6, 3]}
+    assert made.interface == {"image": ["batch", 4, 3, 3], "output": ["batch", 8, 6, 3]}
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 
 from orun.errors import OrunError, StageFailed
 from tests.stages.conftest import MODULES, SCORER, TINY_BERT
+from tests.stages.models import shapes_of
 from tests.stages.support import StageRun, run_stage
 from tests.thin import mostly_slow
 
@@ -25,19 +26,13 @@ def refusal(folder: Path, **params: Any) -> str:
     return str(caught.value)
 
 
-def shapes(values: Any) -> dict[str, list[int | str]]:
-    return {
-        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in values
-    }
-
-
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_names_axes_and_figures_and_nothing_of_this_machine(tmp_path: Path, exporter: str) -> None:
     made = convert(tmp_path, **SCORER, exporter=exporter)
     model = onnx.load(made.model)
     onnx.checker.check_model(model, full_check=True)
-    assert shapes(model.graph.input) == {"ids": ["batch", "length"], "mask": ["batch", "length"]}
-    assert shapes(model.graph.output) == {"embedding": ["batch", "length", 8], "scores": ["batch", 3]}
+    assert shapes_of(model.graph.input) == {"ids": ["batch", "length"], "mask": ["batch", "length"]}
+    assert shapes_of(model.graph.output) == {"embedding": ["batch", "length", 8], "scores": ["batch", 3]}
     assert made.value("size") == made.model.stat().st_size
     assert made.value("nodes") == len(model.graph.node)
     assert made.value("max_abs_error") < 1e-6
@@ -60,7 +55,7 @@ def test_an_input_and_a_value_twice_as_outputs(tmp_path: Path, exporter: str) ->
     made = convert(tmp_path, model="small.py:same", inputs=inputs, outputs=["a", "b", "c"], exporter=exporter)
     model = onnx.load(made.model)
     onnx.checker.check_model(model, full_check=True)
-    assert shapes(model.graph.output) == {"a": ["n", 2], "b": ["n", 2], "c": ["n", 2]}
+    assert shapes_of(model.graph.output) == {"a": ["n", 2], "b": ["n", 2], "c": ["n", 2]}
     assert made.value("max_abs_error") == 0
 
 
@@ -69,7 +64,7 @@ def test_inputs_that_nothing_reads_stay(tmp_path: Path, exporter: str) -> None:
     inputs = {name: {"shape": ["batch", size]} for size, name in enumerate(("first", "middle", "last"), 2)}
     made = convert(tmp_path, model="small.py:middle", inputs=inputs, outputs=["y"], exporter=exporter)
     graph = onnx.load(made.model).graph
-    assert shapes(graph.input) == {"first": ["batch", 2], "middle": ["batch", 3], "last": ["batch", 4]}
+    assert shapes_of(graph.input) == {"first": ["batch", 2], "middle": ["batch", 3], "last": ["batch", 4]}
     assert made.value("max_abs_error") == 0
 
 
@@ -342,7 +337,7 @@ def test_a_decoder_that_is_given_its_past(tmp_path: Path, exporter: str) -> None
         tmp_path, model="small.py:cached", inputs=inputs, outputs=outputs, exporter=exporter, dims={"past": [3, 0, 5]}
     )
     graph = onnx.load(made.model).graph
-    assert shapes(graph.input) == {name: given["shape"] for name, given in inputs.items()}
+    assert shapes_of(graph.input) == {name: given["shape"] for name, given in inputs.items()}
     present = ["batch", "past + length", 8]
-    assert shapes(graph.output) == {"seen": ["batch", "length", 8], "present.key": present, "present.value": present}
+    assert shapes_of(graph.output) == {"seen": ["batch", "length", 8], "present.key": present, "present.value": present}
     assert made.value("max_abs_error") < 1e-5
