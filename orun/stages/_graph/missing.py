@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
+from orun.stages._graph.io import load_graph
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
     missing = _missing(dataset.inputs)
     if not missing:
         return
-    inputs, operators = _inputs_and_operators(context.model(role))
+    graph = load_graph(context.model(role)).graph
+    inputs, operators = {value.name for value in graph.input}, {node.op_type for node in graph.node}
     for name, (example, examples) in missing.items():
         if name in inputs and IMPUTER not in operators and (not harmed or harmed & operators):
             raise StageFailed(
@@ -70,13 +71,3 @@ def _missing(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
         if places:
             result[name] = (places[0], len(places))
     return result
-
-
-def _inputs_and_operators(model: Path) -> tuple[set[str], set[str]]:
-    """Return the inputs of a model, and its operators outside of nested graphs and functions."""
-    if model.suffix != ".onnx":
-        return set(), set()
-    import onnx
-
-    graph = onnx.load(model, load_external_data=False).graph
-    return {value.name for value in graph.input}, {node.op_type for node in graph.node}

@@ -9,12 +9,13 @@ from orun.core.serialization import replace
 from orun.stages._graph.input_domain import InputValues
 from orun.stages._graph.names import make_unique
 from orun.stages.name_checks import require_known
-from orun.stages.optimize._editing.draft import Draft, Feed, Prologue, axis_names
+from orun.stages.optimize._editing.draft import Draft, Prologue, axis_names
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orun.measure.dataset import Array
+    from orun.stages._graph.sessions import Feed
 
 
 def make_constant(draft: Draft, values: Mapping[str, Any], place: str) -> None:

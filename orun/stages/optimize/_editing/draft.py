@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orun.measure.dataset import Array
+    from orun.stages._graph.sessions import Feed
     from orun.stages.contract import Context
-
-Feed = Mapping[str, "Array"]
 
 
 @dataclass

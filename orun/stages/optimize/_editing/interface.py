@@ -11,7 +11,7 @@ from orun.stages._graph import axes as axis_text
 from orun.stages._graph.input_domain import InputDomain, InputValues
 from orun.stages._graph.names import make_unique
 from orun.stages.name_checks import require_known
-from orun.stages.optimize._editing.draft import Draft, Feed, Prologue, axis_names
+from orun.stages.optimize._editing.draft import Draft, Prologue, axis_names
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from orun.measure.dataset import Array
+    from orun.stages._graph.sessions import Feed
 
 BYTES = ("uint8", "int8")
 
