@@ -80,16 +80,20 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     targets = [encode(target) for item in _here(done) for target in item.step.stage.targets or (None,)]
     targets = list({json.dumps(target): target for target in targets}.values())
     files = {path: seen for path, seen in observed.files.items() if path not in fresh}
+    listed, probed = dict[str, str](), dict[str, str]()
+    for item in done.values():
+        listed |= _absolute(planner, item, item.action.implicit_deps.folders)
+        probed |= _absolute(planner, item, item.action.implicit_deps.probed)
     return {
         "format": FORMAT,
         "targets": targets,
         "surroundings": surroundings(targets),
-        "read": snapshot_of(files | code | records, observed.folders | _listed(planner, done)),
+        "read": snapshot_of(files | code | records, observed.folders | listed),
         "contents": contents | {_config(planner): digest_file(_config(planner))},
         "variables": _variables(done),
         "modules": _modules(done),
         "secrets": signing_keys_set(),
-        "probed": _probed(planner, done),
+        "probed": probed,
         "result": encode(_again(result)),
         "artifacts": artifacts,
         "stored": snapshot_of(stored.files, stored.folders),
@@ -170,23 +174,10 @@ def _here(done: Mapping[str, Done]) -> Iterator[Done]:
     return (item for item in done.values() if not item.step.machine)
 
 
-def _of_project(item: Done, states: Mapping[str, str]) -> dict[str, str]:
-    """Return the paths that a stage saw with their states, without those outside of the project on another machine."""
-    return {path: state for path, state in states.items() if not (item.step.machine and path.startswith("/"))}
-
-
-def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
-    """Return the folders that stages listed, with the digests of their names."""
-    seen = (_of_project(item, item.action.implicit_deps.folders) for item in done.values())
-    folders = (folder for states in seen for folder in states.items())
-    return {str(planner.pipeline.root / name): digest for name, digest in folders}
-
-
-def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
-    """Return the paths that stages looked for, with what was there."""
-    seen = (_of_project(item, item.action.implicit_deps.probed) for item in done.values())
-    probes = (probe for states in seen for probe in states.items())
-    return {str(planner.pipeline.root / name): state for name, state in probes}
+def _absolute(planner: Planner, item: Done, states: Mapping[str, str]) -> dict[str, str]:
+    """Return the absolute paths that a stage saw with their states; of another machine those in the project alone."""
+    root, on_another = planner.pipeline.root, bool(item.step.machine)
+    return {str(root / path): state for path, state in states.items() if not (on_another and path.startswith("/"))}
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
@@ -222,8 +213,7 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
         for reference in item.step.stage.references:
             content = value_of(item.step.components, ComponentKind.CONTENT, reference.parameter)
             digests[str(root / reference.path)] = content or ABSENT
-        files = _of_project(item, item.action.implicit_deps.files)
-        digests |= {str(root / name): digest for name, digest in files.items()}
+        digests |= _absolute(planner, item, item.action.implicit_deps.files)
     return digests
 
 

@@ -211,7 +211,7 @@ class Assignment:
         return Candidates(((self._local,),), ("",))
 
     def _find(self, stage: Stage) -> Candidates:
-        labelled = [name for name, machine in self.machines.items() if _has(machine, stage.runs_on)]
+        labelled = [name for name, machine in self.machines.items() if stage.runs_on.items() <= machine.labels.items()]
         if not labelled:
             there = self._there(stage.runs_on)
             return Candidates(problem=f"no machine has {_text(stage.runs_on)} ({there})" if stage.runs_on else there)
@@ -236,10 +236,6 @@ class Assignment:
         shown = ", ".join(f"{text} x{count}" if count > 1 else text for text, count in counts)
         number = len(self.machines)
         return f"{number} {'is' if number == 1 else 'are'} here: {shown}"
-
-
-def _has(machine: Machine, labels: Mapping[str, str]) -> bool:
-    return all(machine.labels.get(name) == text for name, text in labels.items())
 
 
 def _text(labels: Mapping[str, str]) -> str:

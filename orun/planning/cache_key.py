@@ -78,7 +78,9 @@ def _parameters(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
     """
     names = {reference.path: _portable(pipeline, reference) for reference in stage.references}
     for name, value in stage.params.items():
-        yield KeyComponent(ComponentKind.PARAMETER, name, value=_text(_replace(value, names)))
+        # Mappings in their own order, which code can see.
+        text = json.dumps(_replace(value, names), ensure_ascii=False, separators=(",", ":"))
+        yield KeyComponent(ComponentKind.PARAMETER, name, value=text)
     if path := next((names[item.path] for item in stage.references if item.parameter == OWN), ""):
         yield KeyComponent(ComponentKind.CODE_FILE, OWN, value=Path(os.path.normpath(path)).as_posix())
 
@@ -98,8 +100,3 @@ def _replace(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_replace(item, names) for item in value]
     return value
-
-
-def _text(value: Any) -> str:
-    """Return JSON; mappings in their own order, which code can see."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

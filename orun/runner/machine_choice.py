@@ -60,13 +60,10 @@ class MachineChoice:
 
     def _is_free(self, stage: Stage, machine: str, schedule: Schedule) -> bool:
         """Return whether a stage can start on a machine now. A measurement has its machine to itself."""
-        running = schedule.on(machine)
-        if running and any(self._is_exclusive(item) for item in (stage, *running)):
+        running, kinds = schedule.on(machine), self.planner.pipeline.kinds
+        if running and any(kinds[item.uses].spec.exclusive for item in (stage, *running)):
             return False
         return schedule.fits(stage, machine)
-
-    def _is_exclusive(self, stage: Stage) -> bool:
-        return self.planner.pipeline.kinds[stage.uses].spec.exclusive
 
 
 def _input_sizes(stage: Stage, done: Mapping[str, Done]) -> dict[str, int]:
