@@ -6,6 +6,7 @@ behind it waiting, and while it runs nothing is transferred: transfers take the 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ from pathlib import Path
 from time import monotonic
 
 from orun.agent.executor_pool import ExecutorPool
-from orun.agent.failures import bug, remote_failure
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.orders import RefusedError, StageOrder
 from orun.agent.portability import failure_of
@@ -27,8 +27,9 @@ from orun.core.machines import Built, Failed, Lost, Machine, Order
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.environment.resources import machine_resources
+from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError, StageError, StageFailed
-from orun.executors import Finished, Progress
+from orun.executors import Finished, Mask, Progress
 from orun.remote.connection import FAILURES
 from orun.runner.scheduler import fits_beside
 from orun.store import Action, Store
@@ -191,9 +192,9 @@ class Work:
             if not question.advance():
                 return
         except FAILURES as error:
-            failure = remote_failure(self.machine.id, question.request.remote, error)
+            failure = self._remote_failure(question.request.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = bug(self.machine.id, error)
+            failure = self._bug(error)
         self._questions.remove(question)
         if failure:
             question.send(FactsFailed(failure))
@@ -289,11 +290,22 @@ class Work:
             if not isinstance(error, StageError):  # of this machine, such as a full disk
                 failure = replace(failure, what=f"on {self.machine.id}: {failure.what}")
         except FAILURES as error:
-            failure = remote_failure(self.machine.id, task.work.order.remote, error)
+            failure = self._remote_failure(task.work.order.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = bug(self.machine.id, error)
+            failure = self._bug(error)
         if failure:
             self._end(task, Failed(task.work.name, self.machine.id, failure, task.work.lacks))
+
+    def _remote_failure(self, url: str, error: BaseException) -> Failure:
+        """Return the failure of this machine to use a remote."""
+        hint = "See that it is there and lets that machine in, and run again"
+        why = Mask.of(Secrets()).text(str(error))
+        return Failure("StageFailed", f"{self.machine.id} cannot use the remote {url}", why, hint)
+
+    def _bug(self, error: Exception) -> Failure:
+        """Return the failure of this agent with an error that it did not expect."""
+        problem = f"{self.machine.id} met a bug in orun: {type(error).__name__}: {error}"
+        return Failure("StageFailed", problem, "".join(traceback.format_tb(error.__traceback__)))
 
     def _end(self, task: Task, message: Message) -> None:
         self._tasks.remove(task)
