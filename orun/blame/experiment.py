@@ -31,26 +31,24 @@ class Experiment:
     Attributes:
         pipeline: the pipeline; its own stages run without their gates.
         store: the store's folder.
-        end: time limit, on the clock of `monotonic`.
+        seconds: time limit, from now on.
         listener: receives the events of the runs.
         added: the added stages by id.
     """
 
     pipeline: Pipeline
     store: Path
-    end: float
+    seconds: float
     listener: Listener = ignore
     added: dict[str, Stage] = field(default_factory=dict)
 
-    @classmethod
-    def open(cls, pipeline: Pipeline, store: Path, seconds: float, listener: Listener = ignore) -> Experiment:
-        """Start an experiment of `seconds`."""
-        return cls(pipeline, store, monotonic() + seconds, listener)
+    def __post_init__(self) -> None:
+        self._end = monotonic() + self.seconds
 
     @property
     def left(self) -> float:
         """Seconds left."""
-        return self.end - monotonic()
+        return self._end - monotonic()
 
     def stage(self, name: str) -> Stage:
         """Return a stage of the pipeline or an added stage."""

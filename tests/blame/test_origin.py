@@ -119,7 +119,7 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
     chain = model_chain(question.pipeline, question.stage)
     then = past_of(project, question)
     assert then is not None
-    experiment = Experiment.open(question.pipeline, project.store, PATIENT)
+    experiment = Experiment(question.pipeline, project.store, PATIENT)
     with Store.open(project.store) as store, import_model(experiment, store, question.stage, then.tree, then.name):
         case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then, question.gate.metric)
         diagnosis = case.compare_earlier(case.find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
@@ -141,7 +141,7 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
     assert then is not None
     assert replace(then, changes=()) == EarlierModel(project.good.run, "import", first, last, (), here=True)
     assert sentences(then.changes) == ("model.onnx changed",)
-    experiment = Experiment.open(question.pipeline, project.store, PATIENT)
+    experiment = Experiment(question.pipeline, project.store, PATIENT)
     with Store.open(project.store) as store, import_model(experiment, store, question.stage, first, then.name):
         case = latency.Investigation(
             experiment, question.stage, question.gate, chain, "", then, "the accepted baseline", slow
