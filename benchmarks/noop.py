@@ -19,9 +19,9 @@ from benchmarks.graphs import Shape, write_pipeline
 from benchmarks.spent import ORUN, Spent, in_turn, machine, spend, table, verdict
 
 BARE = (sys.executable, "-c", "import click, yaml")
-HELP_BAR, BERT_BAR = 3.0, 4.0  # times the bare command
+HELP_BAR, BERT_BAR = 1.2, 1.6  # times the bare command
 SIZES = {10: 0.06, 100: 0.07, 1000: 0.12}  # stages, and CPU seconds above the bare command
-STAGE_BAR = 0.005  # CPU seconds of a trivial stage
+STAGE_BAR = 0.02  # CPU seconds of a trivial stage
 
 
 def small(store: Path | None, rounds: int) -> str:
