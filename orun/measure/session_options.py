@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from orun.core.targets import EXTENSIONS, Target
 from orun.errors import MissingPackages, UsageError
@@ -15,38 +14,47 @@ from orun.errors import MissingPackages, UsageError
 if TYPE_CHECKING:
     from onnxruntime import SessionOptions
 
-T = TypeVar("T")
-
-LEVELS: Mapping[str, str] = {
-    "disable": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "layout": "ORT_ENABLE_LAYOUT",
-    "all": "ORT_ENABLE_ALL",
+ENUMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "graph_optimization_level": (
+        "GraphOptimizationLevel",
+        {
+            "disable": "ORT_DISABLE_ALL",
+            "basic": "ORT_ENABLE_BASIC",
+            "extended": "ORT_ENABLE_EXTENDED",
+            "layout": "ORT_ENABLE_LAYOUT",
+            "all": "ORT_ENABLE_ALL",
+        },
+    ),
+    "execution_mode": ("ExecutionMode", {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}),
+    "execution_order": (
+        "ExecutionOrder",
+        {"default": "DEFAULT", "priority": "PRIORITY_BASED", "memory": "MEMORY_EFFICIENT"},
+    ),
 }
-MODES: Mapping[str, str] = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
-ATTRIBUTES: Mapping[str, type] = {
-    "enable_cpu_mem_arena": bool,
-    "enable_mem_pattern": bool,
-    "enable_mem_reuse": bool,
-    "inter_op_num_threads": int,
-    "intra_op_num_threads": int,
-    "log_severity_level": int,
-    "log_verbosity_level": int,
-    "use_deterministic_compute": bool,
-}
-ORDERS: Mapping[str, str] = {"default": "DEFAULT", "priority": "PRIORITY_BASED", "memory": "MEMORY_EFFICIENT"}
+"""ONNX Runtime's enumeration of an option, with its member for each value in a pipeline file."""
+ATTRIBUTES = (
+    "enable_cpu_mem_arena",
+    "enable_mem_pattern",
+    "enable_mem_reuse",
+    "inter_op_num_threads",
+    "intra_op_num_threads",
+    "log_severity_level",
+    "log_verbosity_level",
+    "use_deterministic_compute",
+)
+"""Options that take the value of a pipeline file."""
 GROWTH: Mapping[str, int] = {"power-of-two": 0, "as-requested": 1}  # ONNX Runtime's numbers
 
 
 def session_options(target: Target) -> SessionOptions:
     """Return the target's session options as ONNX Runtime's own object.
 
-    A name with a dot is a configuration entry (`session.disable_prepacking: 1`); ONNX Runtime ignores unknown entries.
-    Any other name must be in `OPTIONS`.
+    A name with a dot is a configuration entry (`session.disable_prepacking: 1`). Any other name is in `OPTIONS`: the
+    pipeline file is checked when it is read.
 
     Raises:
-        UsageError: if a name is unknown or its value has the wrong form.
+        UsageError: if a library of custom operators cannot be loaded.
+        MissingPackages: if onnxruntime-extensions is not installed.
     """
     import onnxruntime
 
@@ -59,35 +67,17 @@ def session_options(target: Target) -> SessionOptions:
             options.add_session_config_entry(name, text)
         elif name in SETTERS:
             SETTERS[name](options, target, value)
-        elif name in ATTRIBUTES:
-            setattr(options, name, _typed(target, name, value))
+        elif name in ENUMS:
+            enum, members = ENUMS[name]
+            setattr(options, name, getattr(getattr(onnxruntime, enum), members[value]))
         else:
-            raise _unknown_option(target, name)
+            setattr(options, name, value)
     return options
 
 
 def disabled_optimizers(target: Target) -> list[str]:
     """Return the optimizers that the target leaves out; an argument of the session, not one of its options."""
     return list(target.session.get("disabled_optimizers") or ())
-
-
-def _set_level(options: SessionOptions, target: Target, value: Any) -> None:
-    import onnxruntime
-
-    level = _choice(target, "graph_optimization_level", value, LEVELS)
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-
-
-def _set_mode(options: SessionOptions, target: Target, value: Any) -> None:
-    import onnxruntime
-
-    options.execution_mode = getattr(onnxruntime.ExecutionMode, _choice(target, "execution_mode", value, MODES))
-
-
-def _set_order(options: SessionOptions, target: Target, value: Any) -> None:
-    import onnxruntime
-
-    options.execution_order = getattr(onnxruntime.ExecutionOrder, _choice(target, "execution_order", value, ORDERS))
 
 
 def _set_dimensions(options: SessionOptions, _target: Target, value: Mapping[str, Any]) -> None:
@@ -117,11 +107,11 @@ def _extensions_path(target: Target) -> str:
     return str(importlib.import_module("onnxruntime_extensions").get_library_path())
 
 
-def _set_arena(options: SessionOptions, target: Target, value: Mapping[str, Any]) -> None:
+def _set_arena(options: SessionOptions, _target: Target, value: Mapping[str, Any]) -> None:
     """Replace the session's arena by the one with these limits that all such sessions of a process share."""
     limits = {name: item for name, item in value.items() if item is not None}
     if "extend" in limits:
-        limits["arena_extend_strategy"] = _choice(target, "cpu_arena", limits.pop("extend"), GROWTH)
+        limits["arena_extend_strategy"] = GROWTH[limits.pop("extend")]
     _make_arena(tuple(sorted(limits.items())))
     options.add_session_config_entry("session.use_env_allocators", "1")
 
@@ -141,34 +131,6 @@ SETTERS: Mapping[str, Callable[[SessionOptions, Target, Any], None]] = {
     "custom_op_libraries": _register_libraries,
     "denormals_as_zero": _set_denormals,
     "disabled_optimizers": lambda _options, _target, _value: None,  # see `disabled_optimizers`
-    "execution_mode": _set_mode,
-    "execution_order": _set_order,
     "free_dimension_overrides": _set_dimensions,
-    "graph_optimization_level": _set_level,
 }
-OPTIONS: tuple[str, ...] = (*ATTRIBUTES, *SETTERS)
-
-
-def _typed(target: Target, name: str, value: Any) -> Any:
-    wanted = ATTRIBUTES[name]
-    if type(value) is not wanted:
-        raise UsageError(f"target '{target.name}': session option {name} must be {wanted.__name__}, not {value!r}")
-    return value
-
-
-def _choice(target: Target, name: str, value: Any, choices: Mapping[str, T]) -> T:
-    if value not in choices:
-        raise UsageError(
-            f"target '{target.name}': session option {name} cannot be {value!r}",
-            why=f"expected one of {', '.join(choices)}",
-        )
-    return choices[value]
-
-
-def _unknown_option(target: Target, name: str) -> UsageError:
-    close = difflib.get_close_matches(name, OPTIONS, n=1)
-    return UsageError(
-        f"target '{target.name}': unknown session option {name}",
-        why=f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(OPTIONS))}",
-        hint="a configuration entry of ONNX Runtime has a dot in its name, such as session.disable_prepacking",
-    )
+OPTIONS = (*ATTRIBUTES, *ENUMS, *SETTERS)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from orun.core.targets import Target
+from orun.core.targets import Provider, Target
 from orun.errors import OrunError, UsageError
 from orun.measure import workers
 from orun.measure.benchmark_case import BenchmarkCase
@@ -98,12 +98,11 @@ def test_inputs_that_do_not_fit(model: Path) -> None:
 
 
 def test_a_target_that_cannot_be(model: Path) -> None:
-    with Worker(case_of(model, Target("cpu", session={"threads": 1}))) as worker, pytest.raises(UsageError) as caught:
+    target = Target("npu", (Provider("NonsenseExecutionProvider"),))
+    with Worker(case_of(model, target)) as worker, pytest.raises(UsageError) as caught:
         worker.open(0.0)
-    assert caught.value.what == "target 'cpu': unknown session option threads"
-    assert caught.value.hint == (
-        "a configuration entry of ONNX Runtime has a dot in its name, such as session.disable_prepacking"
-    )
+    assert caught.value.what == "target 'npu': NonsenseExecutionProvider is not in this build of ONNX Runtime"
+    assert caught.value.hint == ("install the build of ONNX Runtime that has it, then look again: orun doctor")
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux lets us wait for the end of any process")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.targets import GPU_PROVIDERS, Provider
 from orun.measure.extension_operators import DOMAINS
-from orun.measure.session_options import ATTRIBUTES, LEVELS, MODES
+from orun.measure.session_options import ATTRIBUTES, ENUMS
 from orun.stages._graph.io import input_names
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from orun.measure.session_settings import SessionSettings
 
 CPU = (Provider("CPUExecutionProvider"),)
-ENUMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "graph_optimization_level": ("GraphOptimizationLevel", LEVELS),
-    "execution_mode": ("ExecutionMode", MODES),
-}
 
 
 def usage(model: ModelProto, settings: Sequence[SessionSettings]) -> str:

@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from orun.core.targets import EXTENSIONS, Target
 from orun.errors import UsageError
-from orun.measure.session_options import ATTRIBUTES, LEVELS, MODES, ORDERS, disabled_optimizers
+from orun.measure.session_options import ATTRIBUTES, ENUMS, disabled_optimizers
 from orun.stages._graph.io import input_names
 from orun.stages.contract import Context
 
@@ -23,11 +23,6 @@ SERVED = frozenset(
         TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.STRING,
     }
 )  # fmt: skip
-ENUMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "graph_optimization_level": ("GraphOptimizationLevel", LEVELS),
-    "execution_mode": ("ExecutionMode", MODES),
-    "execution_order": ("ExecutionOrder", ORDERS),
-}
 ENTRIES: Mapping[str, str] = {"denormals_as_zero": "session.set_denormal_as_zero"}
 OTHERWISE_SET = frozenset({"custom_op_libraries", "disabled_optimizers", "free_dimension_overrides"})
 
