@@ -6,9 +6,7 @@ stderr. Therefore the loaded providers and the placement of nodes are read back 
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,9 +68,9 @@ def open_session(
         checked: whether the placement is checked against the target's `fallback`; if not, call `check_placement`.
 
     Raises:
-        UsageError: if a provider is not in this build or did not load, an option is unknown, the model cannot be
-            loaded, `fallback: forbid-cpu` is violated, or the target belongs to another environment, which
-            `orun.measure.foreign_process` serves.
+        UsageError: if a provider is not in this build or did not load, the model cannot be loaded, `fallback:
+            forbid-cpu` is violated, or the target belongs to another environment, which `orun.measure.foreign_process`
+            serves.
     """
     if target.interpreter:
         raise UsageError(
@@ -93,7 +91,7 @@ def open_session(
     except Exception as error:  # its errors share no base class but this
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
-            why=_explain_path(model) or describe_refusal(error),
+            why=describe_refusal(error),
             hint=next((hint for text, hint in HINTS.items() if text in str(error)), DOCTOR),
         ) from error
     _require_loaded(target, session.get_providers())
@@ -133,20 +131,6 @@ def _shorten_path(prefix: re.Match[str]) -> str:
     """Return the end of the path in a message's prefix: which of the models of a stage or bundle it is."""
     path = prefix["path"]
     return f"{'/'.join(Path(path).parts[-2:])}: " if path else ""
-
-
-def _explain_path(model: Path) -> str:
-    """Say why ONNX Runtime, which takes paths in UTF-8, does not find this path; empty if it does."""
-    try:
-        if str(model).encode() == os.fsencode(model):
-            return ""
-    except UnicodeEncodeError:  # the path holds bytes that the encoding of file names cannot decode
-        pass
-    encoding = sys.getfilesystemencoding()
-    return (
-        f"ONNX Runtime reads its path as UTF-8, and file names here are in {encoding}; set PYTHONUTF8=1, or name its "
-        "folders in ASCII"
-    )
 
 
 def _require_available(target: Target) -> None:
