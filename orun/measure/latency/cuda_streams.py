@@ -14,7 +14,7 @@ import ctypes
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -41,19 +41,6 @@ class StreamTimes:
 
     device: Floats
     host: Floats
-
-
-class StreamEvents(Protocol):
-    """Events on a stream, by number; each can be recorded again."""
-
-    def record(self, number: int) -> None:
-        """Put an event on the stream, behind the work submitted so far."""
-
-    def wait(self, number: int) -> None:
-        """Wait until the stream has reached an event."""
-
-    def seconds_between(self, first: int, second: int) -> float:
-        """Return the seconds between two events that the stream has reached."""
 
 
 class Driver:
@@ -90,7 +77,10 @@ class Driver:
 
 
 class Stream:
-    """Stream of a device with events on it. It lasts as long as the process, because sessions run on it until then."""
+    """Stream of a device with events on it, by number. Each event can be recorded again.
+
+    It lasts as long as the process, because sessions run on it until then.
+    """
 
     def __init__(self, driver: Driver, device: int, events: int) -> None:
         number = ctypes.c_int()
@@ -106,15 +96,15 @@ class Stream:
         return self._stream.value or 0
 
     def record(self, number: int) -> None:
-        """Implement `StreamEvents.record`."""
+        """Put an event on the stream, behind the work submitted so far."""
         self._driver.call("cuEventRecord", self._events[number], self._stream)
 
     def wait(self, number: int) -> None:
-        """Implement `StreamEvents.wait`."""
+        """Wait until the stream has reached an event."""
         self._driver.call("cuEventSynchronize", self._events[number])
 
     def seconds_between(self, first: int, second: int) -> float:
-        """Implement `StreamEvents.seconds_between`."""
+        """Return the seconds between two events that the stream has reached."""
         milliseconds = ctypes.c_float()
         self._driver.call("cuEventElapsedTime", ctypes.byref(milliseconds), self._events[first], self._events[second])
         return milliseconds.value / 1e3
@@ -141,11 +131,11 @@ def make_stream(target: Target) -> tuple[Stream, Target]:
     return stream, replace(target, providers=providers)
 
 
-def time_stream(events: StreamEvents, submit: Callable[[], object], seconds: float) -> StreamTimes:
+def time_stream(stream: Stream, submit: Callable[[], object], seconds: float) -> StreamTimes:
     """Time inferences on a stream: rounds of `ROUND` for `seconds`, at least `FEWEST_ROUNDS`.
 
     Args:
-        events: `ROUND + 1` of them.
+        stream: with `ROUND + 1` events.
         submit: puts an inference on the stream.
         seconds: time after which no further round begins.
     """
@@ -154,14 +144,14 @@ def time_stream(events: StreamEvents, submit: Callable[[], object], seconds: flo
     end = time.perf_counter() + seconds
     while len(device) < FEWEST_ROUNDS * ROUND or time.perf_counter() < end:
         submit()  # does not count: keeps the device busy until the first inference that counts is submitted
-        events.record(0)
+        stream.record(0)
         for number in range(1, ROUND + 1):
             start = time.thread_time_ns()
             submit()
             host.append(time.thread_time_ns() - start)
-            events.record(number)
-        events.wait(ROUND)
-        device += [events.seconds_between(number, number + 1) for number in range(ROUND)]
+            stream.record(number)
+        stream.wait(ROUND)
+        device += [stream.seconds_between(number, number + 1) for number in range(ROUND)]
     return StreamTimes(np.array(device), np.array(host) / 1e9)
 
 
