@@ -40,14 +40,10 @@ STREAMED: Mapping[str, LaunchFigure] = {
     "device": lambda launch, name: float(np.median(launch.streamed[name].device)),
     "host": lambda launch, name: float(np.median(launch.streamed[name].host)),
 }
-NAMES = (
-    *("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup"),
-    *STREAMED,
-)
 
 
 def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
-    """Return the metrics of a measurement by name, in the order of `NAMES`.
+    """Return the metrics of a measurement by name.
 
     Args:
         measurement: the launches.
@@ -59,21 +55,21 @@ def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
     """
     metrics = {name: _quantile_metric(measurement, share) for name, share in QUANTILES.items()}
     metrics |= {name: _wall_metric(measurement, figure) for name, figure in WALL.items()}
-    metrics |= {
-        name: _launch_metric(measurement, figure, measurement.compared, "one of each in a launch")
-        for name, figure in SESSION.items()
-    }
     metrics["cpu"] = _cpu_metric(measurement)
     for name in ("p50", "cpu"):
         metrics[name] = _compare(metrics[name], measurement, measurement.evidence)
     metrics["throughput"] = _throughput(metrics["mean"], batch)
+    metrics |= {
+        name: _launch_metric(measurement, figure, measurement.compared, "one of each in a launch")
+        for name, figure in SESSION.items()
+    }
     if "reference" in measurement.compared:
         metrics["speedup"] = _speedup(measurement)
     if streamed := measurement.launches[0].streamed:
         compared = [name for name in measurement.compared if name in streamed]
         method = "in turn on the device's stream"
         metrics |= {name: _launch_metric(measurement, figure, compared, method) for name, figure in STREAMED.items()}
-    return {name: metrics[name] for name in NAMES if name in metrics}
+    return metrics
 
 
 def _quantile_metric(measurement: Measurement, share: float) -> Metric:

@@ -16,10 +16,11 @@ from orun.measure.latency.cpu_cores import SHARED_ERROR
 from orun.measure.latency.cuda_streams import StreamTimes
 from orun.measure.latency.launch import Launch
 from orun.measure.latency.measurement import Measurement
-from orun.measure.latency.metrics import NAMES, metrics_of
+from orun.measure.latency.metrics import metrics_of
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.record import summarize, write
 from orun.measure.latency.sequential_test import SHARED, Evidence
+from orun.stages.measure.latency import SPEC
 from tests.measure.support import case_of, launched
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
@@ -39,7 +40,7 @@ def beside_reference() -> Measurement:
 
 def test_names_and_units(beside_reference: Measurement) -> None:
     metrics = metrics_of(beside_reference, 1)
-    assert (*metrics, "device", "host") == NAMES
+    assert (*metrics, "device", "host") == SPEC.metrics
     assert {name: metric.unit for name, metric in metrics.items() if metric.unit != "s"} == {
         "throughput": "1/s",
         "speedup": "x",
@@ -58,7 +59,7 @@ def test_time_on_a_stream_is_compared_with_those_that_have_one() -> None:
     }
     metrics = metrics_of(measurement(*(replace(launched(walls, ratios), streamed=times) for _ in range(3))), 1)
     device, host = metrics["device"], metrics["host"]
-    assert tuple(metrics) == NAMES
+    assert tuple(metrics) == SPEC.metrics
     assert device.value == pytest.approx(0.005)
     assert (device.unit, device.better, device.noise) == ("s", "lower", "timing")
     assert (device.reference, host.reference) == (None, None)
