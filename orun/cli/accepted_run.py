@@ -19,7 +19,7 @@ from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult, StageResult, Verdict
-    from orun.gates.baselines import Baseline
+    from orun.gates.baseline_file import Baseline
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Step
     from orun.store import Store

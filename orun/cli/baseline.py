@@ -33,7 +33,8 @@ from orun.text.units import changed, show
 
 if TYPE_CHECKING:
     from orun.core.run_record import Verdict
-    from orun.gates.baselines import Accepted, Baseline, Difference
+    from orun.gates.baseline_file import Accepted, Baseline
+    from orun.gates.baselines import Difference
     from orun.pipeline.model import Pipeline
     from orun.store import Store
 

@@ -27,20 +27,6 @@ from orun.gates.measured import Ports
 from orun.pipeline.model import Pipeline, conditions
 from orun.store.records import Action
 
-__all__ = [
-    "Accepted",
-    "Baseline",
-    "Difference",
-    "accept",
-    "candidate",
-    "diff",
-    "drop",
-    "left_out",
-    "path_for",
-    "read",
-    "without_comparisons",
-]
-
 
 class Difference(Record, frozen=True):
     """Difference between an accepted figure and the current figure.

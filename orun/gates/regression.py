@@ -13,7 +13,8 @@ from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record, field, replace
 from orun.environment.hosts import machine, same_machine
 from orun.gates.advice import to_tell
-from orun.gates.baselines import Accepted, without_comparisons
+from orun.gates.baseline_file import Accepted
+from orun.gates.baselines import without_comparisons
 from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, distance, point
 from orun.gates.measured import Compare, Ports, changes, without_references

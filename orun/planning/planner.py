@@ -20,7 +20,7 @@ from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.environment import device, venvs
 from orun.errors import DeviceUnknown
-from orun.gates.baselines import Baseline
+from orun.gates.baseline_file import Baseline
 from orun.gates.caveats import caveats_of
 from orun.gates.judge import judge
 from orun.gates.regression import Terms

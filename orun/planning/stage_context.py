@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orun.core.serialization import Record
-from orun.gates.baselines import Accepted, Baseline
+from orun.gates.baseline_file import Accepted, Baseline
 from orun.gates.measured import Ports
 from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.stages.contract import Spec

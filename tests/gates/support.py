@@ -8,7 +8,7 @@ from typing import Any
 from orun.core.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
 from orun.core.run_record import Verdict
 from orun.core.source_location import Position
-from orun.gates.baselines import Accepted
+from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided

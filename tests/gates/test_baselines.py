@@ -20,8 +20,8 @@ from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
-from orun.gates.baseline_file import Baseline, write_file
-from orun.gates.baselines import Accepted, Difference
+from orun.gates.baseline_file import Accepted, Baseline, write_file
+from orun.gates.baselines import Difference
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.problems import render
 from orun.stages.contract import Spec

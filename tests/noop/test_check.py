@@ -16,8 +16,7 @@ from orun.core.serialization import replace
 from orun.errors import StoreError
 from orun.fs.signatures import CLOCK
 from orun.gates import baselines
-from orun.gates.baseline_file import write_file
-from orun.gates.baselines import Baseline
+from orun.gates.baseline_file import Baseline, write_file
 from orun.noop import check
 from orun.noop import record as noop_record
 from orun.noop.check import Request

@@ -20,7 +20,7 @@ from orun.core.events import Event, StageFinished, StageWaiting
 from orun.core.serialization import encode
 from orun.environment import device
 from orun.errors import StoreError
-from orun.gates.baselines import Accepted, Baseline
+from orun.gates.baseline_file import Accepted, Baseline
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote import download
