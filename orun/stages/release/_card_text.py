@@ -32,14 +32,6 @@ MEMBER = "\u21b3 "  # before a gate of a group
 
 
 @dataclass(frozen=True)
-class Files:
-    """The model's files: bytes of all of them, and the session settings beside it."""
-
-    size: int
-    settings: Sequence[SessionSettings] = ()
-
-
-@dataclass(frozen=True)
 class Texts:
     """Texts of a card that the pipeline provides; empty ones are left out.
 
@@ -64,12 +56,15 @@ class Texts:
     appendix: str
 
 
-def render_card(model: ModelProto, files: Files, lineage: Mapping[str, Any], texts: Texts) -> str:
+def render_card(
+    model: ModelProto, size: int, settings: Sequence[SessionSettings], lineage: Mapping[str, Any], texts: Texts
+) -> str:
     """Return the card in Markdown.
 
     Args:
         model: the model; its external data is not needed.
-        files: its files.
+        size: bytes of its files.
+        settings: session settings beside it.
         lineage: the stages that led to the model, in the form of `lineage.json`.
         texts: texts that the pipeline provides.
     """
@@ -81,7 +76,7 @@ def render_card(model: ModelProto, files: Files, lineage: Mapping[str, Any], tex
         texts.description.strip(),
         *_section("Intended use", texts.intended_use),
         *_section("Limitations", texts.limitations),
-        *_model_section(model, files),
+        *_model_section(model, size, settings),
         *_measurement_section(stages),
         *_gate_section(stages),
         *_stage_section(stages),
@@ -111,7 +106,7 @@ def _front_matter(stages: Sequence[Mapping[str, Any]], texts: Texts, name: str) 
     return f"---\n{yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)}---"
 
 
-def _model_section(model: ModelProto, files: Files) -> Iterator[str]:
+def _model_section(model: ModelProto, size: int, settings: Sequence[SessionSettings]) -> Iterator[str]:
     yield "## Model"
     opsets = ", ".join(f"{item.domain or 'ai.onnx'} {item.version}" for item in model.opset_import)
     stored = sum(math.prod(tensor.dims) for tensor in tensors(model) if tensor.dims)
@@ -119,7 +114,7 @@ def _model_section(model: ModelProto, files: Files) -> Iterator[str]:
     most = sorted(used.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"{name} {count}" for name, count in most[:OPERATOR_TYPES])
     rows = [
-        ("file", f"model.onnx, {show(files.size, 'B')}"),
+        ("file", f"model.onnx, {show(size, 'B')}"),
         ("format", f"ONNX IR {model.ir_version}, operator sets {opsets}"),
         ("stored values", f"{stored:,}"),
         ("operators", f"{sum(used.values())}: {counts}{', ...' if len(most) > OPERATOR_TYPES else ''}"),
@@ -130,8 +125,8 @@ def _model_section(model: ModelProto, files: Files) -> Iterator[str]:
     ports += [("output", value) for value in model.graph.output]
     yield table(("", "name", "type", "shape"), ((port, value.name, *_type(value)) for port, value in ports))
     yield from _domain(model)
-    yield from _settings(files.settings)
-    yield usage(model, files.settings)
+    yield from _settings(settings)
+    yield usage(model, settings)
 
 
 def _settings(settings: Sequence[SessionSettings]) -> Iterator[str]:

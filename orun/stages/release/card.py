@@ -52,7 +52,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the card."""
     from orun.measure.session_settings import read_settings
     from orun.stages._graph.io import load_graph
-    from orun.stages.release._card_text import Files, Texts, render_card
+    from orun.stages.release._card_text import Texts, render_card
 
     if context.lineage is None:
         raise StageFailed(context.stage, "a card needs the lineage of its model, and none was given")
@@ -69,8 +69,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     )
     folder = context.model().parent
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    files = Files(size, read_settings(folder))
-    text = render_card(load_graph(context.model()), files, json.loads(context.lineage.read_bytes()), texts)
+    lineage = json.loads(context.lineage.read_bytes())
+    text = render_card(load_graph(context.model()), size, read_settings(folder), lineage, texts)
     (context.output / CARD).write_text(text, "utf-8")
     return {"size": Metric(len(text.encode()), "B")}
 
