@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +41,11 @@ class Column(Record, frozen=True):
 class Release:
     """A release with the reference that its log is compared with.
 
+    Args:
+        name: where it is.
+        content: of its reference.
+        listed: SHA-256 of each file by its path, as the manifest lists them.
+
     Attributes:
         name: where it is.
         columns: what is watched; the latency is the last one.
@@ -53,14 +57,14 @@ class Release:
         digest: SHA-256 of the reference.
     """
 
-    def __init__(self, name: str, content: bytes, model: str) -> None:
+    def __init__(self, name: str, content: bytes, listed: Mapping[str, str]) -> None:
         self.name = name
-        self.model = model
         self.digest = hashlib.sha256(content).hexdigest()
         data = foreign_json(content)
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             known = data.get("format") if isinstance(data, dict) else None
             raise UsageError(f"the reference of {name} has format {known}, and this orun knows {FORMAT}")
+        self.model = listed.get(data["model"], "")
         self.rows = int(data["rows"])
         arrays = [(group, array, entry) for group in ("inputs", "outputs") for array, entry in data[group].items()]
         self.types = {(group, array): str(entry["type"]) for group, array, entry in arrays}
@@ -116,11 +120,6 @@ def _release(name: str, content: bytes, manifest: bytes, hint: str) -> Release:
         listed = {entry["path"]: entry["sha256"] for entry in foreign_json(manifest)["files"]}
         if listed[REFERENCE] != hashlib.sha256(content).hexdigest():
             raise UsageError(f"the reference of {name} does not match its manifest", hint=hint)
-        return Release(name, content, listed.get(_model_of(content), ""))
+        return Release(name, content, listed)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the reference of {name} is damaged", why=str(error), hint=hint) from error
-
-
-def _model_of(content: bytes) -> str:
-    data: Mapping[str, Any] = foreign_json(content)
-    return str(data["model"])

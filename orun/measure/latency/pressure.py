@@ -16,7 +16,7 @@ class Pressure:
     Attributes:
         cpu: share of the time in which some thread of the machine waited for a core; None if the kernel does not count
             it (PSI, Linux 4.20 and later).
-        load: load average over the last minute; None where the system has none.
+        load: load average over the last minute; None while the measurement goes on.
     """
 
     cpu: float | None
@@ -34,7 +34,7 @@ class PressureGauge:
         """Return the pressure since the gauge was made."""
         now, seconds = read_stalled(), time.monotonic() - self._began
         share = None if now is None or self._stalled is None else min((now - self._stalled) / max(seconds, 1e-9), 1.0)
-        return Pressure(share, os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
+        return Pressure(share, os.getloadavg()[0])
 
 
 def read_stalled() -> float | None:

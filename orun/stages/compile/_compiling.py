@@ -67,7 +67,7 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
     Raises:
         StageFailed: when it has none, or lacks the wanted form.
     """
-    provider = compiler(context)
+    provider = context.model_target.providers[0]
     name = provider.name
     forms: list[Form] = []
     if name in CONTEXTS and not _context_problem(provider):
@@ -90,12 +90,6 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
     return forms[0] if wanted == "auto" else wanted
 
 
-def compiler(context: Context) -> Provider:
-    """Return the provider that compiles: the first of the target."""
-    target = context.model_target
-    return target.providers[0]
-
-
 def _context_problem(provider: Provider) -> str:
     """Return why this build cannot read back the EPContext nodes that it writes; empty when it can."""
     # onnxruntime-openvino 1.24.1 writes them, with and without `embed`, and ends with EP_FAIL "Unhandled exception
@@ -113,7 +107,8 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
     """
     import onnxruntime
 
-    target, provider = context.model_target, compiler(context)
+    target = context.model_target
+    provider = target.providers[0]
     caching = CACHES.get(provider.name, Caching(()))
     clashing = sorted({*caching.paths, *OWN_OPTIONS} & provider.options.keys())
     if clashing:

@@ -65,15 +65,12 @@ def take_feeds(context: Context, examples: Examples, ranks: Mapping[str, int]) -
     if len(dataset) < FEWEST:
         problem = f"{title(examples)} has {len(dataset)} examples, and a reference for `orun watch` needs {FEWEST}"
         raise StageFailed(context.stage, problem, hint="leave out `data`, or name more examples")
-    numbers = choose_examples(len(dataset), context.seed)
+    numbers: Sequence[int] = range(len(dataset))
+    if len(numbers) > MOST:
+        numbers = sorted(random.Random(context.seed).sample(numbers, MOST))  # noqa: S311 - no secret
     for done, number in enumerate(numbers):
         context.progress(done, len(numbers), "examples run")
         yield take_example(dataset.inputs, number, ranks)
-
-
-def choose_examples(count: int, seed: int) -> Sequence[int]:
-    """Return the numbers of the examples to run, in order: all of them, or a random choice of `MOST`."""
-    return sorted(random.Random(seed).sample(range(count), MOST)) if count > MOST else range(count)  # noqa: S311
 
 
 def write_reference(folder: Path, runs: Iterable[tuple[Arrays, Arrays, float | None]], model: str = MODEL) -> None:

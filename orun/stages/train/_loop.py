@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from orun.core.metrics import Metric
 from orun.environment.env_vars import variable
 from orun.errors import StageFailed
-from orun.measure.dataset import Batch, Dataset, batches, group, make_batch
+from orun.measure.dataset import Batch, Dataset, group, make_batch
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, flatten
 from orun.stages._torch.quantized import fakes, stop_training
@@ -149,8 +149,3 @@ def training(context: Context, schedule: Schedule) -> Iterator[None]:
 def count(module: torch.nn.Module) -> int:
     """Return how many numbers a module has learned."""
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def first_batch(dataset: Dataset, size: int) -> Batch:
-    """Return a batch to try a module on."""
-    return next(batches(dataset.inputs, min(size, 2)))

@@ -99,12 +99,13 @@ def _compare(context: Context, params: Params, dataset: Dataset, student: Bound,
     """Run both modules once; refuse answers of different shapes; return the maps between features, if there are any."""
     import torch
 
-    from orun.stages.train._loop import first_batch, run
+    from orun.measure.dataset import batches
+    from orun.stages.train._loop import run
     from orun.stages.train._losses import Features, Projections
 
     of_student = Features(context, "student", student.module, list(params.features))
     of_teacher = Features(context, "teacher", teacher.module, list(params.features.values()))
-    batch = first_batch(dataset, params.batch)
+    batch = next(batches(dataset.inputs, min(params.batch, 2)))
     with torch.no_grad():
         scores, right = (run(bound, batch, params.device)[0] for bound in (student, teacher))
     if scores.shape != right.shape:
