@@ -2,108 +2,81 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from orun.core.serialization import Record, decode, encode
-from orun.core.targets import Target
-from orun.errors import OrunError
+from orun.core.targets import Interpreter, Target
+from orun.errors import UsageError
+from orun.measure.foreign_process import ForeignProcess, end_process, send_request, serve_requests
 from orun.measure.placement import Subgraph, read_placement
 from orun.measure.session import open_session
+from orun.text.library_messages import shorten_message
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnxruntime import InferenceSession
 
-TIMEOUT_SECONDS = 3600
-LINES = 5  # of the process's stderr that a message shows
-
-
-class RunRequest(Record, frozen=True):
-    """A model and its target."""
-
-    model: Path
-    target: Target
-
-
-class SessionReport(Record, frozen=True):
-    """Seconds to make the session, and where its nodes landed."""
-
-    load: float
-    subgraphs: tuple[Subgraph, ...]
+    Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class IsolatedRun:
-    """Session report, and the outputs for each feed in the order of the model's outputs."""
+    """Result of an isolated run.
 
-    session: SessionReport
+    Attributes:
+        load: seconds to make the session.
+        subgraphs: where its nodes landed.
+        outputs: for each feed, in the order of the model's outputs.
+    """
+
+    load: float
+    subgraphs: Sequence[Subgraph]
     outputs: Sequence[Sequence[Array]]
 
 
-def run_isolated(request: RunRequest, feeds: Sequence[Mapping[str, Array]]) -> IsolatedRun:
+def run_isolated(model: Path, target: Target, feeds: Sequence[Mapping[str, Array]]) -> IsolatedRun:
     """Open a model in a new process and run it on each feed.
 
     Raises:
-        OrunError: if the process fails, with the end of its stderr.
+        OrunError: if the model cannot be opened or run, or the process dies.
     """
-    with TemporaryDirectory(prefix="isolated-run-") as temporary:
-        folder = Path(temporary)
-        (folder / "request.json").write_text(json.dumps(encode(request)), "utf-8")
-        (folder / "count.json").write_text(json.dumps(len(feeds)), "utf-8")
-        for number, feed in enumerate(feeds):
-            _save(folder / f"feed-{number}.npz", feed)
-        command = [sys.executable, "-P", "-m", "orun.measure.isolated_run", temporary]
-        process = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
-        )
-        if process.returncode:
-            stderr = [line for line in process.stderr.strip().splitlines() if line.strip()]
-            raise OrunError(
-                f"a new process cannot run {request.model.name} for target '{request.target.name}'",
-                why="\n".join(stderr[-LINES:]) or f"exit status {process.returncode}, and it wrote nothing to stderr",
-            )
-        report = decode(SessionReport, json.loads((folder / "report.json").read_bytes()))
-        return IsolatedRun(report, [_load(folder / f"outputs-{number}.npz") for number in range(len(feeds))])
-
-
-def _save(path: Path, arrays: Mapping[str, Array]) -> None:
-    texts = {name: value.astype(np.str_) if value.dtype == object else value for name, value in arrays.items()}
-    np.savez(path, **texts)  # type: ignore[arg-type]  # its stub takes no mapping beside `allow_pickle`
-
-
-def _load(path: Path) -> list[Array]:
-    with np.load(path, allow_pickle=False) as archive:
-        return [archive[str(number)] for number in range(len(archive.files))]
-
-
-def _main(folder: Path) -> int:
-    request = decode(RunRequest, json.loads((folder / "request.json").read_bytes()))
-    start = perf_counter()
+    process = ForeignProcess(Interpreter(sys.executable), "orun.measure.isolated_run:serve", (model, target))
     try:
-        session = open_session(request.model, request.target, watched=True)
-    except OrunError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - to the parent process
-        return 1
-    load = perf_counter() - start
-    for number in range(json.loads((folder / "count.json").read_bytes())):
-        with np.load(folder / f"feed-{number}.npz", allow_pickle=False) as archive:
-            feed = {name: archive[name] for name in archive.files}
-        outputs = session.run(None, feed)
-        named = {str(index): np.asarray(value) for index, value in enumerate(outputs)}
-        _save(folder / f"outputs-{number}.npz", named)
-    report = SessionReport(load, tuple(read_placement(session)))
-    (folder / "report.json").write_text(json.dumps(encode(report)), "utf-8")
-    return 0
+        load, subgraphs = send_request(process, process.connection, model.name, "open", ())
+        outputs = [send_request(process, process.connection, model.name, "run", (feed,)) for feed in feeds]
+    finally:
+        end_process(process, process.connection)
+    return IsolatedRun(load, subgraphs, outputs)
 
 
-if __name__ == "__main__":
-    sys.exit(_main(Path(sys.argv[1])))
+def serve(connection: Connection, argument: tuple[Path, Target]) -> None:
+    """Serve `run_isolated`, which gives the model and its target."""
+    model, target = argument
+    serve_requests(
+        connection,
+        _SessionServer(model, target),
+        lambda error: UsageError(f"{model.name} does not run", why=shorten_message(str(error))),
+    )
+
+
+class _SessionServer:
+    """Holder of the session, with a method for each request."""
+
+    def __init__(self, model: Path, target: Target) -> None:
+        self._model = model
+        self._target = target
+        self._session: InferenceSession
+
+    def open(self) -> tuple[float, list[Subgraph]]:
+        start = perf_counter()
+        self._session = open_session(self._model, self._target, watched=True)
+        load = perf_counter() - start
+        return load, read_placement(self._session)
+
+    def run(self, feed: Mapping[str, Array]) -> list[Array]:
+        return list(self._session.run(None, dict(feed)))

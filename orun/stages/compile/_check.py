@@ -9,7 +9,7 @@ from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import OrunError, StageFailed
 from orun.measure.engines import Engine
-from orun.measure.isolated_run import IsolatedRun, RunRequest, run_isolated
+from orun.measure.isolated_run import IsolatedRun, run_isolated
 from orun.measure.latency.rounds import compare_rounds
 from orun.measure.plugins import OPENVINO
 from orun.stages._graph.agreement import check
@@ -43,10 +43,10 @@ def load_back(
         for role, model in (("uncompiled", context.model()), ("compiled", context.result)):
             context.progress(number, launches, f"loads of the {role} model")
             try:
-                runs[role] = run_isolated(RunRequest(model, target), [case.feed for case in tries])
+                runs[role] = run_isolated(model, target, [case.feed for case in tries])
             except OrunError as error:
-                raise StageFailed(context.stage, f"the {role} model cannot be loaded back", why=error.why) from error
-            loads[role].append(runs[role].session.load)
+                raise StageFailed(context.stage, f"the {role} model cannot be loaded back", why=str(error)) from error
+            loads[role].append(runs[role].load)
     if (after := _compiled_files(context, engine)) != before:
         new = sorted(after.items() - before.items())
         raise StageFailed(
@@ -55,7 +55,7 @@ def load_back(
             why=f"it wrote {', '.join(name for name, _ in new)}",
             hint=RECOMPILE_HINTS.get(engine.provider, ""),
         )
-    subgraphs = runs["compiled"].session.subgraphs
+    subgraphs = runs["compiled"].subgraphs
     return {
         "size": Metric(sum(size for size, *_ in before.values()), "B", "lower"),
         "load": _load_metric(model=loads["compiled"], reference=loads["uncompiled"]),

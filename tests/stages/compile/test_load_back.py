@@ -69,6 +69,19 @@ def test_nodes_that_another_provider_runs_are_left(tmp_path: Path) -> None:
     }
 
 
+def test_a_model_that_no_process_can_open(tmp_path: Path) -> None:
+    context = compiled(tmp_path, "Abs")
+    (tmp_path / "output" / MODEL).write_bytes(b"none")
+    with pytest.raises(StageFailed) as caught:
+        load_back(context, CPU, TRIES, 1, Tolerance(0, 0))
+    assert str(caught.value) == (
+        "the compiled model cannot be loaded back\n"
+        "  ONNX Runtime cannot open model.onnx for target 'cpu'\n"
+        "    output/model.onnx: Protobuf parsing failed.\n"
+        "    hint: see what this machine can run: orun doctor"
+    )
+
+
 def test_another_answer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         load_back(compiled(tmp_path, "Identity"), CPU, TRIES, 1, Tolerance(1, 0))
