@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orun.core.key_component import Components
+from orun.core.key_component import Components, KeyComponent
 from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem, abridged
@@ -40,7 +40,8 @@ class Accepted(Record, frozen=True):
         who: who accepted it.
         run: id of the run that measured it.
         inputs: digests of what was measured with the model, by port.
-        setup: components of the key that say how the figures were measured; none where they are not of a model.
+        setup: how the figures were measured: values of key components by their kind, then by their subject, as people
+            review them. None where the figures are not of a model.
     """
 
     model: str
@@ -50,7 +51,16 @@ class Accepted(Record, frozen=True):
     who: str
     run: str
     inputs: Mapping[str, str] = field(default_factory=dict)
-    setup: Components = ()
+    setup: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def components(self) -> Components:
+        """The setup as key components."""
+        return tuple(
+            KeyComponent(kind, subject, value=value)
+            for kind, values in self.setup.items()
+            for subject, value in values.items()
+        )
 
     @property
     def day(self) -> str:
@@ -118,9 +128,6 @@ def write_file(path: Path, baseline: Baseline) -> None:
         StoreError: if it cannot be written.
     """
     data = {"version": VERSION, **encode(baseline)}
-    for name, accepted in baseline.stages.items():
-        if accepted.setup:
-            data["stages"][name]["setup"] = _grouped(accepted.setup)
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     with convert_os_errors("write the baseline", path, BESIDE), OutputFile(path) as file:
         file.write(text.encode())
@@ -135,7 +142,7 @@ def _decoded(path: Path, text: str, data: object) -> Baseline:
         message = f"the baseline has {has}, and this orun reads version {VERSION}"
         raise _broken(path, text, _find(text, '"version"'), message, NEWER)
     try:
-        baseline = decode(Baseline, _with_components(data))
+        baseline = decode(Baseline, data)
         for name, accepted in baseline.stages.items():
             _check(name, accepted)
     except ValueError as error:
@@ -144,29 +151,12 @@ def _decoded(path: Path, text: str, data: object) -> Baseline:
     return baseline
 
 
-def _grouped(setup: Components) -> dict[str, dict[str, str]]:
-    """Return components as people review them: by kind, then by subject."""
+def group_by_kind(setup: Components) -> dict[str, dict[str, str]]:
+    """Return components as `Accepted.setup` has them."""
     groups: dict[str, dict[str, str]] = {}
     for item in setup:
         groups.setdefault(str(item.kind), {})[item.subject] = item.value
     return groups
-
-
-def _with_components(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a baseline with `setup` as a list of components."""
-    stages = data.get("stages")
-    if not isinstance(stages, dict):
-        return data
-    return {**data, "stages": {name: _stage_with_components(stage) for name, stage in stages.items()}}
-
-
-def _stage_with_components(stage: Any) -> Any:
-    if not isinstance(stage, dict) or not isinstance(setup := stage.get("setup"), dict):
-        return stage
-    groups = decode(dict[str, dict[str, str]], setup)
-    pairs = [(kind, *item) for kind, group in groups.items() for item in group.items()]
-    components = [{"kind": kind, "subject": subject, "value": value} for kind, subject, value in pairs]
-    return {**stage, "setup": components}
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from orun.gates.baseline_file import (
     BESIDE,
     Accepted,
     Baseline,
+    group_by_kind,
     path_beside,
     read_file,
     require_alone,
@@ -108,7 +109,7 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
             who=who,
             run=result.run,
             inputs=ports.with_model(actions[name]) if ports else {},
-            setup=ports.setup(actions[name]) if ports else (),
+            setup=group_by_kind(ports.setup(actions[name])) if ports else {},
         )
         for name in measured
     }

@@ -37,7 +37,7 @@ def changed_since(
         action: what it measured now.
         ports: its inputs by what they are for.
     """
-    then = tuple(item for item in without_references(accepted.setup) if not _is_effort(item))
+    then = tuple(item for item in without_references(accepted.components) if not _is_effort(item))
     setup_changes = changes(compare, stage, then, ports.setup(action))
     differing = [*_software(compare, stage, accepted, action), *setup_changes]
     return (reason(ReasonCode.CHANGED_SINCE_BASELINE, *differing, day=accepted.day),) if differing else ()

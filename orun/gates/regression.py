@@ -143,7 +143,9 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     why = _why_stored(stage, action, terms, accepted)
     if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
         return Finding("undecided", reason(ReasonCode.OTHER_MACHINE, why, machine=machine(accepted.host), file=file))
-    then = without_references(accepted.setup) if metric.reference or metric.references else accepted.setup
+    then = accepted.components
+    if metric.reference or metric.references:
+        then = without_references(then)
     if differing := changes(terms.compare, stage, then, terms.ports.setup(action)):
         return Finding("undecided", reason(ReasonCode.OTHER_SETUP, why, *differing, file=file))
     if metric.noise != "none" and not (metric.interval and stored.interval):

@@ -20,7 +20,7 @@ from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
-from orun.gates.baseline_file import Accepted, Baseline, write_file
+from orun.gates.baseline_file import Accepted, Baseline, group_by_kind, write_file
 from orun.gates.baselines import Difference
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.problems import render
@@ -79,12 +79,15 @@ def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
         KeyComponent(ComponentKind.PARAMETER, "warmup", value="3"),
         KeyComponent(ComponentKind.TARGET, value="{}"),
     )
-    accepted = Accepted("aa", {"size": SIZE}, HERE, "2026-11-02T08:30:00+00:00", "Ada", "run-7", setup=setup)
+    accepted = Accepted(
+        "aa", {"size": SIZE}, HERE, "2026-11-02T08:30:00+00:00", "Ada", "run-7", setup=group_by_kind(setup)
+    )
     path = baselines.path_for(pipeline)
     write_file(path, Baseline("bert", {"latency": accepted}))
     stored = json.loads(path.read_text())["stages"]["latency"]["setup"]
     assert stored == {"parameter": {"time": '"10s"', "warmup": "3"}, "target": {"": "{}"}}
     assert baselines.read(pipeline) == Baseline("bert", {"latency": accepted})
+    assert accepted.components == setup
 
 
 def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:

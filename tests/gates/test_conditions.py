@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orun.core.serialization import replace
+from orun.gates.baseline_file import group_by_kind
 from orun.gates.conditions import changed_since
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
@@ -31,7 +32,7 @@ def told(*arguments: Any) -> str:
 
 
 def sentence(setup: Mapping[str, str], now: Mapping[str, str], host: Mapping[str, str] = HERE) -> str:
-    known = replace(accepted(MEASURED, host=host), setup=components(setup))
+    known = replace(accepted(MEASURED, host=host), setup=group_by_kind(components(setup)))
     found = action(MEASURED)
     return told(key_changes, STAGE, known, replace(found, components=(*found.components, *components(now))), Ports())
 
@@ -83,7 +84,9 @@ def test_of_many_the_first_are_told() -> None:
 def test_the_data_changed() -> None:
     found = action(MEASURED)
     implicit_deps = ImplicitDependencies(files={"data.npz": "b"})
-    known = replace(accepted(MEASURED), setup=components({"content of inputs": "a", "read data.npz": "a"}))
+    known = replace(
+        accepted(MEASURED), setup=group_by_kind(components({"content of inputs": "a", "read data.npz": "a"}))
+    )
     now = replace(
         found, components=(*found.components, *components({"content of inputs": "a"})), implicit_deps=implicit_deps
     )

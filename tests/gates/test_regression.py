@@ -9,6 +9,7 @@ import pytest
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Noise
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
+from orun.gates.baseline_file import group_by_kind
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import Terms
@@ -319,7 +320,7 @@ def test_what_lies_between_a_model_and_its_reference_is_not_held_against_another
              "accuracy": metric(0.9, "ratio", "higher", reference=compared(0.9, (1.0, 1.0, 1.0)))}  # fmt: skip
 
     def found(name: str, digest: str) -> Verdict:
-        then = replace(accepted(known), setup=ports.setup(with_reference("aa", known)))
+        then = replace(accepted(known), setup=group_by_kind(ports.setup(with_reference("aa", known))))
         staged = replace(stage, gates=(replace(condition, metric=name),))
         (verdict,) = judge(staged, with_reference(digest, alone), Terms(then, HERE, key_changes, ports=ports))
         return verdict
