@@ -152,8 +152,8 @@ def make_context(folder: Path, **fields: Any) -> Context:
     return Context(**plain | fields)
 
 
-def answers(model: Path, feed: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """Outputs of a model on the CPU."""
+def answers(model: Path | bytes, feed: Mapping[str, Any]) -> list[NDArray[Any]]:
+    """Outputs of a model, in a file or in memory, on the CPU."""
     from onnxruntime import InferenceSession
 
     values: list[NDArray[Any]] = InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, dict(feed))

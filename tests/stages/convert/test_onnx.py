@@ -14,7 +14,7 @@ from orun.errors import OrunError
 from orun.stages._graph import io as onnx_io
 from orun.stages._graph.input_domain import InputDomain, read_domain, write_domain
 from tests.stages.models import ADD, WORDY, parse
-from tests.stages.support import run_stage
+from tests.stages.support import answers, run_stage
 
 
 def test_the_same_model_whatever_lies_beside_it(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_sparse_weights_are_stored_in_full(tmp_path: Path, linear: bool) -> None
     assert not made.graph.sparse_initializer
     assert numpy_helper.to_array(made.graph.initializer[0]).tolist() == [[0, 2, 0, 0], [0, 0, 3, 0]]
     feed = {"x": np.ones((1, 2), np.float32)}
-    before, after = (InferenceSession(path).run(None, feed)[0] for path in (tmp_path / "sparse.onnx", taken.model))
+    before, after = (answers(path, feed)[0] for path in (tmp_path / "sparse.onnx", taken.model))
     assert after.tolist() == before.tolist() == [[0, 2, 3, 0]]
     assert run_stage("quantize/dynamic", tmp_path, inputs={"model": taken.output}).value("quantized") == 1
 
@@ -204,7 +204,7 @@ def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     taken = run_stage("convert/onnx", tmp_path, {"path": "alike.onnx"})
     assert [node.name for node in onnx.load(taken.model).graph.node] == ["abs", "abs_2", "", "abs_1", ""]
     assert taken.log == "1 nodes have got names of their own: ONNX Runtime takes no two of one name\n"
-    assert InferenceSession(taken.model).run(None, {"x": np.array([-3], np.float32)})[0] == [3]
+    assert answers(taken.model, {"x": np.array([-3], np.float32)})[0] == [3]
 
 
 def test_sizes_that_weights_fix(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnxruntime import InferenceSession
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
+from orun.measure.dataset import Array
 from orun.stages._torch.mend import mend
 from tests.stages.models import parse
+from tests.stages.support import answers
 
 ROTATED = """
 <ir_version: 10, opset_import: ["" : 23]>
@@ -27,10 +28,9 @@ def test_angles_for_every_text(tmp_path: Path) -> None:
     feed = {"x": x, "cos": np.cos(angles), "sin": np.sin(angles)}
     model = parse(ROTATED)
 
-    def answer() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def answer() -> Array:
         onnx.save(model, tmp_path / "model.onnx")
-        session = InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
-        return np.asarray(session.run(None, feed)[0])
+        return answers(tmp_path / "model.onnx", feed)[0]
 
     with pytest.raises((Fail, InvalidArgument, RuntimeException), match="cos_cache"):
         answer()

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnxruntime import InferenceSession
 
 from orun.errors import OrunError
 from tests.stages.conftest import MODULES
 from tests.stages.modules import trees
-from tests.stages.support import StageRun, run_stage
+from tests.stages.support import StageRun, answers, run_stage
 
 LIBRARIES = [
     pytest.param(name, marks=pytest.mark.skipif(find_spec(name) is None, reason=f"{name} is not installed"))
@@ -25,11 +24,6 @@ def convert(folder: Path, model: str, data: str, root: Path = MODULES, **params:
     return run_stage("convert/sklearn", folder, {"model": model, "data": data, **params}, root=root)
 
 
-def answers(made: StageRun, data: Any) -> list[Any]:
-    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
-    return list(session.run(None, {"X": data.inputs["X"]}))
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(
     ("model", "data"), [("digits", "digits"), ("two", "digits"), ("pipeline", "digits"), ("bodies", "bodies")]
@@ -39,7 +33,7 @@ def test_it_answers_what_the_library_answers(tmp_path: Path, library: str, model
     assert made.value("agreement") == 1
     own = getattr(trees, f"{library}_{model}")()
     rows = getattr(trees, data)()
-    first, *scores = answers(made, rows)
+    first, *scores = answers(made.model, rows.inputs)
     if data == "bodies":
         np.testing.assert_allclose(first.ravel(), own.predict(rows.inputs["X"]), rtol=1e-4)
         return
@@ -76,7 +70,7 @@ def test_values_that_are_missing(tmp_path: Path, library: str) -> None:
     made = convert(tmp_path, f"trees.py:{library}_bodies", "trees.py:bodies_with_gaps")
     rows = trees.bodies_with_gaps()
     own = trees.regressor(library).predict(rows.inputs["X"])
-    np.testing.assert_allclose(answers(made, rows)[0].ravel(), own, rtol=1e-4)
+    np.testing.assert_allclose(answers(made.model, rows.inputs)[0].ravel(), own, rtol=1e-4)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -86,11 +80,11 @@ def test_its_own_files(tmp_path: Path, library: str, model: str) -> None:
     data = "bodies" if model == "bodies" else "digits"
     (tmp_path / "data.py").write_text(f"import sys\nsys.path.insert(0, {str(MODULES)!r})\nfrom trees import {data}\n")
     rows = getattr(trees, data)()
-    expected = answers(convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}"), rows)
+    expected = answers(convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}").model, rows.inputs)
     for name in save(own, tmp_path, library):
         made = convert(tmp_path, name, f"data.py:{data}", tmp_path)
         assert made.value("agreement") == 1
-        for ours, theirs in zip(answers(made, rows), expected, strict=True):
+        for ours, theirs in zip(answers(made.model, rows.inputs), expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 

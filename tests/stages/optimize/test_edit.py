@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 from orun.errors import StageFailed, UnknownName
 from orun.stages._graph.input_domain import InputDomain, InputValues, read_domain, write_domain
 from tests.stages.models import LOOKUP, TWO_PRODUCTS, WORDY, convolution, parse
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 PLAIN = {"size", "nodes", "nodes_before"}
 ENCODER = """
@@ -102,9 +101,9 @@ def test_images_as_bytes(tmp_path: Path) -> None:
     assert made.value("max_abs_error") < 1e-5
     image = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8), np.uint8)
     mean, std = (np.array(change[name], np.float32).reshape(3, 1, 1) for name in ("mean", "std"))
-    before = ort.InferenceSession(convolution().SerializeToString())
-    [expected] = before.run(None, {"image": ((image / 255).astype(np.float32) - mean) / std})
-    [scores] = ort.InferenceSession(made.model).run(None, {"image": image})
+    before = {"image": ((image / 255).astype(np.float32) - mean) / std}
+    [expected] = answers(convolution().SerializeToString(), before)
+    [scores] = answers(made.model, {"image": image})
     assert np.allclose(scores, expected, atol=1e-4)
 
 
@@ -112,7 +111,7 @@ def test_an_input_that_becomes_a_constant_of_any_shape(tmp_path: Path) -> None:
     made = edit(tmp_path, parse(ENCODER), {"make_constant": {"types": 1}}, {"rename": {"ids": "tokens"}})
     assert made.interface == {"tokens": ["batch", "length"], "y": ["batch", "length", 2]}
     assert made.value("max_abs_error") == 0
-    [y] = ort.InferenceSession(made.model).run(None, {"tokens": np.array([[0, 4]])})
+    [y] = answers(made.model, {"tokens": np.array([[0, 4]])})
     assert y.tolist() == [[[3, 5], [11, 13]]]
 
 
@@ -186,9 +185,9 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
         other=head.output,
     )
     image = np.random.default_rng(0).standard_normal((2, 3, 8, 8), np.float32)
-    [expected] = ort.InferenceSession(model.SerializeToString()).run(None, {"image": image})
+    [expected] = answers(model.SerializeToString(), {"image": image})
     for made, name in ((whole, "image"), (turned, "head.image")):
-        [scores] = ort.InferenceSession(made.model).run(None, {name: image})
+        [scores] = answers(made.model, {name: image})
         assert np.array_equal(scores, expected)
 
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
 from orun.errors import OutputRefused, StageFailed
 from tests.stages.conftest import MODULES
 from tests.stages.models import WORDY, parse
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 
 def change(folder: Path, function: str, **params: Any) -> StageRun:
@@ -81,6 +80,5 @@ def test_other_inputs_are_only_run(tmp_path: Path) -> None:
     made = change(tmp_path, "from_bytes", interface="changed")
     assert set(made.metrics) == {"size", "nodes", "nodes_before"}
     assert made.log == "ran the changed model on 5 inputs: it takes others than before, or yields others\n"
-    session = ort.InferenceSession(made.model)
-    [y] = session.run(None, {"pixels": np.full((2, 4), 3, np.uint8)})
+    [y] = answers(made.model, {"pixels": np.full((2, 4), 3, np.uint8)})
     assert np.allclose(y, np.full((2, 4), 3.0) @ numpy_helper.to_array(parse(WORDY).graph.initializer[0]) * 4)

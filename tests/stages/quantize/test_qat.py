@@ -14,7 +14,7 @@ from orun.environment import processor
 from orun.errors import StageFailed
 from tests.processors import exact_sums
 from tests.stages.models import ADD, FAKE_QUANTIZED, parse, weights_of
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 
 def quantize(folder: Path, text: str, **params: Any) -> StageRun:
@@ -53,7 +53,7 @@ def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
     fake = onnxruntime.InferenceSession(
         parse(FAKE_QUANTIZED).SerializeToString(), options, providers=["CPUExecutionProvider"]
     ).run(None, feed)[0]
-    integers = onnxruntime.InferenceSession(result.model, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+    integers = answers(result.model, feed)[0]
     steps = np.rint(np.abs(fake - integers) / 0.05)
     assert steps.max() <= 1
     assert (steps == 0).mean() > 0.9
