@@ -15,9 +15,9 @@ Array = NDArray[Any]
 LIVES = 100
 
 
-def capital_of(reference: Array, values: Array, seed: int = 0, block: int = 0) -> Array:
+def capital_of(reference: Array, values: Array, block: int = 0) -> Array:
     """Return the capital of each column after each record, fed in blocks of a size."""
-    test = DriftTest.begin(list(reference.T), np.random.default_rng(seed))
+    test = DriftTest.begin(list(reference.T), np.random.default_rng(0))
     size = block or len(values)
     parts = [values[start : start + size] for start in range(0, len(values), size)]
     return np.concatenate([test.add(part, np.zeros(len(part))).capital for part in parts])

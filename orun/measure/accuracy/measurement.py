@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from orun.errors import StageFailed, UsageError
+from orun.errors import StageFailed
 from orun.measure.accuracy.fidelity import fidelity_report
 from orun.measure.accuracy.names import (
     DETECTION,
@@ -14,7 +14,7 @@ from orun.measure.accuracy.names import (
     RETRIEVAL,
     TRANSCRIPTION,
 )
-from orun.measure.accuracy.request import Report, Request, missing_labels
+from orun.measure.accuracy.request import Report, Request, fail_stage, missing_labels
 from orun.measure.accuracy.run import TEXT, Plan, choose_outputs, run_models
 from orun.measure.accuracy.task import task_report
 from orun.measure.dataset import Array, Dataset, count
@@ -94,18 +94,16 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
         elif name in RETRIEVAL and request.postprocess is not None:
             raise StageFailed(request.stage, f"{name} judges the model's outputs, and `postprocess` replaces them")
         else:
-            _check_labels(request.stage, name, dataset.labels)
+            with fail_stage(request.stage):
+                _check_labels(name, dataset.labels)
 
 
-def _check_labels(stage: str, metric: str, labels: Array) -> None:
+def _check_labels(metric: str, labels: Array) -> None:
     """Read the labels of boxes and texts, so that wrong ones are refused before the models run."""
-    try:
-        if metric in DETECTION:
-            read_labels(labels)
-        elif metric in TRANSCRIPTION:
-            read_texts(metric, labels, LABEL_TITLE)
-    except UsageError as error:
-        raise StageFailed(stage, error.what, why=error.why, hint=error.hint) from error
+    if metric in DETECTION:
+        read_labels(labels)
+    elif metric in TRANSCRIPTION:
+        read_texts(metric, labels, LABEL_TITLE)
 
 
 def _ticker(dataset: Dataset, progress: Progress) -> Callable[[int], None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.metrics import Better, Metric, Unit
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES
 from orun.measure.dataset import LABEL_COLUMNS, Dataset, Origin, Values
 
@@ -71,6 +72,15 @@ class Request:
     def direction(self, metric: str) -> Better:
         """Return the direction in which a metric improves."""
         return "lower" if metric in ERRORS else self.better.get(metric, "higher")
+
+
+@contextmanager
+def fail_stage(stage: str) -> Iterator[None]:
+    """Turn the error of outputs or labels that a metric cannot read into a failure of the stage."""
+    try:
+        yield
+    except UsageError as error:
+        raise StageFailed(stage, error.what, why=error.why, hint=error.hint) from error
 
 
 def missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFailed:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from orun.core.metrics import Comparison, Estimate, Metric, with_comparisons
 from orun.core.serialization import replace
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.measure.accuracy.custom import CANDIDATES, custom_scores, pooled_custom_metrics, postprocess
 from orun.measure.accuracy.names import (
     DETECTION,
@@ -22,7 +21,7 @@ from orun.measure.accuracy.names import (
     RETRIEVAL,
     TRANSCRIPTION,
 )
-from orun.measure.accuracy.request import Floats, Report, Request
+from orun.measure.accuracy.request import Floats, Report, Request, fail_stage
 from orun.measure.accuracy.run import ModelOutputs, classes_last
 from orun.measure.accuracy.slices import Slice, slices
 from orun.measure.dataset import Array, Dataset, Values
@@ -130,7 +129,7 @@ def _pools(
 ) -> dict[str, Callable[..., Pooled | None]]:
     labels: Any = dataset.labels
     pools: dict[str, Callable[..., Pooled | None]] = {}
-    with _named(request):
+    with fail_stage(request.stage):
         if any(name in DETECTION for name in request.task) and request.boxes:
             boxes = read_labels(labels)
             match = match_boxes(boxes, read_detections(request.boxes, outputs, boxes))
@@ -176,7 +175,7 @@ def _built_in(request: Request, dataset: Dataset, answers: Answers) -> Scores:
     output, labels = answers.judged, np.asarray(dataset.labels)  # checked before the models ran
     pooled = {name: pool(np.arange(len(dataset))) for name, pool in answers.pools.items()}
     scores: dict[str, Floats | Pooled | None] = {**pooled}
-    with _named(request):
+    with fail_stage(request.stage):
         for name, measure in BY_LABEL.items():
             if name in request.task:
                 scores[name] = measure(classes_last(_array(output), request.class_axis), labels)
@@ -188,15 +187,6 @@ def _built_in(request: Request, dataset: Dataset, answers: Answers) -> Scores:
             scores["mrr"] = reciprocal_rank(rank)
             scores.update({name: recall(rank, k) for name, k in RECALL.items()})
     return {name: values for name in request.task if (values := scores[name]) is not None}
-
-
-@contextmanager
-def _named(request: Request) -> Iterator[None]:
-    """Name the stage in errors on outputs and labels that a metric cannot read."""
-    try:
-        yield
-    except UsageError as error:
-        raise StageFailed(request.stage, error.what, why=error.why, hint=error.hint) from error
 
 
 def _array(values: Values) -> Array:

@@ -38,11 +38,9 @@ class RecordingWorker:
 SESSION = replace(launched({"model": [1.0]}, {}).sessions["model"], each=0.1)
 
 
-def blocks_of(
-    workers: Any, method: Method = "thread", *, seconds: float = 12.0, error: float = -1.0, resting: bool = False
-) -> AbbaBlocks:
+def blocks_of(workers: Any, method: Method = "thread", *, error: float = -1.0, resting: bool = False) -> AbbaBlocks:
     """Return quads of blocks of two inferences; by default they never know a median well enough."""
-    return AbbaBlocks(workers, dict.fromkeys(workers, 2), method, seconds, error, Random(3), resting=resting)
+    return AbbaBlocks(workers, dict.fromkeys(workers, 2), method, 12.0, error, Random(3), resting=resting)
 
 
 def run(names: Sequence[str], *, resting: bool = False) -> tuple[list[Pair], list[str]]:
