@@ -26,7 +26,6 @@ from orun.text.suggestions import near
 from orun.text.units import show
 
 if TYPE_CHECKING:
-    from orun.core.source_location import Problem
     from orun.core.targets import Environment
     from orun.pipeline.model import Pipeline
 
@@ -64,11 +63,12 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, flee
             raise UsageError("--on checks the machines of a fleet, and no file", hint=f"orun doctor --on {fleet}")
         return _check_fleet(fleet, as_json=as_json)
     from orun.errors import PipelineError
+    from orun.runner.preflight import lacks
     from orun.store.layout import default_store
 
     pipeline = orun.load(file, options.parse_overrides(overrides)) if file else None
     facts = _facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline)
-    problems = _lacks(pipeline) if pipeline else []
+    problems = [problem for stage in pipeline.stages for problem in lacks(pipeline, stage)] if pipeline else []
     if as_json:
         options.show_json({**facts, "problems": problems})
         return PipelineError.exit_code if problems else 0
@@ -203,12 +203,6 @@ def _environments() -> list[dict[str, Any]]:
         }
         for folder, environment in venvs.all_made().items()
     ]
-
-
-def _lacks(pipeline: Pipeline) -> list[Problem]:
-    from orun.runner.preflight import lacks
-
-    return [problem for stage in pipeline.stages for problem in lacks(pipeline, stage)]
 
 
 def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:

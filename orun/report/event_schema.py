@@ -107,7 +107,7 @@ def _described(hint: Any) -> tuple[str, dict[str, Any]]:
         return "JSON", {}
     if hint in PLAIN:
         return PLAIN[hint]
-    if _is_enum(hint):
+    if isinstance(hint, type) and issubclass(hint, Enum):
         values = [member.value for member in hint]
         return ", ".join(values), {"enum": values}
     if _is_record(hint):
@@ -123,10 +123,6 @@ def _described(hint: Any) -> tuple[str, dict[str, Any]]:
         return f"list of {text}", {"type": "array", "items": schema}
     text, schema = _described(arguments[1])
     return f"mapping of text to {text}", {"type": "object", "additionalProperties": schema}
-
-
-def _is_enum(hint: Any) -> TypeGuard[type[Enum]]:
-    return isinstance(hint, type) and issubclass(hint, Enum)
 
 
 def _is_record(hint: Any) -> TypeGuard[type[Record]]:

@@ -44,13 +44,14 @@ def _trend(source: Source, series: Series) -> Trend:
     shifts = [(change.index - skipped - 0.5, shift(change, series)) for change in changes(series)]
     inside = [change for change in shifts if change[0] > 0]
     drawn = [(float(number), point) for number, point in enumerate(shown) if math.isfinite(point.value)]
-    texts = [amount(value, unit) for value in _ends([point.value for _, point in drawn])]
+    values = [point.value for _, point in drawn]
+    least, most = (amount(end(values, default=math.nan), unit) for end in (min, max))
     return Trend(
         name=series.name,
         latest=amount(series.last.value, unit),
         change=shifts[-1][1] if shifts else "",
         chart=Chart(
-            title=f"{series.name}: {count(len(shown), 'measurement')} between {' and '.join(texts)}",
+            title=f"{series.name}: {count(len(shown), 'measurement')} between {least} and {most}",
             description=f"The level changed: {'; '.join(text for _, text in inside)}"
             if inside
             else "The level did not change.",
@@ -59,7 +60,7 @@ def _trend(source: Source, series: Series) -> Trend:
                 Scale(0.0, float(len(shown) - 1)),
                 _dates(shown),
             ),
-            y=Axis.of(series.name, [*(point.value for _, point in drawn), *(value for value, _ in limits)], unit),
+            y=Axis.of(series.name, [*values, *(value for value, _ in limits)], unit),
             lines=[Line("line-0", [(place, point.value) for place, point in drawn])],
             points=[
                 Point(
@@ -90,10 +91,6 @@ def _limits(source: Source, series: Series) -> list[tuple[float, str]]:
         if limit is not None
     }
     return list(verdicts)
-
-
-def _ends(values: Sequence[float]) -> tuple[float, float]:
-    return min(values, default=math.nan), max(values, default=math.nan)
 
 
 def _dates(points: Sequence[Measurement]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
+from orun.text.wording.reasons import fill
 
 
 def advice(reasons: tuple[Reason, ...]) -> str:
@@ -35,10 +36,6 @@ def _raise_parameters(reason: Reason) -> str:
     return f": raise {' and '.join(f'`{name}`' for name in reason.arguments['names'])}"
 
 
-def _set_resolution(reason: Reason) -> str:
-    return f": set `resolution: {reason.arguments['resolution']}`, and launches go on until they decide it"
-
-
 def _time_used_up(reason: Reason) -> str:
     resolution = reason.arguments.get("resolution")
     settings = [f"`resolution: {resolution}`"] if resolution else []
@@ -61,26 +58,19 @@ def _unit(reason: Reason) -> str:
     return "rounds" if reason.arguments["parameter"] == "rounds" else "launches"
 
 
-def _more_examples(reason: Reason) -> str:
-    return f"; about {reason.arguments['number']} more examples would decide it"
-
-
-def _too_many_examples(reason: Reason) -> str:
-    times = reason.arguments["times"]
-    return f"; over {times} times as many examples would decide it: choose another threshold"
-
-
 RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.DISTURBED: _disturbed,
-    ReasonCode.TOO_NEAR: lambda _: ": it is too near for this stage: choose another threshold",
-    ReasonCode.MEASURE_AGAIN: lambda _: ": measure again with --fresh",
+    ReasonCode.TOO_NEAR: fill(": it is too near for this stage: choose another threshold"),
+    ReasonCode.MEASURE_AGAIN: fill(": measure again with --fresh"),
     ReasonCode.RAISE_PARAMETERS: _raise_parameters,
-    ReasonCode.SET_RESOLUTION: _set_resolution,
+    ReasonCode.SET_RESOLUTION: fill(": set `resolution: {resolution}`, and launches go on until they decide it"),
     ReasonCode.TIME_USED_UP: _time_used_up,
     ReasonCode.MORE_LAUNCHES: _more_launches,
     ReasonCode.TOO_MANY_LAUNCHES: _too_many_launches,
-    ReasonCode.MORE_EXAMPLES: _more_examples,
-    ReasonCode.TOO_MANY_EXAMPLES: _too_many_examples,
+    ReasonCode.MORE_EXAMPLES: fill("; about {number} more examples would decide it"),
+    ReasonCode.TOO_MANY_EXAMPLES: fill(
+        "; over {times} times as many examples would decide it: choose another threshold"
+    ),
     ReasonCode.NARROWER_INTERVALS: lambda reason: (
         f"; intervals {float(reason.arguments['times']):.2g} times as narrow would decide it"
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from orun.core.metrics import UNIT_WORDS, Noise
 from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
-from orun.text.wording.reasons import sentences
+from orun.text.wording.reasons import fill, sentences
 
 NOISY: Mapping[Noise, str] = {"sample": "a sample", "timing": "a machine that disturbs"}
 STORED: Mapping[Noise, str] = {
@@ -70,17 +70,13 @@ def _other_inputs(reason: Reason) -> str:
 
 # How a comparison with the baseline was made.
 METHODS: Mapping[str, Callable[[Reason], str]] = {
-    ReasonCode.SAME_MODEL: lambda _: "the accepted baseline is this very model",
-    ReasonCode.SAME_MEASUREMENT: lambda reason: (
-        f"the figure that was accepted on {reason.arguments['day']} is of this very measurement"
-    ),
+    ReasonCode.SAME_MODEL: fill("the accepted baseline is this very model"),
+    ReasonCode.SAME_MEASUREMENT: fill("the figure that was accepted on {day} is of this very measurement"),
     ReasonCode.STORED_FIGURES: _stored_figures,
-    ReasonCode.NO_MODEL_MEASURED: lambda reason: (
-        f"{reason.arguments['stage']} measures no model that could be measured again"
-    ),
+    ReasonCode.NO_MODEL_MEASURED: fill("{stage} measures no model that could be measured again"),
     ReasonCode.OTHER_INPUTS: _other_inputs,
-    ReasonCode.MODEL_MISSING: lambda _: "the accepted model is not in the store",
-    ReasonCode.ONE_MODEL_KIND: lambda reason: f"{reason.arguments['uses']} measures no second model",
+    ReasonCode.MODEL_MISSING: fill("the accepted model is not in the store"),
+    ReasonCode.ONE_MODEL_KIND: fill("{uses} measures no second model"),
 }
 
 # Why it could not be made.

@@ -13,7 +13,7 @@ from orun.text.counts import count
 from orun.text.units import amount, show, show_in_full, span
 from orun.text.wording import advice
 from orun.text.wording.baseline_comparisons import METHODS, OBSTACLES
-from orun.text.wording.reasons import sentence
+from orun.text.wording.reasons import fill, sentence
 
 SHOWN = 5  # slices whose finding a sentence tells
 LARGEST_ODDS = 1e6 * (1 - 1e-9)
@@ -180,10 +180,6 @@ def _no_reference(reason: Reason) -> str:
     )
 
 
-def _no_direction(reason: Reason) -> str:
-    return f"{reason.arguments['metric']} has no direction of improvement, so it has no {reason.arguments['noun']}"
-
-
 def _negative_value(reason: Reason) -> str:
     arguments = reason.arguments
     value, other = (show(float(arguments[name]), arguments["unit"]) for name in ("value", "other"))
@@ -213,14 +209,12 @@ RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.GROUP: _group,
     ReasonCode.SLICES: _slices,
     ReasonCode.METRIC_MISSING: _metric_missing,
-    ReasonCode.NOT_FINITE: lambda reason: (
-        f"{reason.arguments['metric']} is {reason.arguments['value']}, not a finite number"
-    ),
+    ReasonCode.NOT_FINITE: fill("{metric} is {value}, not a finite number"),
     ReasonCode.THRESHOLD_MISFIT: _threshold_misfit,
     ReasonCode.SLICES_MISSING: _slices_missing,
-    ReasonCode.SLICE_GONE: lambda reason: f"{reason.arguments['metric']} was accepted, and is not measured any more",
+    ReasonCode.SLICE_GONE: fill("{metric} was accepted, and is not measured any more"),
     ReasonCode.NO_REFERENCE: _no_reference,
-    ReasonCode.NO_DIRECTION: _no_direction,
+    ReasonCode.NO_DIRECTION: fill("{metric} has no direction of improvement, so it has no {noun}"),
     ReasonCode.NEGATIVE_VALUE: _negative_value,
     ReasonCode.NOT_COMPARABLE: _not_comparable,
     **OBSTACLES,
