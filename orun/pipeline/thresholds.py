@@ -13,7 +13,6 @@ from orun.text.units import (
     RATE,
     SIZES,
     THRESHOLD_UNITS,
-    is_too_large,
     parse_duration,
     parse_energy,
     parse_size,
@@ -23,9 +22,6 @@ from orun.text.units import (
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
     """Return the limit of a rule; None for an invalid one, which is noted."""
-    if is_too_large(node.text):
-        problems.add(node.span, f"{node.text!r} is too large", expected=_expected(rule))
-        return None
     parts = split(node.text)
     number, unit = parts or (0.0, "")
     if parts is None or (unit and not _is_allowed(unit, rule)):

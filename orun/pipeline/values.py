@@ -23,7 +23,6 @@ from orun.stages.codefile import CodeFiles
 from orun.stages.custom import UNITS
 from orun.stages.params import Param, ParamType
 from orun.text.suggestions import Unknown, closest, one_of, similar_path
-from orun.text.units import is_too_large
 
 # data.py::test, data.test, data:test()
 FUNCTION = re.compile(r"(?P<file>.+?)(\.py)?(?:::?|\.)(?P<name>[A-Za-z_]\w*)(\(\))?")
@@ -170,10 +169,7 @@ class Values:
             number = math.inf
         low, high = kind.range.low, kind.range.high
         if math.isinf(number) or (low is not None and number < low) or (high is not None and number > high):
-            message = f"{name.rpartition('.')[2]!r} cannot be {node.text!r}"
-            self._wrong(
-                node, f"{node.text!r} is too large" if is_too_large(node.text) else message, describe_type(kind)
-            )
+            self._wrong(node, f"{name.rpartition('.')[2]!r} cannot be {node.text!r}", describe_type(kind))
             return None
         return number
 

@@ -88,12 +88,6 @@ def split(text: str) -> tuple[float, str] | None:
     return number, matched[2]
 
 
-def is_too_large(text: str) -> bool:
-    """Return whether a text has the form of a quantity, and no number can hold it."""
-    matched = _QUANTITY.fullmatch(text.strip())
-    return matched is not None and abs(float(matched[1])) > LARGEST
-
-
 def respelt(text: str) -> str:
     """Return a quantity with its unit spelt right: `2MB` for `2mb`, `2 MB` for `2 megabytes`; else an empty text."""
     if not (parts := split(text)):
