@@ -18,7 +18,6 @@ from orun.text.suggestions import closest, one_of
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
-LOOP = 8  # stages of a loop that a message names
 FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
 KEYS = ("uses", "needs", "with", "gate", "matrix", "env")  # of a stage, besides limits of its process
 A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
@@ -150,16 +149,9 @@ class Declarations:
         if len(loop) == 1:
             self.problems.add(span, f"the stage {loop[0]!r} needs itself")
             return
-        names, number, more = [*loop, loop[0]], "", []
-        if len(loop) > LOOP:
-            names[LOOP // 2 : -LOOP // 2] = ["..."]
-            number, more = f"{len(loop)} ", [f"... and {len(loop) - LOOP} more"]
-        lines = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps[:LOOP]]
-        self.problems.add(
-            span,
-            f"these {number}stages need one another in a loop: {' -> '.join(names)}",
-            hint="\n".join([*lines, *more]),
-        )
+        lines = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps]
+        message = f"these stages need one another in a loop: {' -> '.join([*loop, loop[0]])}"
+        self.problems.add(span, message, hint="\n".join(lines))
 
 
 def _misspelt_needs(stage: Map) -> Node | None:

@@ -166,20 +166,14 @@ def test_large_stages_of_a_matrix_are_refused(tmp_path: Path) -> None:
     )
 
 
-def loop(number: int) -> str:
-    return "stages:\n" + "".join(
-        f"  s{one}: {{uses: optimize/simplify, needs: s{(one + 1) % number}}}\n" for one in range(number)
-    )
-
-
-def test_a_loop_of_many_stages_names_a_few(tmp_path: Path) -> None:
-    told = complaint(tmp_path, loop(200))
-    assert told.splitlines()[0] == (
-        "p.yaml:2:40: error: these 200 stages need one another in a loop:"
-        " s0 -> s1 -> s2 -> s3 -> ... -> s197 -> s198 -> s199 -> s0"
-    )
-    assert told.splitlines()[-2:] == ["    s7 needs s8 at p.yaml:9:40", "    ... and 192 more"]
-    assert "... " not in complaint(tmp_path, loop(8))
+def test_a_loop_of_many_stages_is_abridged(tmp_path: Path) -> None:
+    stages = (f"  s{one}: {{uses: optimize/simplify, needs: s{(one + 1) % 200}}}\n" for one in range(200))
+    told = complaint(tmp_path, f"stages:\n{''.join(stages)}")
+    first, *_, last = told.splitlines()
+    assert first.startswith("p.yaml:2:40: error: these stages need one another in a loop: s0 -> s1 -> ")
+    assert " ... " in first
+    assert first.endswith(" -> s198 -> s199 -> s0")
+    assert last == "    s199 needs s0 at p.yaml:201:42"
 
 
 def test_the_shortest_loop_of_a_dense_graph_is_told(tmp_path: Path) -> None:
