@@ -72,11 +72,8 @@ def prose(text: str) -> Markup:
 
 
 def moment(seconds: float) -> Markup:
-    """Return a time in UTC, to the second; a dash if it is out of range."""
-    try:
-        time = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return Markup("-")
+    """Return a time in UTC, to the second."""
+    time = datetime.fromtimestamp(seconds, UTC)
     texts = (time.strftime("%Y-%m-%dT%H:%M:%SZ"), time.strftime("%Y-%m-%d %H:%M:%S UTC"))
     return Markup('<time datetime="{}">{}</time>').format(*texts)
 
