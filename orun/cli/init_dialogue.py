@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -59,6 +58,7 @@ def ask(
         The facts about the model, and the answers.
     """
     from orun.scaffold.inspection import PICKLES
+    from orun.scaffold.inspection_process import declare_data
 
     if not trust and model.lower().endswith(PICKLES) and Path(model).is_file():
         question = f"{model} is a pickle: reading it runs the code in it. Do you trust it?"
@@ -67,10 +67,10 @@ def ask(
     click.echo(facts.title, err=True)
     data = options.data or _prompt(
         "Your own examples, file.py:function, a file or a folder (Enter: made up for now)",
-        partial(_data, folder, facts),
+        lambda text: declare_data(text, folder, facts),
     )
     question = f"Goal, such as {EXAMPLE} (Enter: gates from what is measured)"
-    goal = options.goal or _prompt(question, partial(_goal, data))
+    goal = options.goal or _prompt(question, lambda text: check_goal(text, data))
     ci = options.ci
     if ci is None:
         choice = click.Choice((NO_WORKFLOW, "github", "gitlab"))
@@ -85,47 +85,33 @@ def _read(model: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> Mo
     from orun.scaffold.inspection_process import read_model
     from orun.scaffold.model_facts import InputsUnknown
 
-    def checked(name: str, text: str) -> str:
+    def check(name: str, text: str) -> None:
         try:
             parse_inputs([f"{name}={text}"])
         except UsageError as error:
-            example = "such as float32[batch,3,224,224]"
-            why = f"\n  {error.why}" if INPUT.fullmatch(f"{name}={text}") else ""
-            raise click.UsageError(f"{text!r} is not a type with its axes, {example}{why}") from error
-        return f"{name}={text}"
+            why = error.why if INPUT.fullmatch(f"{name}={text}") else ""
+            raise UsageError(
+                f"{text!r} is not a type with its axes, such as float32[batch,3,224,224]", why=why
+            ) from error
 
     try:
         with activity_shown():
             return read_model(model, folder, inputs, trust=trust)
     except InputsUnknown as error:
         click.echo(f"{error.what}: name the type and the axes of each, such as float32[batch,3,224,224]", err=True)
-        declared = [_prompt(f"  {name}", partial(checked, name), default=None) for name in error.parameters]
+        declared = [f"{name}={_prompt(f'  {name}', partial(check, name), default=None)}" for name in error.parameters]
         with activity_shown():
             return read_model(model, folder, declared, trust=trust)
 
 
-def _prompt(question: str, check: Callable[[str], str], default: str | None = "") -> str:
-    return str(click.prompt(question, default=default, show_default=False, value_proc=check, err=True))
+def _prompt(question: str, check: Callable[[str], object], default: str | None = "") -> str:
+    """Return an answer that a check lets pass; one that it refuses repeats the question."""
 
+    def checked(text: str) -> str:
+        try:
+            check(text)
+        except UsageError as error:
+            raise click.UsageError("\n  ".join(filter(None, (error.what, error.why)))) from error
+        return text
 
-def _data(folder: Path, facts: ModelFacts, text: str) -> str:
-    from orun.scaffold.inspection_process import declare_data
-
-    with _asked_again():
-        declare_data(text, folder, facts)
-    return text
-
-
-def _goal(data: str, text: str) -> str:
-    with _asked_again():
-        check_goal(text, data)
-    return text
-
-
-@contextmanager
-def _asked_again() -> Iterator[None]:
-    """Turn a refusal into one that repeats the question."""
-    try:
-        yield
-    except UsageError as error:
-        raise click.UsageError("\n  ".join(filter(None, (error.what, error.why)))) from error
+    return str(click.prompt(question, default=default, show_default=False, value_proc=checked, err=True))
