@@ -21,6 +21,7 @@ from orun.core.open_gates import failed_gates
 from orun.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
+    from orun.blame.diagnosis import Diagnosis
     from orun.core.run_record import RunResult
     from orun.report.console import Detail
 
@@ -91,17 +92,19 @@ def command(
     choices["wait"] = options.parse_seconds("--wait", choices["wait"])
     with ExitStack() as stack:
         if as_json:
+            from orun.report.document import run_document
+
             result = orun.run(file, on_event=stoppable_run(stack, None), **choices)
-            searches = blames and _can_search(choices, result)
-            options.show_json(_with_blame(file, choices, result) if searches else result)
+            diagnoses = _diagnose(file, choices, result, quiet=True) if blames else ()
+            options.show_json(run_document(result, diagnoses))
             _annotate(result, as_json=True)
         else:
 
             def look_into(result: RunResult) -> None:
-                if blames and _can_search(choices, result):
+                if blames and (diagnoses := _diagnose(file, choices, result, quiet=quiet)):
                     from orun.cli import blame
 
-                    blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
+                    blame.show(diagnoses, sentences=quiet)
                 _annotate(result, as_json=False)
 
             detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
@@ -137,20 +140,15 @@ def _run_shown(
     return result
 
 
-def _can_search(choices: Mapping[str, Any], result: RunResult) -> bool:
-    """Return whether a gate failed whose cause a search on this machine can find."""
+def _diagnose(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
+    """Return what is behind the failed gates of a run, if a search on this machine can find it."""
     if not failed_gates(result.verdicts) or result.exit_code == Interrupted.exit_code:
-        return False
+        return ()
     from orun.fs.observed_state import project_of
     from orun.remote.settings import fleet_url
 
-    return not fleet_url(choices["executor"], project_of(Path(result.file).parent))  # its machines measured the gate
-
-
-def _with_blame(file: str, choices: dict[str, Any], result: RunResult) -> Any:
-    """The document of a run, with what is behind its failed gates."""
+    if fleet_url(choices["executor"], project_of(Path(result.file).parent)):  # its machines measured the gate
+        return ()
     from orun.cli import blame
-    from orun.report.document import run_document
 
-    diagnoses = blame.after_run(file, choices, result, quiet=True)
-    return run_document(result, diagnoses)
+    return blame.after_run(file, choices, result, quiet=quiet)

@@ -52,7 +52,7 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     see = "orun test --help"
     paths = options.parse_pairs("--input", "PORT=PATH", inputs, see)
     parameters = options.parse_pairs("--set", "NAME=VALUE", values, see)
-    _, kind = find_stage(stage)
+    kind = find_stage(stage)
     if not as_json and any(port.accepts == ("onnx",) and name not in paths for name, port in kind.spec.inputs.items()):
         click.echo(f"{stage} on {TINY}", err=True)
     console = Console(sys.stderr, detect(sys.stderr), "quiet" if as_json else "normal")

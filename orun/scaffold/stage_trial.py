@@ -85,20 +85,19 @@ class Trial(Record, frozen=True):
         return self.rebuilt is not None and self.rebuilt.good and not self.unmeasured
 
 
-def find_stage(reference: str) -> tuple[Path, Kind]:
-    """Return the file and the declaration of a custom stage, `./file.py:function`.
+def find_stage(reference: str) -> Kind:
+    """Return the declaration of a custom stage, `./file.py:function`.
 
     Raises:
         UsageError: when there is no such file or function.
         PipelineError: when its declaration is wrong.
     """
     name, _, function = reference.rpartition(":")
-    path = Path(name)
     if not registry.FILE_KIND.fullmatch(reference):
         raise UsageError(
             f"'{reference}' is not a custom stage", why="expected file.py:function", hint="orun test ./ops.py:count"
         )
-    return path, registry.find(f"./{path.name}:{function}", path.absolute().parent)
+    return registry.find(f"./{Path(name).name}:{function}", Path(name).absolute().parent)
 
 
 def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str, str], listener: Listener) -> Trial:
@@ -114,8 +113,8 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
         UsageError: when an input is missing or not known.
         KeyboardInterrupt: when the run was interrupted.
     """
-    path, kind = find_stage(reference)
-    folder, stage = path.absolute().parent, stage_id(kind)
+    kind = find_stage(reference)
+    folder, stage = Path(reference.rpartition(":")[0]).absolute().parent, stage_id(kind)
     _require_inputs(reference, kind, inputs)
     helpers = HELPERS + "".join(
         COPY.format(kind=port.accepts[0], name=f"copy_{name}")
