@@ -15,7 +15,7 @@ from orun.core.metrics import Estimate, Metric
 from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names, nodes, tensors
-from orun.stages._graph.signature import find_table_rows, sizes_of
+from orun.stages._graph.signature import find_table_rows, list_inputs, sizes_of
 from orun.stages.common_parameters import PADDED
 from orun.stages.release._card_usage import usage
 from orun.text.markdown import escape, table
@@ -120,8 +120,7 @@ def _model_section(model: ModelProto, size: int, settings: Sequence[SessionSetti
         ("operators", f"{sum(used.values())}: {counts}{', ...' if len(most) > OPERATOR_TYPES else ''}"),
     ]
     yield table(("", ""), rows)
-    inputs = set(input_names(model))
-    ports = [("input", value) for value in model.graph.input if value.name in inputs]
+    ports = [("input", value) for value in list_inputs(model)]
     ports += [("output", value) for value in model.graph.output]
     yield table(("", "name", "type", "shape"), ((port, value.name, *_type(value)) for port, value in ports))
     yield from _domain(model)

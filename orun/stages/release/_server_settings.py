@@ -10,7 +10,7 @@ from onnx import TensorProto
 from orun.core.targets import EXTENSIONS, Target
 from orun.errors import UsageError
 from orun.measure.session_options import ATTRIBUTES, ENUMS, disabled_optimizers
-from orun.stages._graph.io import input_names
+from orun.stages._graph.signature import list_inputs
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def require_served(model: ModelProto) -> tuple[ValueInfoProto, ...]:
     Raises:
         UsageError: if one is no tensor, or of a type that the protocol does not have.
     """
-    names = input_names(model)
-    values = (*(value for value in model.graph.input if value.name in names), *model.graph.output)
+    values = (*list_inputs(model), *model.graph.output)
     for value in values:
         code = value.type.tensor_type.elem_type
         if not value.type.HasField("tensor_type"):

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from orun.stages._graph.io import input_names
-from orun.stages._graph.signature import axes_of
+from orun.stages._graph.signature import axes_of, list_inputs
 from orun.stages.release._container_log import container_log
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def render_guide(settings: Mapping[str, Any], model: ModelProto) -> str:
         log_note=LOG_NOTE.format(log=log) if log else "",
         python=".".join(platform.python_version_tuple()[:2]),
         http_port=settings["http_port"],
-        arrays="\n".join(_array(value) for value in model.graph.input if value.name in input_names(model)),
+        arrays="\n".join(map(_array, list_inputs(model))),
         output=model.graph.output[0].name,
     )
 

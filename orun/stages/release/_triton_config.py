@@ -16,7 +16,7 @@ from onnx import TensorProto
 from orun.core.targets import EXTENSIONS, Target
 from orun.errors import UsageError
 from orun.measure.extension_operators import DOMAINS
-from orun.stages._graph.io import input_names
+from orun.stages._graph.signature import list_inputs
 from orun.stages.release._served_model import require_batch, require_name
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ def render_config(model: ModelProto, settings: Settings, target: Target | None) 
             f"the model has operators of {EXTENSIONS}, whose library's place on the server is unknown",
             hint="release the model without `optimize/pipeline-in-model`, and prepare its inputs in an ensemble",
         )
-    names = set(input_names(model))
-    inputs = [value for value in model.graph.input if value.name in names]
+    inputs = list_inputs(model)
     outputs = list(model.graph.output)
     if settings.max_batch_size:
         require_batch((*inputs, *outputs))
@@ -137,9 +136,7 @@ def unsupported_options(target: Target) -> list[str]:
 
 def takes_texts(model: ModelProto) -> bool:
     """Return whether the model has a text input: it may fail on the empty texts of a warm-up."""
-    names = set(input_names(model))
-    codes = [value.type.tensor_type.elem_type for value in model.graph.input if value.name in names]
-    return TensorProto.STRING in codes
+    return any(value.type.tensor_type.elem_type == TensorProto.STRING for value in list_inputs(model))
 
 
 def _type(value: ValueInfoProto) -> str:
