@@ -12,7 +12,8 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
-from orun.pipeline.thresholds import check_direction, check_unit, threshold
+from orun.pipeline.scales import WORSE, lets_worse, misfit
+from orun.pipeline.thresholds import threshold
 from orun.stages.kind import Kind
 from orun.text.suggestions import closest, one_of
 
@@ -160,10 +161,11 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
             continue
         limits[rule] = limit
         gate = Gate(metric, rule, limit, undecided, entry_of_rule.key.position, by=by)
-        if (unit := ground.unit(metric)) is not None:
-            check_unit(gate, unit, value, ground.problems)
-        if REFERENCE in ground.kind.spec.inputs:
-            check_direction(gate, unit, ground.direction(metric), entry_of_rule.key, ground.problems)
+        unit, better = ground.unit(metric), ground.direction(metric)
+        if unit is not None and (wrong := misfit(gate, unit)):
+            ground.problems.add(value.span, wrong.message, expected=wrong.expected, suggestion=wrong.suggestion)
+        if REFERENCE in ground.kind.spec.inputs and (message := lets_worse(gate, better, unit)):
+            ground.problems.add(entry_of_rule.key, message, suggestion=WORSE[better])
         if here:
             yield from (replace(gate, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
     if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:

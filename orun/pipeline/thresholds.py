@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from orun.core.metrics import Better, Unit
-from orun.pipeline.model import Gate, Rule, Threshold
-from orun.pipeline.nodes import Scalar, Span
+from orun.core.metrics import Unit
+from orun.pipeline.model import Rule, Threshold
+from orun.pipeline.nodes import Scalar
 from orun.pipeline.problems import Problems
-from orun.pipeline.scales import RELATIVE, WORSE, lets_worse, misfit
+from orun.pipeline.scales import RELATIVE
 from orun.text.units import (
     DURATIONS,
     ENERGIES,
@@ -35,18 +35,6 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
         return None
     value, known = _value(node.text, number, unit)
     return Threshold(value, unit == "%" and rule in RELATIVE, node.text, known)
-
-
-def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
-    """Note a threshold that does not suit the scale of its metric."""
-    if problem := misfit(gate, unit):
-        problems.add(node.span, problem.message, expected=problem.expected, suggestion=problem.suggestion)
-
-
-def check_direction(gate: Gate, unit: Unit | None, better: Better, key: Span, problems: Problems) -> None:
-    """Note a `max_drop` of a metric that should fall, such as a time, or a `max_increase` of one that should rise."""
-    if message := lets_worse(gate, better, unit):
-        problems.add(key, message, suggestion=WORSE[better])
 
 
 def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
