@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, ValueInfoProto
 
-from orun.core.targets import Target
-from orun.measure.session import open_session
 from orun.stages._graph.feeds import take_example
 from orun.stages._graph.io import input_names, save
-from orun.stages._graph.sessions import Feed
+from orun.stages._graph.sessions import Feed, session
 from orun.stages._graph.signature import ranks_of
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ def values_for(model: ModelProto, names: Sequence[str], feeds: Iterable[Feed]) -
     with TemporaryDirectory(dir=".") as folder:
         path = Path(folder, "inner_values.onnx")
         save(copy, path, external=True)
-        session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
+        run = session(path, inner)
     for feed in feeds:
-        values = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
+        values = dict(zip(inner, run(feed), strict=True)) if inner else {}
         yield {name: values[name] if name in values else feed[name] for name in names}
