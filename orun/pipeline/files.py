@@ -18,6 +18,7 @@ from orun.text.suggestions import near, one_of, similar_path
 EXTENDS = "extends"
 BASELINE = ".baseline.json"  # ending of the name of the baseline beside a pipeline file
 MAX_CHAIN = 32  # length of a chain of files that extend one another
+MAX_FILES = 256  # files that are read
 MOST = 2  # files that a message names for a folder
 WRITE = "to write one for a model: orun init MODEL"
 EXPECTED = "a mapping with name, vars, targets and stages"
@@ -37,7 +38,8 @@ class Files:
         self.problems = problems
         self.digests: dict[str, str] = {}
         self._trees: dict[Path, Map | None] = {}  # merged trees by file
-        self._size = 0  # number of values in all files
+        self._read = 0  # number of files read
+        self._size = 0  # number of values in them
 
     def read(self, file: Path) -> Map | None:
         """Return the merged tree of a pipeline file, without `extends`; None when one of its files cannot be used.
@@ -78,6 +80,7 @@ class Files:
             self.problems.extend(error.problems)
             return None
         self.digests[source.file] = source.digest
+        self._read += 1
         before = len(self.problems)
         root = compose(source, self.problems)
         if isinstance(root, Map):
@@ -119,6 +122,9 @@ class Files:
         if len(above) >= MAX_CHAIN:
             self.problems.add(item.span, f"more than {MAX_CHAIN} files extend one another")
             return None
+        if self._read >= MAX_FILES:
+            self.problems.add(item.span, f"more than {MAX_FILES} files are extended")
+            self.problems.check()
         try:
             return self._tree(base, above)
         except OSError as error:

@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from orun.core.source_location import Position, Problem, abridged
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
-from orun.pipeline.text import is_utf_16
+from orun.pipeline.text import encoding
 
 CONSTRAINT = ("-c", "--constraint")
 INCLUDE = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
@@ -21,6 +21,8 @@ COMMENT = re.compile(r"(?:^|\s)#")
 LOCAL = re.compile(
     r"(-e\b|--editable\b|\.{0,2}/|file:|[A-Za-z0-9._-]+(\[[^\]]*\])?\s*@\s*file:|(?!\S*://)\S+\.(whl|tar\.gz|zip)$)"
 )
+MAX_CHAIN = 32  # length of a chain of files that include one another
+MAX_FILES = 256  # that are read
 NOT_ON_AN_INDEX = "an isolated environment cannot hold what is not on a package index"
 ON_AN_INDEX = "packages with versions, or URLs"
 EXPECTED = "a requirements file, its path relative to this one"
@@ -50,16 +52,15 @@ class Requirements:
             OSError: when it cannot be read.
             ValueError: when it is not UTF-8 text.
         """
-        self._take(Path(os.path.normpath(path)), constrains=False)
+        self._take(Path(os.path.normpath(path)), (), constrains=False)
 
-    def _take(self, path: Path, *, constrains: bool) -> None:
-        """Add a file unless it was read before, as in a loop of files that include one another."""
+    def _take(self, path: Path, above: tuple[Path, ...], *, constrains: bool) -> None:
         if (path, constrains) in self._read:
             return
         self._read.add((path, constrains))
         data = read_bounded(path, TEXT_LIMIT)
-        if is_utf_16(data):
-            raise ValueError("it is UTF-16: save it as UTF-8")
+        if other := encoding(data):
+            raise ValueError(f"it is {other}: save it as UTF-8")
         text = data.decode("utf-8-sig")
         if "\0" in text:
             raise ValueError("it holds a NUL character")
@@ -67,17 +68,32 @@ class Requirements:
         for number, line in _logical_lines(text):
             requirement = COMMENT.split(line, maxsplit=1)[0].strip()
             if include := INCLUDE.fullmatch(requirement):
-                written = include["file"]
-                try:
-                    included = Path(os.path.normpath(path.parent / written))
-                    self._take(included, constrains=constrains or include["option"] in CONSTRAINT)
-                except (OSError, ValueError) as error:
-                    message = f"cannot read {written!r}: {reason(error)}"
-                    self.problems.append(_problem(path, number, line, written, message, EXPECTED))
+                included = Path(os.path.normpath(path.parent / include["file"]))
+                only = constrains or include["option"] in CONSTRAINT
+                message, expected = self._included(included, include["file"], (*above, path), constrains=only)
+                if message:
+                    self.problems.append(_problem(path, number, line, include["file"], message, expected))
             elif LOCAL.match(requirement):
                 self.problems.append(_problem(path, number, line, requirement, NOT_ON_AN_INDEX, ON_AN_INDEX))
             elif requirement:
                 (self.constraints if constrains else self.lines).append(requirement)
+
+    def _included(self, path: Path, written: str, above: tuple[Path, ...], *, constrains: bool) -> tuple[str, str]:
+        """Add a file that another one includes; return the problem and the expectation if that is impossible."""
+        if path == above[-1]:
+            return "the requirements file includes itself", ""
+        if path in above:
+            loop = " -> ".join(file.name for file in (*above[above.index(path) :], path))
+            return f"these requirements files include one another in a loop: {loop}", ""
+        if len(above) >= MAX_CHAIN:
+            return f"more than {MAX_CHAIN} requirements files include one another", ""
+        if len(self._read) >= MAX_FILES:
+            return f"more than {MAX_FILES} requirements files are included", ""
+        try:
+            self._take(path, above, constrains=constrains)
+        except (OSError, ValueError) as error:
+            return f"cannot read {written!r}: {reason(error)}", EXPECTED
+        return "", ""
 
 
 def _problem(path: Path, number: int, line: str, part: str, message: str, expected: str) -> Problem:

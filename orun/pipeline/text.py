@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from blake3 import blake3
@@ -19,6 +20,12 @@ MODELS = {  # suffixes of model files, and the kinds that take them
     **dict.fromkeys((".pt", ".pth", ".pt2", ".safetensors"), "convert/torch"),
     **dict.fromkeys((".keras", ".h5", ".tflite", ".pb"), "convert/tensorflow"),
     **dict.fromkeys((".pkl", ".joblib"), "convert/sklearn"),
+}
+WIDE: Mapping[tuple[bool, ...], str] = {  # zero bytes among the first bytes of a text of ASCII letters
+    (False, True, True, True): "UTF-32",
+    (True, True, True, False): "UTF-32",
+    (False, True, False, True): "UTF-16",
+    (True, False, True, False): "UTF-16",
 }
 LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # line breaks of YAML 1.1
 UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -59,8 +66,8 @@ def read(path: Path) -> Text:
             raise
         expected = f"a pipeline file of at most {TEXT_LIMIT >> 20} MiB"
         raise _unreadable(Position(file, 1, 1), "the file is too large", expected) from error
-    if is_utf_16(data):
-        raise _unreadable(Position(file, 1, 1), "the file is UTF-16", "UTF-8", hint="save it as UTF-8")
+    if other := encoding(data):
+        raise _unreadable(Position(file, 1, 1), f"the file is {other}", "UTF-8", hint="save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -73,9 +80,13 @@ def read(path: Path) -> Text:
     return Text(file, blake3(data).hexdigest(), text, tuple(LINE_END.split(text)))
 
 
-def is_utf_16(data: bytes) -> bool:
-    """Return whether a file is UTF-16 with its mark, as editors of Windows write it."""
-    return data.startswith((b"\xff\xfe", b"\xfe\xff"))
+def encoding(data: bytes) -> str:
+    """Return the name of the encoding if it is UTF-16 or UTF-32, else an empty text."""
+    if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    return WIDE.get(tuple(byte == 0 for byte in data[:4]), "")
 
 
 def _place(text: str, offset: int) -> tuple[int, int]:

@@ -131,6 +131,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("files")
     for file, text in FILES.items():
         (folder / file).write_text(text, "utf-8")
+    for number in range(33):
+        (folder / f"chain{number}.txt").write_text(f"-r chain{number + 1}.txt")
+    for number in range(257):
+        (folder / f"m{number}.txt").touch()
+    (folder / "many.txt").write_text("".join(f"-r m{number}.txt\n" for number in range(257)))
     (folder / "noise").write_bytes(b"\xff")
     (folder / "wide").write_text("a==1", "utf-16")
     os.mkfifo(folder / "pipe")
@@ -140,12 +145,20 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("name", "place", "message"),
     [
+        ("itself.txt", "itself.txt:2:6", "the requirements file includes itself"),
+        (
+            "a.txt",
+            "c.txt:1:3",
+            "these requirements files include one another in a loop: a.txt -> b.txt -> c.txt -> a.txt",
+        ),
         ("gone.txt", "gone.txt:1:4", "cannot read 'none.txt': No such file or directory"),
         ("folder.txt", "folder.txt:1:4", "cannot read '.': Is a directory"),
         ("pipe.txt", "pipe.txt:1:4", "cannot read 'pipe': Not a regular file"),
         ("nul.txt", "nul.txt:1:4", "cannot read 'null': it holds a NUL character"),
         ("wide.txt", "wide.txt:1:4", "cannot read 'wide': it is UTF-16: save it as UTF-8"),
         ("noise.txt", "noise.txt:1:4", "cannot read 'noise': it is no text"),
+        ("chain0.txt", "chain31.txt:1:4", "more than 32 requirements files include one another"),
+        ("many.txt", "many.txt:256:4", "more than 256 requirements files are included"),
     ],
 )
 def test_what_cannot_be_included_is_told_where_it_is_named(files: Path, name: str, place: str, message: str) -> None:
@@ -163,20 +176,10 @@ def test_a_long_name_is_shortened_in_its_message(tmp_path: Path) -> None:
     assert problem.message == f"cannot read '{'x' * 147} ... {'x' * 139}': File name too long"
 
 
-@pytest.mark.parametrize(
-    ("name", "lines", "constraints"),
-    [
-        ("twice.txt", ["a==1", "c==1", "b==1"], ["a==1", "c==1"]),
-        ("itself.txt", ["numpy==2.4.6"], []),
-        ("a.txt", ["numpy==2.4.6 --hash=sha256:00"], ["numpy==2.4.6 --hash=sha256:00"]),
-    ],
-)
-def test_a_file_is_read_once_and_may_also_constrain(
-    files: Path, name: str, lines: list[str], constraints: list[str]
-) -> None:
+def test_a_file_may_be_included_by_several_and_also_constrain(files: Path) -> None:
     found = Requirements()
-    found.read(files / name)
-    assert (found.lines, found.constraints, found.problems) == (lines, constraints, [])
+    found.read(files / "twice.txt")
+    assert (found.lines, found.constraints, found.problems) == (["a==1", "c==1", "b==1"], ["a==1", "c==1"], [])
 
 
 def test_a_line_of_blanks_takes_no_longer_than_its_length(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from orun.errors import PipelineError, UsageError
 from orun.pipeline import load
-from orun.pipeline.files import MAX_CHAIN, Files, merge
+from orun.pipeline.files import MAX_CHAIN, MAX_FILES, Files, merge
 from orun.pipeline.nodes import find, plain
 from orun.pipeline.problems import Problems, render
 from tests.pipeline.support import EXPORT, complaint, mapping, write
@@ -86,6 +86,14 @@ def test_a_file_that_is_extended_twice_is_refused(tmp_path: Path) -> None:
         "      |                      ^^^^^^^^^\n"
         "  expected: each file once"
     )
+
+
+def test_so_many_files_are_extended_and_no_more(tmp_path: Path) -> None:
+    """A file has as many names as there are ways to it through links: their number is bounded, too."""
+    for number in range(300):
+        (tmp_path / f"f{number}.yaml").write_text("seed: 1\n")
+    told = complaint(tmp_path, f"extends: [{', '.join(f'f{number}.yaml' for number in range(300))}]\n")
+    assert told.splitlines()[0] == f"p.yaml:1:2706: error: more than {MAX_FILES} files are extended"
 
 
 def test_all_files_together_hold_so_much(tmp_path: Path) -> None:

@@ -69,10 +69,12 @@ def test_a_file_just_above_the_limit_is_too_large(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfen\0", b"\xfe\xff\0n"])
-def test_a_wider_encoding(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("order", ["", "-le", "-be"])
+@pytest.mark.parametrize("width", ["16", "32"])
+def test_a_wider_encoding(tmp_path: Path, width: str, order: str) -> None:
+    """With a byte order mark and without one."""
     file = tmp_path / "p.yaml"
-    file.write_bytes(content)
+    file.write_bytes("name: bert".encode(f"utf-{width}{order}"))
     assert problem(file) == Problem(
-        Position(str(file), 1, 1), "the file is UTF-16", expected="UTF-8", hint="save it as UTF-8"
+        Position(str(file), 1, 1), f"the file is UTF-{width}", expected="UTF-8", hint="save it as UTF-8"
     )

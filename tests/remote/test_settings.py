@@ -107,6 +107,7 @@ def test_a_remote_that_cannot_be(tmp_path: Path, asked: Remote, message: str) ->
     [
         ("orun = [", "{file} is not TOML\n  "),
         (f"orun = {'[' * 100_000}", "{file} cannot be read\n  its lists and tables are nested too deep"),
+        (f"orun{'.a' * 100} = 1", "{file} cannot be read\n  a key has more than 100 parts with dots between them"),
         (f"orun = {'1' * 5000}", "{file} is not TOML\n  "),
         *(
             (text, f"{path} in {{file}} must be a table, not {shown}\n{A_TABLE}")
