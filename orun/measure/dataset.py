@@ -17,6 +17,7 @@ Values: TypeAlias = Array | Sequence[Array]
 """One array `[n, ...]`, or n arrays of any shapes."""
 LABEL_COLUMNS = ("labels", "label", "target", "class", "y")  # usual names of a column of labels
 GOLDEN = (5**0.5 - 1) / 2  # golden ratio
+BATCH = "batch"  # beginning of the name of an axis that holds the batch
 TOKENS = "input_ids"  # the input that a tokenizer makes of a text
 
 
@@ -166,8 +167,32 @@ def list_unbatched(inputs: Mapping[str, Values], shapes: Mapping[str, Sequence[i
     Args:
         inputs: values of the dataset by input.
         shapes: shape of each input of the model.
+
+    Raises:
+        UsageError: if examples would be joined along another axis than that of the batch.
     """
+    require_batch_first(inputs, shapes)
     return [name for name, axes in shapes.items() if is_unbatched(axes) and np.ndim(inputs[name][0]) == len(axes)]
+
+
+def require_batch_first(inputs: Mapping[str, Values], shapes: Mapping[str, Sequence[int | str | None]]) -> None:
+    """Refuse examples without a batch axis for an input whose batch is not its first axis: they are joined along that.
+
+    Args:
+        inputs: values of the dataset by input.
+        shapes: shape of each input of the model.
+
+    Raises:
+        UsageError: for the first such input.
+    """
+    for name, axes in shapes.items():
+        place = next((place for place, axis in enumerate(axes) if str(axis).startswith(BATCH)), 0)
+        if place and name in inputs and np.ndim(inputs[name][0]) < len(axes):
+            raise UsageError(
+                f"input {name!r} of the model has its batch on axis {place}: {list(axes)}",
+                why="examples are joined along the first axis, which the model would read as another one",
+                hint="let the model take the batch first, and transpose inside",
+            )
 
 
 def is_unbatched(axes: Sequence[int | str | None]) -> bool:

@@ -16,7 +16,7 @@ from orun.stages._graph.io import nodes
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-QUANTIZABLE = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
+QUANTIZABLE = ("MatMul", "Gemm", "Conv", "Attention", "LSTM")
 INTEGER = frozenset({
     "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "QGemm", "QAttention", "MatMulNBits",
     "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "MatMulIntegerToFloat",

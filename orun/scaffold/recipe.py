@@ -10,6 +10,7 @@ from orun.scaffold.data_text import Declaration
 from orun.scaffold.goal import Condition, Fidelity, Objective, accuracy_metrics, searched
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
+from orun.stages._graph.axes import BATCH
 
 DATA = "${vars.data}"
 OLDEST_OPSET = 13  # oldest operator set that all stages of the recipe accept: scales of channels need it
@@ -260,7 +261,12 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
 def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
     facts = request.facts
     inputs = facts.graph.inputs if facts.graph else facts.inputs
-    dynamic = {axis for item in inputs for axis in item.shape[1:] if isinstance(axis, str)}
+    dynamic = {
+        axis
+        for item in inputs
+        for place, axis in enumerate(item.shape)
+        if isinstance(axis, str) and axis != BATCH and (place or BATCH in item.shape)
+    }
     size = min(TIMED, facts.longest or TIMED)
     shape = {axis: facts.size_of(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
     timed = "Both models timed side by side." if "reference" in compared else "The model timed."

@@ -15,7 +15,7 @@ from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.scaffold.model_facts import fit_size
 from orun.scaffold.recipe import TIMED
-from orun.stages._graph.axes import list_free
+from orun.stages._graph.axes import batch_axes, list_free
 from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_random_values
 from orun.stages._graph.sessions import session
 
@@ -117,7 +117,7 @@ def _roles(inputs: Sequence[Input]) -> dict[str, Role]:
 def _usual(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> Iterator[Sizes]:
     """Yield the sizes at which stages compare the model, and those at which it is timed."""
     yield from assign_sizes(inputs, sizes)
-    batch = {item.shape[0] for item in inputs if item.shape}
+    batch = batch_axes(item.shape for item in inputs)
     usual = {axis: 1 if axis in batch else TIMED for axis in list_axes(inputs)}
     yield {axis: fit_size(size, sizes.get(axis, ())) for axis, size in usual.items()}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
+from orun.stages._graph.axes import batch_axes
 from orun.stages._graph.feeds import Input, list_axes, make_cases
 from orun.stages._graph.input_domain import Declarations, to_input_values
 from orun.stages._graph.io import input_names
@@ -103,16 +104,21 @@ def make_feeds(
 
 
 def count_examples(model: Path, feed: Mapping[str, Array], batch: int) -> int:
-    """Return the examples of a feed: `batch` if an input has it, else the size of a dynamic first axis by `shape`."""
+    """Return the examples of a feed: `batch` if an input has it, else the size of a dynamic batch axis by `shape`."""
     import onnx
 
     inputs = inputs_of(onnx.load(model, load_external_data=False))
-    sizes = [len(feed[item.name]) for item in inputs if item.shape and isinstance(item.shape[0], str)]
+    sizes = [
+        size
+        for item in inputs
+        for axis, size in zip(item.shape, feed[item.name].shape, strict=True)
+        if isinstance(axis, str) and axis in batch_axes([item.shape])
+    ]
     return sizes[0] if sizes and not (batch > 1 and batch in sizes) else batch
 
 
 def _require_batch(name: str, inputs: Sequence[Input], batch: int) -> None:
-    if batch > 1 and not any(isinstance(axis, str) or axis == batch for item in inputs for axis in item.shape[:1]):
+    if batch > 1 and not any(isinstance(axis, str) or axis == batch for axis in batch_axes(i.shape for i in inputs)):
         raise UsageError(
             f"`batch` is {batch}, and no input of the {name} has such a batch",
             why=", ".join(f"{item.name} is {item.dtype} {list(item.shape)}" for item in inputs),
@@ -161,8 +167,8 @@ def _make_up(
     """Return random values within the bounds of each input; masks hide nothing."""
     import numpy as np
 
-    first = {item.shape[0] for item in inputs if item.shape}
-    default = {axis: sizes.batch if axis in first else _default_size(declared.get(axis)) for axis in list_axes(inputs)}
+    batch = batch_axes(item.shape for item in inputs)
+    default = {axis: sizes.batch if axis in batch else _default_size(declared.get(axis)) for axis in list_axes(inputs)}
     feed = next(make_cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
     return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.mask}
 

@@ -83,6 +83,19 @@ def test_an_input_without_an_axis_for_the_batch_is_fed_whole() -> None:
     assert list_unbatched({"x": np.ones((8, 3))}, {"x": [4, 3]}) == []  # rows for a model of batch 4
 
 
+@pytest.mark.parametrize("axes", [["time", "batch", 3], [2, "batch_size", 3]])
+def test_examples_are_not_joined_along_another_axis_than_the_batch(axes: list[int | str]) -> None:
+    with pytest.raises(UsageError) as refused:
+        list_unbatched({"x": np.ones((5, 2, 3))}, {"x": axes})
+    assert str(refused.value) == (
+        f"input 'x' of the model has its batch on axis 1: {axes}\n"
+        "  examples are joined along the first axis, which the model would read as another one\n"
+        "  hint: let the model take the batch first, and transpose inside"
+    )
+    whole = list_unbatched({"x": np.ones((5, 2, 1, 3))}, {"x": [2, "batch", 3]})  # a state with its own batch of 1
+    assert whole == ["x"]
+
+
 def test_batches_of_an_array_are_in_order() -> None:
     found = list(batches({"x": np.arange(5), "y": np.arange(5) * 10}, size=2))
     assert [batch.feed["x"].tolist() for batch in found] == [[0, 1], [2, 3], [4]]

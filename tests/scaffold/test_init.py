@@ -184,6 +184,19 @@ def test_a_transformer_that_takes_few_tokens_is_timed_with_no_more() -> None:
         assert latency.parameters["shape"] == {"sequence": size}
 
 
+@pytest.mark.parametrize(
+    ("first", "shape"), [(("batch", "time", 3), {"time": 128}), (("time", "batch", 3), {"time": 128}), (("N", 3), None)]
+)
+def test_the_batch_is_timed_as_one_wherever_its_axis_stands(
+    first: tuple[str | int, ...], shape: dict[str, int] | None
+) -> None:
+    """A state of a recurrent model has its layers first, and a model may have the time first."""
+    inputs = (InputFact("x", "float32", first), InputFact("h", "float32", (1, "batch", 32)))
+    facts = ModelFacts("torch", "step", inputs, ("y",))
+    (latency,) = [stage for stage in stages_for(Request(facts, CPU), {}) if stage.name == "latency"]
+    assert latency.parameters.get("shape") == shape
+
+
 @pytest.mark.parametrize("runs_here", [True, False])
 def test_outputs_are_compared_on_the_target_where_this_machine_has_it(*, runs_here: bool) -> None:
     facts = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("N", 2)),), ("y",))

@@ -34,6 +34,21 @@ def test_values_are_made_up_from_the_signature(models: dict[str, Path]) -> None:
     assert (fed["mask"] == 1).all()
 
 
+def test_a_batch_that_is_not_the_first_axis(tmp_path: Path) -> None:
+    """As of recurrent models with time first, and of their states."""
+    onnx.save(
+        parse("""
+        <ir_version: 9, opset_import: ["": 20]>
+        g (float[time, batch, 3] x, float[2, batch, 3] h) => (float[time, batch, 3] y, float[2, batch, 3] k)
+        { y = Neg (x) k = Neg (h) }
+        """),
+        tmp_path / "model.onnx",
+    )
+    fed = make_feeds({"model": tmp_path / "model.onnx"}, Sizes(4), 3, None)["model"]
+    assert {name: array.shape for name, array in fed.items()} == {"x": (128, 4, 3), "h": (2, 4, 3)}
+    assert count_examples(tmp_path / "model.onnx", fed, 1) == 4
+
+
 def test_models_share_the_inputs_that_they_share(models: dict[str, Path]) -> None:
     fed = make_feeds(models, Sizes(), 3, None)
     assert all(fed["reference"][name] is array for name, array in fed["model"].items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 BATCH = "batch"  # name of the first axis of an input, where the model gives none
 _MADE_UP = re.compile(rf"{BATCH}|.+_\d+")
@@ -58,6 +58,11 @@ def rename(axis: str, names: Mapping[str, str]) -> str:
     if axis in names or not _follows(axis):
         return names.get(axis, axis)
     return re.sub(_NAME, lambda match: names.get(match[0], match[0]), axis)
+
+
+def batch_axes(shapes: Iterable[Sequence[int | str]]) -> set[int | str]:
+    """Return the axis of each shape that holds the batch: the one named so, wherever it stands, else the first."""
+    return {BATCH if BATCH in shape else shape[0] for shape in shapes if shape}
 
 
 def make_name(name: str, place: int) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, ValueInfoProto
 
+from orun.measure.dataset import require_batch_first
 from orun.stages._graph.feeds import take_example
 from orun.stages._graph.io import input_names, save
 from orun.stages._graph.sessions import Feed, session
-from orun.stages._graph.signature import ranks_of
+from orun.stages._graph.signature import inputs_of, ranks_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +35,7 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
         names: names of inputs, or of inner values whose types are declared or can be inferred.
         dataset: the examples.
     """
+    require_batch_first(dataset.inputs, {item.name: item.shape for item in inputs_of(model)})
     ranks = ranks_of(model)
     feeds = (take_example(dataset.inputs, number, ranks) for number in range(len(dataset)))
     return values_for(model, names, feeds)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orun.measure.dataset import Dataset, Values
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})  # they turn NaN into an integer
+RECURRENT = frozenset({"GRU", "LSTM", "DynamicQuantizeLSTM"})  # ONNX Runtime's clip NaN to a number, as of 1.31
 IMPUTER = "IsNaN"  # in models that replace missing values
 HINT = "put a value in its place, or leave the example out, in what makes the dataset"
 
@@ -27,16 +28,18 @@ def require_ranges(context: Context, dataset: Dataset) -> None:
 
 
 def require_numbers(context: Context, dataset: Dataset) -> None:
-    """Refuse examples with missing values that an integer model would treat as numbers.
+    """Refuse examples with missing values that a model with integers or recurrent operators treats as numbers.
 
     Raises:
-        StageFailed: when an example holds NaN, and a model of the stage quantizes it without handling NaN.
+        StageFailed: when an example holds NaN, and a model of the stage turns it into a number without handling NaN.
     """
     why = (
         "it quantizes its values, and an integer cannot say that one is missing: the answer would be of another example"
     )
+    clipped = "ONNX Runtime's recurrent operators turn NaN into a number, where the framework answers NaN"
     for role in context.inputs:
         _refuse(context, dataset, role, QUANTIZERS, why)
+        _refuse(context, dataset, role, RECURRENT, clipped)
 
 
 def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str], why: str) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SHOWN = 3  # weights in a message
 SCALE = "_scale"  # ends the name of a value's scale
 CANNOT = "ONNX Runtime cannot quantize the model so"
+IN_FLOAT = frozenset({"GRU", "RNN"})  # recurrent operators without an integer form
 ADVICE = "pre-processing before quantization"  # in a warning for every model; the parameter `preprocess` does it
 
 
@@ -78,10 +79,14 @@ def require_integers(
     Raises:
         StageFailed: when there are none; `why` says what could have been quantized, `hint` what to do.
     """
+    from orun.stages._graph.io import nodes
+
     weights = find_integer_weights(model)
     if not weights:
         raise nothing_quantized(context, model, why, hint)
     context.log.info("%d quantized weights:\n  %s", len(weights), "\n  ".join(weights))
+    if left := sorted({node.op_type for node in nodes(model) if node.op_type in IN_FLOAT}):
+        context.note(f"nodes of {' and '.join(left)} stay in float: ONNX Runtime has no such operator in 8 bits")
     return len(weights)
 
 

@@ -392,6 +392,21 @@ def test_values_that_are_missing_in_the_data(folder: Path) -> None:
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"
     )
     assert measure(folder, params | {"samples": 2}, model=rounding).value("accuracy") == 1
+    recurrent = parse("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[batch, 3] x) => (float[batch, 3] y)
+    <float[1, 9, 3] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
+                         0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9},
+     float[1, 9, 3] r = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
+                         0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, int64[1] zero = {0}>
+    { step = Unsqueeze (x, zero)  all, last = GRU <hidden_size = 3> (step, w, r)  y = Squeeze (last, zero) }
+    """)
+    assert refusal(folder, params, model=recurrent) == (
+        "example 2 of the 4 used holds NaN in 'x', which the model treats as a number\n"
+        "  ONNX Runtime's recurrent operators turn NaN into a number, where the framework answers NaN\n"
+        "  1 of 4 examples hold one\n"
+        "  hint: put a value in its place, or leave the example out, in what makes the dataset"
+    )
 
 
 @pytest.mark.parametrize(

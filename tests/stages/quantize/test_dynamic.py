@@ -52,6 +52,22 @@ def test_a_model_that_finds_another_number_of_values(tmp_path: Path) -> None:
     assert sizes[0] != sizes[1]
 
 
+def test_recurrent_operators_without_an_integer_form_are_noted(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[time, batch, 2] x) => (float[time, batch, 4] z)
+    { all, last = GRU <hidden_size = 2> (x, w, r)  axes = Constant <value = int64[1] {1}> ()
+      flat = Squeeze (all, axes)  z = MatMul (flat, head) }
+    """)
+    shapes = {"w": (1, 6, 2), "r": (1, 6, 2), "head": (2, 4)}
+    random = np.random.default_rng(0)
+    weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    model.graph.initializer.extend(numpy_helper.from_array(weight, name) for name, weight in weights.items())
+    made = quantize(tmp_path, artifact(tmp_path, model))
+    assert made.value("quantized") == 1
+    assert made.notes == ("nodes of GRU stay in float: ONNX Runtime has no such operator in 8 bits",)
+
+
 def matmul(folder: Path) -> Path:
     """One product with a weight whose columns differ a thousandfold."""
     model = parse(WORDY)
