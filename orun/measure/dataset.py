@@ -186,7 +186,7 @@ def require_batch_first(inputs: Mapping[str, Values], shapes: Mapping[str, Seque
         UsageError: for the first such input.
     """
     for name, axes in shapes.items():
-        place = next((place for place, axis in enumerate(axes) if str(axis).startswith(BATCH)), 0)
+        place = _batch_place(axes)
         if place and name in inputs and np.ndim(inputs[name][0]) < len(axes):
             raise UsageError(
                 f"input {name!r} of the model has its batch on axis {place}: {list(axes)}",
@@ -196,8 +196,16 @@ def require_batch_first(inputs: Mapping[str, Values], shapes: Mapping[str, Seque
 
 
 def is_unbatched(axes: Sequence[int | str | None]) -> bool:
-    """Return whether an input of a model has no axis for a batch: it has none at all, or the first has a fixed size."""
-    return not axes or (isinstance(axes[0], int) and axes[0] != 1)
+    """Return whether an input of a model has no axis for a batch in front: none at all, or the first has a fixed size.
+
+    A first axis of 1 is a batch of 1, unless another one is named so.
+    """
+    return not axes or (isinstance(axes[0], int) and (axes[0] != 1 or _batch_place(axes) > 0))
+
+
+def _batch_place(axes: Sequence[int | str | None]) -> int:
+    """Return the place of the axis that is named after the batch, or 0."""
+    return next((place for place, axis in enumerate(axes) if str(axis).startswith(BATCH)), 0)
 
 
 def group(inputs: Mapping[str, Values], size: int, order: Iterable[int]) -> list[NDArray[np.intp]]:

@@ -154,7 +154,7 @@ def _run(
             plan.stage,
             f"the {role} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
-            hint=_type_hint(session, feed) or _batch_axis_hint(session, feed) or _length_hint(plan.origin, feed),
+            hint=_type_hint(session, feed) or _rank_hint(session, feed) or _length_hint(plan.origin, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
@@ -171,15 +171,21 @@ def _type_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     return "".join(as_type(name, str(types[name])) for name in wrong[:1])
 
 
-def _batch_axis_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
-    """Say how to feed examples that have a batch axis of their own; empty if there are none."""
-    axes = {value.name: len(value.shape or ()) for value in session.get_inputs()}
-    wrong = [name for name, value in feed.items() if value.ndim == axes[name] + 1 and value.shape[1:2] == (1,)]
-    return "".join(
-        f"each example of {name} has a batch axis of 1, and batching adds another: give each example without it, "
-        f"`values[0]`, or all examples as one array `[n, ...]`"
-        for name in wrong[:1]
-    )
+def _rank_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
+    """Say how to feed examples that have a batch axis of their own, or too few axes; empty if there are none."""
+    for value in session.get_inputs():
+        axes, fed = len(value.shape or ()), feed[value.name]
+        if fed.ndim == axes + 1 and fed.shape[1:2] == (1,):
+            return (
+                f"each example of {value.name} has a batch axis of 1, and batching adds another: give each example "
+                "without it, `values[0]`, or all examples as one array `[n, ...]`"
+            )
+        if fed.ndim < axes:
+            return (
+                f"an example of {value.name} is {list(fed.shape[1:])}, and the model takes {value.shape[1:]}: a row of "
+                "a table is one example, so make windows in a function, or store them in a .npz"
+            )
+    return ""
 
 
 def _length_hint(origin: Origin, feed: Mapping[str, Array]) -> str:

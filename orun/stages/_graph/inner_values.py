@@ -11,6 +11,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from orun.measure.dataset import require_batch_first
 from orun.stages._graph.feeds import take_example
+from orun.stages._graph.fitting import require_fitting
 from orun.stages._graph.io import input_names, save
 from orun.stages._graph.sessions import Feed, session
 from orun.stages._graph.signature import inputs_of, ranks_of
@@ -34,10 +35,16 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
         model: whole in memory.
         names: names of inputs, or of inner values whose types are declared or can be inferred.
         dataset: the examples.
+
+    Raises:
+        UsageError: if an example does not fit the model.
     """
-    require_batch_first(dataset.inputs, {item.name: item.shape for item in inputs_of(model)})
+    inputs = [item for item in inputs_of(model) if item.name in dataset.inputs]
+    require_batch_first(dataset.inputs, {item.name: item.shape for item in inputs})
     ranks = ranks_of(model)
-    feeds = (take_example(dataset.inputs, number, ranks) for number in range(len(dataset)))
+    feeds = [take_example(dataset.inputs, number, ranks) for number in range(len(dataset))]
+    for feed in feeds:
+        require_fitting("the dataset", inputs, feed)
     return values_for(model, names, feeds)
 
 

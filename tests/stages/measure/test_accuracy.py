@@ -628,6 +628,14 @@ def test_examples_that_bring_a_batch_axis_along(folder: Path) -> None:
             "it, `values[0]`, or all examples as one array `[n, ...]`"
         ),
     ]
+    windows = parse(
+        '<ir_version: 9, opset_import: ["": 20]> g (float[batch, 2, 3] x) => (float[batch, 2, 3] y) { y = Neg (x) }'
+    )
+    message = refusal(folder, {"dataset": "data.py:labelled", "metrics": ["accuracy"]}, model=windows)
+    assert message.splitlines()[-1] == (
+        "  hint: an example of x is [3], and the model takes [2, 3]: a row of a table is one example, so make windows "
+        "in a function, or store them in a .npz"
+    )
 
 
 def test_scores_that_are_not_the_first_output(folder: Path) -> None:
