@@ -118,6 +118,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.memory_headroom import require_memory
 
     estimator = _estimator(context, params)
+    _require_order_of_classes(context, estimator, params.data)
     require_memory(context, MEMORY_FACTOR, weight_bytes(estimator))
     dataset = _load_columns(context, estimator, params.data)
     data = table(context, dataset if params.samples is None else dataset.spread(params.samples), params.precision)
@@ -145,6 +146,20 @@ def _hint(agreement: float, *, is_float32: bool) -> str:
         share = f"{math.floor(agreement * 1000) / 10:g}%"
         hints.append(f"where a few rounded values may differ, say so: `min_agreement: {share}`")
     return "; ".join(hints)
+
+
+def _require_order_of_classes(context: Context, estimator: Estimator, data: Examples) -> None:
+    """Require the `classes` of the data, if they are the estimator's, to be in the order of its scores."""
+    classes = getattr(estimator, "classes_", None)
+    if not isinstance(data, Source) or classes is None or isinstance(classes, list):  # a list is of several labels
+        return
+    names = [str(name) for name in classes]
+    if data.classes != names and sorted(data.classes) == sorted(names):
+        raise StageFailed(
+            context.stage,
+            f"`classes` are {', '.join(data.classes)}; the model's scores are in the order {', '.join(names)}",
+            hint=f"classes: [{', '.join(names)}]",
+        )
 
 
 def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dataset:

@@ -328,6 +328,20 @@ def test_an_ill_conditioned_estimator(tmp_path: Path) -> None:
     )
 
 
+def test_classes_in_another_order_than_the_scores(tmp_path: Path) -> None:
+    rows = zip(estimators.AGES, estimators.votes_in_words().predict(estimators.AGES[:, None]), strict=True)
+    (tmp_path / "votes.csv").write_text("\n".join(["age,vote", *(f"{age},{vote}" for age, vote in rows)]))
+    data = {"path": str(tmp_path / "votes.csv"), "labels": "vote", "classes": ["yes", "no"]}
+    params = {"model": "estimators.py:votes_in_words", "data": data}
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/sklearn", tmp_path, params, root=MODULES)
+    assert str(caught.value) == (
+        "`classes` are yes, no; the model's scores are in the order no, yes\n  hint: classes: [no, yes]"
+    )
+    params = {**params, "data": {**data, "classes": ["no", "yes"]}}
+    assert run_stage("convert/sklearn", tmp_path, params, root=MODULES).value("agreement") == 1
+
+
 def test_a_wrong_conversion_of_an_ill_conditioned_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change_answers(monkeypatch, lambda _, values: [2 * value for value in values])
     assert refusal(tmp_path, "polynomial", "ages").startswith(

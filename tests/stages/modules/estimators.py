@@ -104,6 +104,10 @@ def measures() -> orun.Dataset:
     return orun.Dataset({"age": YEARS, "weight": BODIES[:60, 2], "woman": BODIES[:60, 1] > 0})
 
 
+def votes_in_words() -> Any:
+    return LogisticRegression().fit(AGES[:, None], np.where(AGES > 6, "yes", "no"))
+
+
 def measures_with_units() -> orun.Dataset:
     """Columns whose names are no identifiers, of which skl2onnx makes equal ones."""
     return orun.Dataset({"age (years)": YEARS, "age_(years)": BODIES[:60, 2], "2 / woman": BODIES[:60, 1] > 0})
