@@ -47,7 +47,7 @@ def load_dataset(
     else:
         from orun.stages._data.files import read
 
-        dataset = read(context.root, _source(examples), {*columns, *inputs, *(input_names(model) if model else ())})
+        dataset = read(context.root, source_of(examples), {*columns, *inputs, *(input_names(model) if model else ())})
     for name in inputs:
         if name not in dataset.inputs:
             raise StageFailed(
@@ -104,7 +104,7 @@ def origin_of(root: Path, examples: Examples) -> Origin:
     name = title(examples)
     if isinstance(examples, str) and CODE.fullmatch(examples):
         return Origin(name)
-    source = _source(examples)
+    source = source_of(examples)
     return Origin(
         name,
         is_folder=source.images is not None,
@@ -113,7 +113,7 @@ def origin_of(root: Path, examples: Examples) -> Origin:
     )
 
 
-def _source(examples: Examples) -> Source:
+def source_of(examples: Examples) -> Source:
     """Return the declaration of a dataset in files; a path alone has no options."""
     return examples if isinstance(examples, Source) else Source(FilePath(examples))
 

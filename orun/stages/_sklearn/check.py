@@ -21,6 +21,7 @@ from orun.stages._graph.limits import Limit, merge
 from orun.stages._graph.sessions import Feed, Model, session
 from orun.stages._sklearn.export import Table
 from orun.stages._sklearn.plain import Estimator, parts_of
+from orun.stages._sklearn.wide_steps import has_trees
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -73,7 +74,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
                 f"output {name!r} of the converted model has another form than what scikit-learn answers",
                 why=f"{list(value.shape)} instead of {list(right.shape)}",
             )
-    strict = [_agreeing(right, value, tolerance) for right, value in zip(expected, answers, strict=True)]
+    strict = [agreeing_rows(right, value, tolerance) for right, value in zip(expected, answers, strict=True)]
     ties = _tied(estimator, expected, answers, tolerance) & ~strict[0]
     if ties.any():
         strict[0] |= ties
@@ -85,7 +86,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
     if not np.all(strict) and not any(values.dtype == np.float64 for values in data.columns.values()):
         limits = _limits(context, estimator, data, expected, raw=raw)
         rows = [
-            _agreeing(right, value, tolerance, limit)
+            agreeing_rows(right, value, tolerance, limit)
             for right, value, limit in zip(expected, answers, limits, strict=True)
         ]
         rows[0] |= ties
@@ -95,6 +96,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
         context.note(
             f"{excused} of {len(data)} examples are off beyond the tolerance and count as equal: scikit-learn's own "
             f"answers change there when what it learned is rounded to float32, and {MULTIPLE} times that is allowed"
+            f"{'' if has_trees(estimator) else '; `precision: float64` avoids it'}"
         )
     output, why = next(
         (
@@ -212,7 +214,7 @@ def _align(right: Array, value: Array) -> Array:
     return np.stack([-right, right], axis=1) if two else right
 
 
-def _agreeing(right: Array, value: Array, tolerance: Tolerance, limit: Limit | None = None) -> NDArray[np.bool_]:
+def agreeing_rows(right: Array, value: Array, tolerance: Tolerance, limit: Limit | None = None) -> NDArray[np.bool_]:
     """Return which rows agree."""
     rows = len(value)
     ours, theirs = value.reshape(rows, -1), right.reshape(rows, -1)

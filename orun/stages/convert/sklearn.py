@@ -11,8 +11,9 @@ against their own predictions like every estimator.
 `data` gives the input types and the examples for the check. A dataset of one input is the matrix `X` (or texts). With
 several inputs, each is a column: scikit-learn gets them as a data frame if the estimator was fitted on a data frame,
 otherwise side by side. Columns that a data frame did not have, such as the labels, are left out. ONNX takes floats in
-`precision`; scikit-learn computes with the same rounded values in float64. So do the steps of a pipeline before trees
-in the ONNX model, where ONNX Runtime can: values often lie on a threshold, and would fall to its other side.
+`precision`; scikit-learn computes with the same rounded values in float64. A note says how many of its answers the
+rounding changes. The steps of a pipeline before trees compute in float64 in the ONNX model, too, where ONNX Runtime
+can: values often lie on a threshold, and would fall to its other side.
 Texts of ONNX are never missing: imputers and encoders that were fitted with missing texts take the empty text for them.
 
 Classifiers of several labels an example have probabilities `[n, labels, classes]`.
@@ -29,14 +30,14 @@ bags of SVC without probabilities (use `SVC(probability=True)`) and hard votes a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages._data.source import LABELS, Examples, Source
+from orun.stages._data.source import LABELS, DType, Examples, Source
 from orun.stages._graph.agreement import Atol, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import CODE
@@ -46,6 +47,7 @@ from orun.text.lists import first_few
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
     from orun.measure.framework_model import FrameworkModel
+    from orun.stages._sklearn.export import Table
     from orun.stages._sklearn.plain import Estimator
 
 TREE_PACKAGES = {  # by suffix of a file; the first reads it
@@ -54,6 +56,7 @@ TREE_PACKAGES = {  # by suffix of a file; the first reads it
     ".txt": ("lightgbm", "onnxmltools"),
     ".cbm": ("catboost",),
 }
+OFFSET = "subtract an offset from the column before"
 FEW = 0.95  # share of examples from which on others may differ by rounding
 MEMORY_FACTOR = 14  # peak memory over the estimator's numbers: skl2onnx makes Python objects of them
 
@@ -114,6 +117,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.conversion import Settings
     from orun.stages._sklearn.export import export, table, weight_bytes
+    from orun.stages._sklearn.rounding import note_rounded_inputs
     from orun.stages._sklearn.wide_steps import has_trees
     from orun.stages.memory_headroom import require_memory
 
@@ -121,17 +125,28 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_order_of_classes(context, estimator, params.data)
     require_memory(context, MEMORY_FACTOR, weight_bytes(estimator))
     dataset = _load_columns(context, estimator, params.data)
-    data = table(context, dataset if params.samples is None else dataset.spread(params.samples), params.precision)
+    dataset = dataset if params.samples is None else dataset.spread(params.samples)
+    data, unrounded = (table(context, dataset, precision) for precision in (params.precision, "float64"))
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
     save(export(context, estimator, data, settings), context.result)
-    comparison = compare(context, estimator, data, Tolerance(params.atol, params.rtol), raw=_raw(params))
+    tolerance = Tolerance(params.atol, params.rtol)
+    comparison = compare(context, estimator, data, tolerance, raw=_raw(params))
     if comparison.agreement < params.min_agreement:
         raise StageFailed(
             context.stage,
             f"the converted model disagrees with scikit-learn in output {comparison.output!r}",
             why=comparison.why,
-            hint=_hint(comparison.agreement, is_float32=has_trees(estimator)),
+            hint=_hint(comparison.agreement, unrounded, is_float32=has_trees(estimator)),
         )
+    note_rounded_inputs(
+        context,
+        estimator,
+        unrounded,
+        data,
+        tolerance,
+        raw=_raw(params),
+        advice=OFFSET if has_trees(estimator) else f"`precision: float64`, or {OFFSET}",
+    )
     return {
         **weigh(context.result),
         "max_abs_error": Metric(comparison.largest, better="lower"),
@@ -139,9 +154,16 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
-def _hint(agreement: float, *, is_float32: bool) -> str:
+def _hint(agreement: float, data: Table, *, is_float32: bool) -> str:
     """Return the next step after a disagreement; ONNX Runtime has trees of float32 alone."""
+    from orun.stages._sklearn.rounding import COARSE, coarsest_column
+
     hints = [] if is_float32 else ["try `precision: float64`"]
+    if is_float32 and coarsest_column(data.columns)[1] >= COARSE:
+        hints.append(
+            "trees of ONNX Runtime take float32 alone: subtract an offset from columns of large, close values, such as "
+            "times, before fitting"
+        )
     if agreement >= FEW:
         share = f"{math.floor(agreement * 1000) / 10:g}%"
         hints.append(f"where a few rounded values may differ, say so: `min_agreement: {share}`")
@@ -169,11 +191,11 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
         StageFailed: when one is missing.
     """
     from orun.stages._sklearn.plain import column_names, find_column
-    from orun.stages.datasets import load_dataset, title
+    from orun.stages.datasets import title
 
     names = column_names(estimator)
     fitted = [] if names is None else [str(column) for column in names]
-    dataset = load_dataset(context, data, columns=fitted)
+    dataset = _load_unrounded(context, data, fitted)
     if names is None or len(dataset.inputs) == 1:  # which is a matrix
         return dataset
     columns = {column: find_column(column, dataset.inputs) for column in fitted}
@@ -193,6 +215,26 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
             why=f"the {type(estimator).__name__} was fitted with that name; the data has {', '.join(dataset.inputs)}",
         )
     return replace(dataset, inputs={column: dataset.inputs[column] for column in columns.values() if column})
+
+
+def _load_unrounded(context: Context, data: Examples, columns: Collection[str]) -> Dataset:
+    """Load the dataset with the floats of files in float64, where its `types` name no other type."""
+    import numpy as np
+
+    from orun.stages.datasets import load_dataset, source_of
+
+    dataset = load_dataset(context, data, columns=columns)
+    if isinstance(data, str) and CODE.fullmatch(data):
+        return dataset
+    floats: dict[str, DType] = {
+        name: "float64"
+        for name, values in dataset.inputs.items()
+        if isinstance(values, np.ndarray) and values.dtype == np.float32
+    }
+    if not floats:
+        return dataset
+    declared = source_of(data)
+    return load_dataset(context, replace(declared, types={**floats, **declared.types}), columns=columns)
 
 
 def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:

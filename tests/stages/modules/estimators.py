@@ -51,6 +51,8 @@ TOWNS = np.array(["Ulm", "Bonn", "Kiel"] * 5, dtype=object)
 AGES = np.arange(15.0)
 YEARS = np.arange(20, 80)
 GRADES = (np.round(BODIES[:, 2:6] * 50) / 10).astype(np.float32)
+TIMES = 1.7e9 + BODIES[:200, 3] * 1e5  # seconds, where float32 has steps of 128
+AWAY = (TIMES % 2000 > 1000).astype(int)
 
 
 def digits() -> orun.Dataset:
@@ -102,6 +104,27 @@ def ages() -> orun.Dataset:
 def measures() -> orun.Dataset:
     """Columns of numbers of three types."""
     return orun.Dataset({"age": YEARS, "weight": BODIES[:60, 2], "woman": BODIES[:60, 1] > 0})
+
+
+def visits() -> orun.Dataset:
+    """The time of each of 200 visits, and a measurement."""
+    return orun.Dataset({"ts": TIMES, "weight": BODIES[:200, 2]})
+
+
+def forest_of_visits() -> Any:
+    rows = np.stack([*visits().inputs.values()], axis=1)
+    return make_pipeline(StandardScaler(), RandomForestClassifier(5, random_state=0)).fit(rows, AWAY)
+
+
+def line_of_visits() -> Any:
+    rows = np.stack([*visits().inputs.values()], axis=1)
+    return make_pipeline(StandardScaler(), LinearRegression()).fit(rows, TIMES - 1.7e9)
+
+
+def boosted_visits() -> Any:
+    """Trees whose thresholds lie between times that are one in float32."""
+    rows = np.stack([*visits().inputs.values()], axis=1)
+    return HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2).fit(rows, AWAY)
 
 
 def votes_in_words() -> Any:
