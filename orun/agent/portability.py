@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from orun.agent.project_files import PUT_INTO_PROJECT, is_in
 from orun.agent.project_folders import Place, Project
 from orun.core.run_record import Failure
 from orun.environment.call_cache import once
-from orun.errors import NotPortable, OrunError
+from orun.errors import NotPortable, OrunError, StageError
 from orun.executors import JobResult
 from orun.fs.observed_state import was_absent
 from orun.pipeline.model import Stage
@@ -20,6 +21,7 @@ from orun.text.suggestions import near
 
 MOST_NAMED = 3  # files in an error
 TRAVELS = "a machine gets what git tracks, and files that git does not ignore"
+MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
 def require_portable(stage: Stage, result: JobResult, project: Project, machine: str) -> None:
@@ -113,15 +115,18 @@ def failure_of(error: OrunError, place: Place | None = None) -> Failure:
     """Return an error as data.
 
     Args:
-        error: the error. If it names a file that did not travel, its hint says how that travels.
+        error: the error. If it names a file or a module that did not travel, its hint says how that travels.
         place: the project; paths in it become relative to it.
     """
     texts, log = (error.what, error.why, error.hint), near(getattr(error, "log", ""))
     if place is None:
         return Failure(type(error).__name__, *texts, log)
+    modules = _missed_modules(error.what, place)
+    if modules and isinstance(error, StageError):  # its advice is to install a package of that name
+        texts = error.what, error.why, error.hint.removeprefix(f"{error.advice}\n")
     problem, why, hint = (without_folder(text, place.folder) for text in texts)
     forms = [f"{form}/" for form in _forms(place.folder)]
-    missed = [
+    missed = modules or [
         entry
         for entry in place.left_out
         if any(f"{form}{entry.rstrip('/')}" in text for form in forms for text in texts)
@@ -131,6 +136,15 @@ def failure_of(error: OrunError, place: Place | None = None) -> Failure:
         why = f"{why}\n{why_missed}".strip()
         hint = f"{how}\n{hint}".strip()
     return Failure(type(error).__name__, problem, why, hint, log)
+
+
+def _missed_modules(text: str, place: Place) -> list[str]:
+    """Return the entries of `left_out` in which a module may be that an error's text misses."""
+    if not (match := MISSING_MODULE.search(text)):
+        return []
+    path = re.escape(match[1].replace(".", "/"))
+    form = re.compile(rf"(^|/){path}(/|([./].*)?\.(py|so))$")  # a folder, a file, or a file in a folder that travels
+    return [entry for entry in place.left_out if form.search(entry)]
 
 
 def without_folder(text: str, folder: Path) -> str:

@@ -37,6 +37,7 @@ from tests.agent.support import PATIENCE, AgentProcess, Driver, ended, make_proj
 
 MODEL = "stages: {import: {uses: convert/onnx, with: {path: model.onnx}}}\n"
 LINK = "stages: {read: {uses: ./stages.py:read, with: {name: link.txt}}}\n"
+IMPORTS = "stages: {imports: {uses: ./imports.py:imports}}\n"
 OTHER_TEXT = """
 stages:
   make: {uses: ./stages.py:make, with: {text: c d}}
@@ -176,6 +177,24 @@ def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Dr
         "git ignores data/: a machine gets what git tracks, and files that git does not ignore",
         f"List it in the pipeline file: ship: [data]\nIts log: {failed.failure.log}\n"
         "Run it alone: orun pipeline.yaml --only need",
+        failed.failure.log,
+    )
+
+
+def test_a_module_that_git_ignores_is_not_to_be_installed(driver: Driver) -> None:
+    code = "from orun import stage\n\n@stage(inputs={})\ndef imports(context):\n    import data\n"
+    driver.file.with_name("imports.py").write_text(code)
+    driver.use("imports.yaml", IMPORTS)
+    driver.fleet.start(driver.order("imports"), "a")
+    failed = driver.last("imports")
+    assert isinstance(failed, Failed)
+    assert failed.failure == Failure(
+        "StageFailed",
+        "imports raised ModuleNotFoundError: No module named 'data'",
+        "at imports.py:5 in imports\n"
+        "git ignores data/: a machine gets what git tracks, and files that git does not ignore",
+        f"List it in the pipeline file: ship: [data]\nIts log: {failed.failure.log}\n"
+        "Run it alone: orun imports.yaml --only imports",
         failed.failure.log,
     )
 

@@ -1,4 +1,4 @@
-"""What counts as a read outside of the project."""
+"""What counts as a read outside of the project, and as a module that did not travel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import onnx
 import pytest
 
-from orun.agent.portability import require_portable
+from orun.agent.portability import failure_of, require_portable
+from orun.agent.project_folders import Place
 from orun.core.source_location import Position
-from orun.errors import NotPortable
+from orun.errors import NotPortable, StageFailed
 from orun.executors import JobResult
 from orun.pipeline.model import Stage
 
@@ -26,3 +27,32 @@ def test_files_of_installed_packages_are_everywhere(tmp_path: Path) -> None:
     require_portable(stage, JobResult(reads={str(Path(onnx.__file__)): SEEN}), project, "bench")
     with pytest.raises(NotPortable, match="s reads /etc/hosts, outside of the project"):
         require_portable(stage, JobResult(reads={"/etc/hosts": SEEN}), project, "bench")
+
+
+@pytest.mark.parametrize(
+    ("module", "entry"),
+    [
+        ("helper", "helper.py"),
+        ("helper", "src/helper/"),
+        ("helper", "helper/deep/names.py"),
+        ("helper.names", "helper/names.py"),
+        ("helper", "helper.cpython-311-x86_64-linux-gnu.so"),
+    ],
+)
+def test_a_module_that_did_not_travel_is_listed(tmp_path: Path, module: str, entry: str) -> None:
+    """Its name may be that of a package of strangers."""
+    failure = failure_of(_error(module), Place(tmp_path, tmp_path, (entry,), {}))
+    assert failure.why == (f"git ignores {entry}: a machine gets what git tracks, and files that git does not ignore")
+    assert failure.hint == f"List it in the pipeline file: ship: [{entry.rstrip('/')}]\nRun it alone: orun p.yaml"
+
+
+@pytest.mark.parametrize("entry", ["my_helper.py", "helper_files/", "helper/data.bin", "helper.pyc"])
+def test_a_module_that_is_none_of_the_project_is_to_be_installed(tmp_path: Path, entry: str) -> None:
+    failure = failure_of(_error("helper"), Place(tmp_path, tmp_path, (entry,), {}))
+    assert (failure.why, failure.hint) == ("", "pip install helper\nRun it alone: orun p.yaml")
+
+
+def _error(module: str) -> StageFailed:
+    advice = f"pip install {module}"
+    what = f"s raised ModuleNotFoundError: No module named '{module}'"
+    return StageFailed("s", what, hint=f"{advice}\nRun it alone: orun p.yaml", advice=advice)
