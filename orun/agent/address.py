@@ -6,6 +6,7 @@ a random text with an HMAC, so that the token itself does not travel.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import os
 import socket
@@ -66,8 +67,9 @@ class Address(Record, frozen=True):
         """Return a listening socket.
 
         Raises:
-            UsageError: if the address is in use, or TCP is asked for without a token or on every interface.
-            StoreError: if the socket cannot be made.
+            UsageError: if another process listens there, or no socket can be at a TCP address, which needs a token and
+                may not be every network.
+            StoreError: if a Unix socket cannot be made.
         """
         if self.path:
             return self._listen_unix()
@@ -79,9 +81,16 @@ class Address(Record, frozen=True):
             )
         if self.host in WILDCARDS:
             raise UsageError(f"{self} is every network of this machine", why="name the address of a private one")
-        with convert_os_errors(f"listen at {self}", "/"):
-            family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
             return socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                hint = "choose another port: --listen URL"
+                raise UsageError(f"another process listens at {self}", hint=hint) from error
+            why = (error.strerror or str(error)).partition(" (while")[0]  # Python appends the address
+            hint = "name an address of this machine (hostname -I), and a port from 1024: --listen URL"
+            raise UsageError(f"cannot listen at {self}", why=why, hint=hint) from error
 
     def _listen_unix(self) -> socket.socket:
         with convert_os_errors(f"listen at {self}", self.path):
@@ -154,12 +163,16 @@ def _usable(path: str) -> str:
 
 
 def read_token(file: Path) -> str:
-    """Return the token in a file; UsageError if it is no text or too short, or others may read it."""
+    """Return the token in a file; UsageError if there is none, it is no text or too short, or others may read it."""
+    replacement = f"openssl rand -hex 32 > {quoted(file)}"
     with convert_os_errors(f"read the token {file}", file):
-        mode, content = file.stat().st_mode, file.read_bytes()
+        try:
+            mode, content = file.stat().st_mode, file.read_bytes()
+        except FileNotFoundError:
+            hint = f"{replacement} && chmod 600 {quoted(file)}"
+            raise UsageError(f"there is no token file {file}", hint=hint) from None
     if mode & 0o077:
         raise UsageError(f"others may read the token {file}", hint=f"chmod 600 {quoted(file)}")
-    replacement = f"openssl rand -hex 32 > {quoted(file)}"
     try:
         token = content.decode().strip()
     except UnicodeDecodeError:

@@ -459,6 +459,15 @@ def test_a_proof_that_is_no_ascii_ends_the_connection_and_not_the_agent(tmp_path
     assert lines[0] == "a driver is not connected any more: it does not know the token"
 
 
+def test_a_token_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "no token"
+    with pytest.raises(UsageError) as caught:
+        read_token(file)
+    assert str(caught.value) == (
+        f"there is no token file {file}\n  hint: openssl rand -hex 32 > '{file}' && chmod 600 '{file}'"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "error"),
     [
@@ -496,6 +505,14 @@ LONG = "/" + 107 * "a"
             "a token of some letters",
             "tcp://0.0.0.0:7777 is every network of this machine\n  name the address of a private one",
         ),
+        (
+            "tcp://192.0.2.1:7777",  # an address of examples, RFC 5737
+            "a token of some letters",
+            (
+                "cannot listen at tcp://192.0.2.1:7777\n  Cannot assign requested address\n"
+                "  hint: name an address of this machine (hostname -I), and a port from 1024: --listen URL"
+            ),
+        ),
         ("http://127.0.0.1:7777", "", f"no agent can be at 'http://127.0.0.1:7777'\n  {EXPECTED}"),
         ("tcp://10.0.0.7", "", f"no agent can be at 'tcp://10.0.0.7'\n  {EXPECTED}"),
         ("tcp://gpu..lan:7777", "", f"no agent can be at 'tcp://gpu..lan:7777'\n  {EXPECTED}"),
@@ -515,6 +532,14 @@ def test_an_address_that_is_not_safe_or_possible_is_refused(url: str, token: str
     with pytest.raises(UsageError) as caught:
         Address.parse(url, token).listen()
     assert str(caught.value) == error
+
+
+def test_a_port_in_use_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UsageError) as caught:
+            Address.parse(url, "a token of some letters").listen()
+    assert str(caught.value) == f"another process listens at {url}\n  hint: choose another port: --listen URL"
 
 
 def test_two_machines_of_one_name_are_refused(driver: Driver, agents: tuple[AgentProcess, AgentProcess]) -> None:
