@@ -340,7 +340,8 @@ def test_answers_that_change_when_inputs_are_rounded(
     data = "estimators.py:visits"
     if in_file:
         data = str(tmp_path / "visits.npz")
-        np.savez(data, **{name: np.asarray(values) for name, values in estimators.visits().inputs.items()})
+        arrays: dict[str, Any] = dict(estimators.visits().inputs)
+        np.savez(data, **arrays)
     made = run_stage("convert/sklearn", tmp_path, {"model": f"estimators.py:{model}", "data": data}, root=MODULES)
     assert made.value("agreement") == 1
     rows = np.stack([*estimators.visits().inputs.values()], axis=1)
