@@ -29,6 +29,7 @@ class Task:
         locks: what it waits for or holds.
         executor: runs its process.
         pushed: the push of the result.
+        stored: whether the result was there before the run asked for it.
         abandoned: nobody waits for the result any more.
     """
 
@@ -39,13 +40,14 @@ class Task:
     locks: RunLocks | None = None
     executor: LocalExecutor | None = None
     pushed: Future[Pushed] | None = None
+    stored: bool = False
     abandoned: bool = False
 
 
 def ending(message: Message) -> str:
     """Return what became of an order, for the agent's user."""
     if isinstance(message, Built):
-        return "is built"
+        return "is stored already" if message.stored else "is built"
     if isinstance(message, Failed):
         return f"failed: {message.failure.what}"
     if isinstance(message, Lost):

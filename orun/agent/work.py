@@ -204,7 +204,7 @@ class Work:
             if not task.fetch.advance():
                 return
             if task.work.is_stored and (action := task.work.decide().hit):
-                self._push(task, action)
+                self._push_stored(task, action)
             else:
                 task.locks = task.work.locks()
                 task.phase = "waiting"
@@ -229,7 +229,7 @@ class Work:
             step = task.work.decide()  # under the lock: another process may have built it
             if step.hit:
                 task.locks.release_all()
-                self._push(task, step.hit)
+                self._push_stored(task, step.hit)
                 return True
             name = task.work.name
             same = [other.executor for other in self._tasks if other.phase == "running" and other.work.name == name]
@@ -264,6 +264,11 @@ class Work:
             with self._failing(task):
                 self._push(task, action)
 
+    def _push_stored(self, task: Task, action: Action) -> None:
+        """Begin to push a result that was there; a run that has it repaired asked for it before."""
+        task.stored = not task.work.order.repair
+        self._push(task, action)
+
     def _push(self, task: Task, action: Action) -> None:
         operation = task.work.push(action)
         task.phase = "pushing"
@@ -273,7 +278,7 @@ class Work:
         if task.pushed is None or not task.pushed.done():
             return
         with self._failing(task):
-            self._end(task, Built(task.work.name, task.pushed.result().record.decode()))
+            self._end(task, Built(task.work.name, task.pushed.result().record.decode(), task.stored))
 
     # Ends
 

@@ -153,10 +153,12 @@ class Built(Record, frozen=True):
     Attributes:
         stage: its id.
         record: the record of the result, signed, as it is in the remote. Another machine may have made it before.
+        stored: whether the agent had it before the run asked for it, so that nothing ran.
     """
 
     stage: str
     record: str
+    stored: bool = False
 
 
 class Failed(Record, frozen=True):

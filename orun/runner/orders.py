@@ -157,7 +157,7 @@ class Orders:
         for name, sent in list(self._sent.items()):
             if sent.built and self.remote.downloads.take(sent.step, sent.built):
                 del self._sent[name]
-                ended.append(StageEnd(sent.step, self._accept(sent.step, done)))
+                ended.append(StageEnd(sent.step, self._accept(sent.step, done), sent.built.stored))
         return [item for item in ended if item]
 
     def _handle(self, message: FleetMessage, done: Mapping[str, Done]) -> StageEnd | None:

@@ -264,10 +264,17 @@ class StageExecution(Record, frozen=True):
 
 
 class StageEnd(Record, frozen=True):
-    """End of a stage on whichever machine: its result or its error; None if it starts again."""
+    """End of a stage on whichever machine.
+
+    Attributes:
+        step: the stage.
+        outcome: its result or its error; None if it starts again.
+        stored: whether its machine had the result already, so that nothing ran.
+    """
 
     step: Step
     outcome: Action | StageError | None
+    stored: bool = False
 
 
 def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:

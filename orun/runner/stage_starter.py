@@ -108,7 +108,7 @@ class StageStarter:
         if isinstance(outcome, StageError):
             self._fail(step, self.local.reports.mask.error(outcome))
         elif outcome:
-            self._finish(step, outcome, "built")
+            self._finish(step, outcome, "cached" if end.stored else "built")
         else:
             self.schedule.stop(name)
         self.locks.release(name)

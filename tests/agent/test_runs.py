@@ -110,6 +110,7 @@ def test_an_agent_that_dies_is_replaced(
     result = orun.run(
         file,
         only=["make"],
+        force=["make"],  # the second machine may have it of another run
         store=tmp_path / "store",
         remote=f"file://{tmp_path}/remote",
         executor=urls_of(third, agents[1]),
@@ -119,6 +120,20 @@ def test_an_agent_that_dies_is_replaced(
     (notice,) = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
     assert notice.startswith("machine three was lost after ")
     assert notice.endswith("; make starts again on two (1 of 2)")
+
+
+def test_a_result_that_an_agent_has_is_cached(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:
+    file = make_project(tmp_path / "project")
+
+    def run(name: str) -> dict[str, str]:
+        """Run with a store and a remote that are empty."""
+        remote = f"file://{tmp_path}/remote-{name}"
+        override = {"stages.make.with.text": "stored before"}
+        store = tmp_path / name
+        return outcomes(orun.run(file, only=["make"], set=override, store=store, remote=remote, executor=agents[0].url))
+
+    assert run("first") == {"make": "built"}
+    assert run("second") == {"make": "cached"}
 
 
 def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
