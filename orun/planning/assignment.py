@@ -15,6 +15,7 @@ from orun.pipeline.model import Pipeline, Stage
 from orun.planning.facts import Classes, Facts, LocalFacts
 from orun.planning.implicit_deps import current_state
 from orun.store import ImplicitDependencies, StatCache
+from orun.text.suggestions import closest
 
 SAME_STORE = (
     "the agent of machine {machine} uses the store of this run: each would wait for the other's stages "
@@ -228,14 +229,20 @@ class Assignment:
         return Candidates(tuple(map(tuple, equal.values())), tuple(able))
 
     def _there(self, labels: Mapping[str, str]) -> str:
-        """Return which machines are there, by the labels that were asked for: `3 are here: A10, none x2`."""
+        """Return which machines are there, by the labels that were asked for: `3 are here: A10, none x2`.
+
+        A label that none of them has may be misspelt.
+        """
         if not self.machines:
             return "no machine is here"
         texts = (", ".join(machine.labels.get(name, "none") for name in labels) for machine in self.machines.values())
         counts = Counter(texts).items()
         shown = ", ".join(f"{text} x{count}" if count > 1 else text for text, count in counts)
         number = len(self.machines)
-        return f"{number} {'is' if number == 1 else 'are'} here: {shown}"
+        present = dict.fromkeys(name for machine in self.machines.values() for name in machine.labels)
+        meant = next(filter(None, (closest(name, present) for name in labels if name not in present)), "")
+        suggestion = f"; did you mean {meant!r}?" if meant else ""
+        return f"{number} {'is' if number == 1 else 'are'} here: {shown}{suggestion}"
 
 
 def _text(labels: Mapping[str, str]) -> str:

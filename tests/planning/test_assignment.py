@@ -96,6 +96,14 @@ def test_labels_choose_the_machines(tmp_path: Path) -> None:
     )
 
 
+def test_a_misspelt_label_is_suggested(tmp_path: Path) -> None:
+    pipeline = make_pipeline(tmp_path, runs_on={"rol": "builder"})
+    machines = Machine("a", {"role": "builder"}), Machine("b", T4)
+    assert assign(pipeline, *machines).candidates(pipeline.stages[0]).problem == (
+        "no machine has rol=builder (2 are here: none x2; did you mean 'role'?)"
+    )
+
+
 def test_a_stage_for_any_machine_lacks_one_if_none_is_there(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path)
     assert assign(pipeline).candidates(pipeline.stages[0]).problem == "no machine is here"
