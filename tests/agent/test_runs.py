@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -125,7 +125,7 @@ def test_an_agent_that_dies_is_replaced(
 def test_a_result_that_an_agent_has_is_cached(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:
     file = make_project(tmp_path / "project")
 
-    def run(name: str) -> dict[str, str]:
+    def run(name: str) -> Mapping[str, str]:
         """Run with a store and a remote that are empty."""
         remote = f"file://{tmp_path}/remote-{name}"
         override = {"stages.make.with.text": "stored before"}
