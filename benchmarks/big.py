@@ -145,7 +145,7 @@ def run(kind: str, folder: Path) -> None:
             execute(kind, case, inputs, work, folder)
         check_output(kind, module_of(kind).SPEC, work / "output", inputs)
     except OrunError as error:
-        outcome = {"verdict": "refuses", "why": f"{error.what}: {error.why}" if error.why else error.what}
+        outcome = {"verdict": "refuses", "why": f"{error.problem}: {error.why}" if error.why else error.problem}
     except Exception as error:  # any exception that is no message for a user
         logging.getLogger(kind).exception("it failed")
         outcome = {"verdict": "fails", "why": f"{type(error).__name__}: {error}"}

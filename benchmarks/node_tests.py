@@ -238,11 +238,11 @@ def judge(test: BackendTest, kind: str, source: Path) -> Row:
         try:
             result = run(kind, source, params)
         except OrunError as refusal:
-            if not refusal.what.startswith("the model before it") or not stored_inputs:
+            if not refusal.problem.startswith("the model before it") or not stored_inputs:
                 raise
             result = run(kind, source, {**params, "inputs": stored_inputs})
     except OrunError as refusal:
-        return Row(test.name, kind, "refused", f"{refusal.what}: {_line(refusal.why)}")
+        return Row(test.name, kind, "refused", f"{refusal.problem}: {_line(refusal.why)}")
     except Exception as error:  # noqa: BLE001 - a user would see the exception
         return Row(test.name, kind, "wrong", f"{type(error).__name__}: {_line(error)}")
     problem = find_problem(result, transpose_images(test) if kind == "optimize/layout" else test, kind)

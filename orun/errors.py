@@ -40,21 +40,21 @@ class OrunError(Exception):
     """Base of all errors: the problem in one sentence, its cause, and the next command to type.
 
     Args:
-        what: one sentence, no full stop needed, lower case.
+        problem: one sentence, no full stop needed, lower case.
         why: the cause, one or more lines.
         hint: how to mend it, ending in a command where there is one.
     """
 
     exit_code = 2
 
-    def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, problem: str, *, why: str = "", hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
         self.why = why
         self.hint = hint
 
     def __str__(self) -> str:
-        lines = [self.what]
+        lines = [self.problem]
         lines += [f"  {line}" for line in self.why.splitlines()]
         lines += [f"  hint: {line}" for line in self.hint.splitlines()]
         return "\n".join(lines)
@@ -72,8 +72,8 @@ class UnknownName(UsageError):
         known: the names that there are.
     """
 
-    def __init__(self, what: str, name: str, known: Collection[str], *, why: str = "", hint: str = "") -> None:
-        super().__init__(what, why=why, hint=hint)
+    def __init__(self, problem: str, name: str, known: Collection[str], *, why: str = "", hint: str = "") -> None:
+        super().__init__(problem, why=why, hint=hint)
         self.name = name
         self.known = known
 
@@ -87,8 +87,8 @@ class MissingPackages(UsageError):
         packages: their distributions.
     """
 
-    def __init__(self, what: str, packages: Sequence[str], *, why: str = "") -> None:
-        super().__init__(what, why=why, hint=f"install {', '.join(packages)}")
+    def __init__(self, problem: str, packages: Sequence[str], *, why: str = "") -> None:
+        super().__init__(problem, why=why, hint=f"install {', '.join(packages)}")
         self.packages = packages
 
 
@@ -138,9 +138,9 @@ class StageError(OrunError):
     exit_code = 3
 
     def __init__(
-        self, stage: str, what: str, *, why: str = "", hint: str = "", log: str = "", advice: str = ""
+        self, stage: str, problem: str, *, why: str = "", hint: str = "", log: str = "", advice: str = ""
     ) -> None:
-        super().__init__(what, why=why, hint=hint)
+        super().__init__(problem, why=why, hint=hint)
         self.stage = stage
         self.log = log
         self.advice = advice

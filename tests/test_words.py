@@ -17,15 +17,6 @@ EMPTY = {
     "turn", "turns", "what", "where", "whole", "words",
 }  # fmt: skip
 PRONOUNS = ("what ", "which ", "how ", "where ", "that ", "those ", "it ", "this module", "whether ")
-KEPT = {  # that users read: fields of errors, events, records and JSON output
-    "orun/cli/mcp_results.py": {"what"},
-    "orun/core/events.py": {"what"},
-    "orun/core/run_record.py": {"what", "others"},
-    "orun/errors.py": {"what"},
-    "orun/executors/masking.py": {"what"},
-    "orun/scaffold/model_facts.py": {"what"},
-    "orun/text/suggestions.py": {"what"},
-}
 
 
 def names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
@@ -52,7 +43,7 @@ def wrong() -> tuple[list[str], list[str]]:
         if path.stem.strip("_") in EMPTY:
             empty.append(place)
         for line, name in names(nodes):
-            if name.strip("_") in EMPTY and name not in KEPT.get(place, ()):
+            if name.strip("_") in EMPTY:
                 empty.append(f"{place}:{line}: {name}")
         for node in nodes:
             text = (ast.get_docstring(node) or "") if isinstance(node, ast.Module | ast.ClassDef) else ""

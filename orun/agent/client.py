@@ -236,7 +236,7 @@ class SocketFleet:
             try:
                 messages += [(name, message) for message in link.drain()]
             except UsageError as error:
-                why = error.what
+                why = error.problem
             if why or link.peer.closed:
                 messages += self._lose(name, why or "its agent has ended")
         for name, link in list(self._links.items()):
@@ -271,7 +271,7 @@ class SocketFleet:
 
 def _line(error: UsageError | Failure) -> str:
     """Return an error as one line: `problem: reason (hint: what to do)`."""
-    return ": ".join(filter(None, (error.what, error.why))) + (f" (hint: {error.hint})" if error.hint else "")
+    return ": ".join(filter(None, (error.problem, error.why))) + (f" (hint: {error.hint})" if error.hint else "")
 
 
 def connect(url: str, environment: Mapping[str, str] = os.environ) -> SocketFleet:

@@ -178,7 +178,7 @@ class StageOrder:
 
     def _pass_progress(self, event: Event) -> None:
         if isinstance(event, StageProgress):
-            self.send(Progress(event.stage, event.done, event.total, event.what))
+            self.send(Progress(event.stage, event.done, event.total, event.unit))
         elif isinstance(event, Notice):
             self.send(event)
 

@@ -118,12 +118,12 @@ def failure_of(error: OrunError, place: Place | None = None) -> Failure:
         error: the error. If it names a file or a module that did not travel, its hint says how that travels.
         place: the project; paths in it become relative to it.
     """
-    texts, log = (error.what, error.why, error.hint), near(getattr(error, "log", ""))
+    texts, log = (error.problem, error.why, error.hint), near(getattr(error, "log", ""))
     if place is None:
         return Failure(type(error).__name__, *texts, log)
-    modules = _missed_modules(error.what, place)
+    modules = _missed_modules(error.problem, place)
     if modules and isinstance(error, StageError):  # its advice is to install a package of that name
-        texts = error.what, error.why, error.hint.removeprefix(f"{error.advice}\n")
+        texts = error.problem, error.why, error.hint.removeprefix(f"{error.advice}\n")
     problem, why, hint = (without_folder(text, place.folder) for text in texts)
     forms = [f"{form}/" for form in _forms(place.folder)]
     missed = modules or [

@@ -49,7 +49,7 @@ def ending(message: Message) -> str:
     if isinstance(message, Built):
         return "is stored already" if message.stored else "is built"
     if isinstance(message, Failed):
-        return f"failed: {message.failure.what}"
+        return f"failed: {message.failure.problem}"
     if isinstance(message, Lost):
         return f"is lost: {message.why}"
     return "is refused: its key is another one here"

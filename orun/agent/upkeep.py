@@ -78,7 +78,7 @@ class Upkeep:
             self.store.close()
             self.begin_session()
         except OrunError as error:  # a full disk: the next order begins a session, or fails
-            self.log(f"{error.what}: {error.why}")
+            self.log(f"{error.problem}: {error.why}")
 
     def begin_session(self) -> None:
         """Let garbage collection spare what this agent uses from now on."""

@@ -293,7 +293,7 @@ class Work:
         except OrunError as error:
             failure = failure_of(error, self._folders.place(task.work.order.snapshot))
             if not isinstance(error, StageError):  # of this machine, such as a full disk
-                failure = replace(failure, what=f"on {self.machine.id}: {failure.what}")
+                failure = replace(failure, problem=f"on {self.machine.id}: {failure.problem}")
         except FAILURES as error:
             failure = self._remote_failure(task.work.order.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others

@@ -72,7 +72,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
         diagnoses = _diagnose(_requests(pipeline, result, gate), seconds, store, say)
     if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
         again = f"orun {quoted(near(file))}{run_options(result)}"
-        raise UsageError(broken.failure.what, why=broken.failure.why, hint=again)
+        raise UsageError(broken.failure.problem, why=broken.failure.why, hint=again)
     if as_json:
         options.show_json({"blame": diagnoses})
     elif not diagnoses:

@@ -118,7 +118,7 @@ def _last_run(root: Path, pipeline: str) -> RunResult | None:
 
 def _causes(run: RunResult, stage: StageResult) -> list[str]:
     """Return a line for each failed stage and each gate that blocks releases; else why the stage did not run."""
-    failures = [f"stage {failed.stage} failed: {failed.failure.what}" for failed in run.stages if failed.failure]
+    failures = [f"stage {failed.stage} failed: {failed.failure.problem}" for failed in run.stages if failed.failure]
     blocking = [verdict for verdict in run.verdicts if verdict.blocks and not verdict.depth]
     gates = [f"{headline_of(verdict)}: {why(verdict)}" for verdict in blocking]
     return failures + gates or [*why_skipped(run)] or [why_unjudged(stage)]

@@ -98,7 +98,7 @@ def _read(model: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> Mo
         with activity_shown():
             return read_model(model, folder, inputs, trust=trust)
     except InputsUnknown as error:
-        click.echo(f"{error.what}: name the type and the axes of each, such as float32[batch,3,224,224]", err=True)
+        click.echo(f"{error.problem}: name the type and the axes of each, such as float32[batch,3,224,224]", err=True)
         declared = [f"{name}={_prompt(f'  {name}', partial(check, name), default=None)}" for name in error.parameters]
         with activity_shown():
             return read_model(model, folder, declared, trust=trust)
@@ -111,7 +111,7 @@ def _prompt(question: str, check: Callable[[str], object], default: str | None =
         try:
             check(text)
         except UsageError as error:
-            raise click.UsageError("\n  ".join(filter(None, (error.what, error.why)))) from error
+            raise click.UsageError("\n  ".join(filter(None, (error.problem, error.why)))) from error
         return text
 
     return str(click.prompt(question, default=default, show_default=False, value_proc=checked, err=True))

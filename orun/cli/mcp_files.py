@@ -50,7 +50,7 @@ def _summary(path: Path) -> PipelineFile | None:
         first = error.problems[0]
         return PipelineFile(name, "", 0, len(error.problems), _shown(f"{place(first.position)}: {first.message}"))
     except OrunError as error:
-        return PipelineFile(name, "", 0, 1, _shown(error.what))
+        return PipelineFile(name, "", 0, 1, _shown(error.problem))
     except OSError as error:
         return PipelineFile(name, "", 0, 1, f"cannot be read: {error.strerror}")
     return PipelineFile(name, pipeline.name, len(pipeline.stages), 0)

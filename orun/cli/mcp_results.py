@@ -201,7 +201,7 @@ class Metric:
 class Failure:
     """Failure of a stage: what happened, why, the next command, the log."""
 
-    what: str
+    problem: str
     why: str = ""
     hint: str = ""
     log: str = ""

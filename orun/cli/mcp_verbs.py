@@ -69,4 +69,4 @@ def _error(document: Mapping[str, Any]) -> OrunError:
     """Return the error in a JSON document of the command line."""
     if problems := document.get("problems"):
         return PipelineError([decode(Problem, problem) for problem in problems])
-    return OrunError(document["what"], why=document.get("why", ""), hint=document.get("hint", ""))
+    return OrunError(document["problem"], why=document.get("why", ""), hint=document.get("hint", ""))

@@ -108,7 +108,7 @@ def write_all(reports: Sequence[Report], result: RunResult) -> None:
         except UsageError as error:
             errors.append(error)
     if len(errors) > 1:
-        reasons = "\n".join(f"{error.what}: {error.why}" for error in errors)
+        reasons = "\n".join(f"{error.problem}: {error.why}" for error in errors)
         raise UsageError(f"{len(errors)} reports cannot be written", why=reasons, hint=errors[0].hint)
     if errors:
         raise errors[0]

@@ -69,7 +69,7 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
         if as_json:
             return StageFailed.exit_code
         why = "\n".join(filter(None, (failure.why, trial.log and f"the end of its log:\n{trial.log}")))
-        raise StageFailed(trial.result.stage, f"{stage}: {failure.what}", why=why, hint=trial.hint)
+        raise StageFailed(trial.result.stage, f"{stage}: {failure.problem}", why=why, hint=trial.hint)
     return 0 if trial.is_good else DIFFERS
 
 

@@ -47,7 +47,7 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
         except UsageError as error:
             if len(files) == 1:
                 raise
-            message = "; ".join(filter(None, (error.what, error.why)))
+            message = "; ".join(filter(None, (error.problem, error.why)))
             problems.append(Problem(Position(str(Path(file).absolute()), 1, 1), message, hint=error.hint))
             continue
         unused = [f"{file}: {notice}" for notice in pipeline.unused]

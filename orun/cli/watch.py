@@ -107,7 +107,7 @@ def _release(reference: str, store: Path | None) -> Path | Release:
             run = read_run(opened, reference)
         except UsageError as error:
             problem = f"{reference} is neither the folder of a release nor a run"
-            raise UsageError(problem, why=error.what, hint=f"ls {options.outputs_folder(store)}") from error
+            raise UsageError(problem, why=error.problem, hint=f"ls {options.outputs_folder(store)}") from error
         named = {
             stage.stage: release_of_tree(opened, stage.tree, f"{stage.stage} of the run {run.folder.name}")
             for stage in run.stages

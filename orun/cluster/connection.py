@@ -41,7 +41,7 @@ def run_connected(address: str, work: Callable[[Output], None]) -> NoReturn:
         output.send(Message(host=ray.util.get_node_ip_address()))
         work(output)
     except HeadError as error:
-        output.send(Message(failed=error.what, why=error.why, hint=error.hint))
+        output.send(Message(failed=error.problem, why=error.why, hint=error.hint))
     finally:
         sys.stderr.flush()
         os._exit(0)  # Ray's own end would wait for machines that are gone

@@ -16,7 +16,7 @@ from orun.core.reason import Reason
 from orun.core.run_record import StageResult, Verdict
 from orun.core.serialization import Record, decode, field
 
-VERSION = 2  # raise it when a field or an event goes, or changes its meaning; new fields need no new version
+VERSION = 3  # raise it when a field or an event goes, or changes its meaning; new fields need no new version
 
 
 class RunStarted(Record, frozen=True):
@@ -62,11 +62,11 @@ class StageWaiting(Record, frozen=True):
 
     Attributes:
         stage: the stage's id.
-        what: for whom or what it waits.
+        waits_for: for whom or what.
     """
 
     stage: str
-    what: str
+    waits_for: str
 
 
 class StageStarted(Record, frozen=True):
@@ -94,13 +94,13 @@ class StageProgress(Record, frozen=True):
         stage: the stage's id.
         done: how much is done.
         total: of how much; 0 when it does not know.
-        what: what it counts.
+        unit: what it counts.
     """
 
     stage: str
     done: int
     total: int
-    what: str
+    unit: str
 
 
 class StageFinished(Record, frozen=True):

@@ -122,7 +122,7 @@ class Failure(Record, frozen=True):
 
     Attributes:
         error: class below `orun.errors.StageError`.
-        what: what went wrong, one sentence.
+        problem: what went wrong, one sentence.
         why: cause, one or more lines; may be empty.
         hint: how to fix it; may be empty.
         log: path of the log of its process; empty when it never started.
@@ -130,7 +130,7 @@ class Failure(Record, frozen=True):
     """
 
     error: str
-    what: str
+    problem: str
     why: str = ""
     hint: str = ""
     log: str = ""
@@ -154,7 +154,7 @@ class StageResult(Record, frozen=True):
         metrics: its metrics by name.
         failure: set when it failed.
         position: its place in the file.
-        others: digests of other artifacts from the same inputs: the stage is not deterministic.
+        other_trees: digests of other artifacts from the same inputs: the stage is not deterministic.
         inputs: key components and implicit dependencies; none in a run that repeats another.
         unjudged: its gates outside of groups, when it is not up to date, so that none was judged.
         wrote: undeclared writes, by their paths from the pipeline's folder; they do not come back with its result.
@@ -178,7 +178,7 @@ class StageResult(Record, frozen=True):
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     failure: Failure | None = None
     position: Position | None = None
-    others: tuple[str, ...] = ()
+    other_trees: tuple[str, ...] = ()
     inputs: Components = ()
     unjudged: tuple[Unjudged, ...] = ()
     wrote: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class StageResult(Record, frozen=True):
     machine: str = ""
 
     def __repr__(self) -> str:
-        failure = f", failure={self.failure.what!r}" if self.failure else ""
+        failure = f", failure={self.failure.problem!r}" if self.failure else ""
         return f"StageResult({self.stage!r}, {self.outcome!r}, metrics={list(self.metrics)}{failure})"
 
     def __getitem__(self, metric: str) -> Metric:

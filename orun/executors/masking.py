@@ -47,8 +47,8 @@ class Mask(Record, frozen=True):
 
     def error(self, error: Error) -> Error:
         """Mask the text of an error, in place."""
-        error.what, error.why, error.hint = map(self.text, (error.what, error.why, error.hint))
-        error.args = (error.what,)
+        error.problem, error.why, error.hint = map(self.text, (error.problem, error.why, error.hint))
+        error.args = (error.problem,)
         return error
 
     def result(self, result: JobResult) -> JobResult:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.core.dynamic_axes import batch_place, is_unbatched
 from orun.errors import UsageError
 
 Array: TypeAlias = NDArray[Any]
@@ -17,7 +18,6 @@ Values: TypeAlias = Array | Sequence[Array]
 """One array `[n, ...]`, or n arrays of any shapes."""
 LABEL_COLUMNS = ("labels", "label", "target", "class", "y")  # usual names of a column of labels
 GOLDEN = (5**0.5 - 1) / 2  # golden ratio
-BATCH = "batch"  # beginning of the name of an axis that holds the batch
 TOKENS = "input_ids"  # the input that a tokenizer makes of a text
 
 
@@ -34,7 +34,8 @@ class Dataset:
     Attributes:
         inputs: for each input of the model one array `[n, ...]`, or a list of n arrays without batch axis if shapes
             differ between examples (texts of different lengths). Inputs that a model does not have are not fed to it.
-            An input without an axis for a batch (a scalar, or a fixed first axis above 1) is fed an example at a time.
+            An input without an axis for a batch in front (a scalar, a fixed first axis above 1, or `[time, batch, 3]`)
+            is fed an example at a time.
         labels: the right result of each example, `[n, ...]`: its class for `accuracy`; its text for `wer`; for `map` a
             dict, `{"xyxy": boxes, "classes": numbers}`; with `candidates`, the index of the right candidate. A custom
             metric may give them any meaning.
@@ -186,26 +187,13 @@ def require_batch_first(inputs: Mapping[str, Values], shapes: Mapping[str, Seque
         UsageError: for the first such input.
     """
     for name, axes in shapes.items():
-        place = _batch_place(axes)
+        place = batch_place(axes)
         if place and name in inputs and np.ndim(inputs[name][0]) < len(axes):
             raise UsageError(
                 f"input {name!r} of the model has its batch on axis {place}: {list(axes)}",
                 why="examples are joined along the first axis, which the model would read as another one",
-                hint="let the model take the batch first, and transpose inside",
+                hint="give each example all axes of the model, with a batch of 1: it is then fed alone",
             )
-
-
-def is_unbatched(axes: Sequence[int | str | None]) -> bool:
-    """Return whether an input of a model has no axis for a batch in front: none at all, or the first has a fixed size.
-
-    A first axis of 1 is a batch of 1, unless another one is named so.
-    """
-    return not axes or (isinstance(axes[0], int) and (axes[0] != 1 or _batch_place(axes) > 0))
-
-
-def _batch_place(axes: Sequence[int | str | None]) -> int:
-    """Return the place of the axis that is named after the batch, or 0."""
-    return next((place for place, axis in enumerate(axes) if str(axis).startswith(BATCH)), 0)
 
 
 def group(inputs: Mapping[str, Values], size: int, order: Iterable[int]) -> list[NDArray[np.intp]]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from orun.core.dynamic_axes import is_made_up, list_free
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import Stage
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
-from orun.stages._graph.axes import is_made_up, list_free
 from orun.stages.kind import Kind
 from orun.stages.params import Param
 from orun.text.suggestions import closest, one_of

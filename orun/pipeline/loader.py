@@ -131,7 +131,7 @@ class Loader:
             except Unknown as error:
                 relocation = beside_target(uses, uses.text.rpartition(":")[0])
                 near, hint = ("", relocation) if relocation else (error.suggestion, error.hint)
-                self.problems.add(uses.span, error.what, expected=error.expected, suggestion=near, hint=hint)
+                self.problems.add(uses.span, error.problem, expected=error.expected, suggestion=near, hint=hint)
             except PipelineError as error:
                 self.problems.extend(error.problems)
         return self.kinds.get(name)

@@ -237,7 +237,7 @@ class Values:
                 relocation,
             )
         except Unknown as error:
-            self._wrong(node, error.what, error.expected, error.suggestion)
+            self._wrong(node, error.problem, error.expected, error.suggestion)
         except PipelineError as error:
             self.surroundings.problems.extend(error.problems)
             self.valid = False

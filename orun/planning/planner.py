@@ -193,7 +193,7 @@ class Planner:
         try:
             components = self._components(stage, done, inputs, facts)
         except DeviceUnknown as error:
-            unknown = reason(ReasonCode.DEVICE_UNKNOWN, problem=error.what)
+            unknown = reason(ReasonCode.DEVICE_UNKNOWN, problem=error.problem)
             return _skip(step, facts) or replace(step, reasons=(unknown,))
         key = ""
         if earlier and earlier.components == components:

@@ -39,11 +39,11 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
     failure = stage.failure
     if failure is None:
         return []
-    lines = [f"{terminal.paint(f'stage {stage.stage} failed', 'bad')}: {failure.what}"]
+    lines = [f"{terminal.paint(f'stage {stage.stage} failed', 'bad')}: {failure.problem}"]
     lines += [f"  {line}" for line in failure.why.splitlines()]
     lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
     if failure.log:
-        shown = {failure.what, *(line.strip() for line in lines[1:])}
+        shown = {failure.problem, *(line.strip() for line in lines[1:])}
         logged = [line for line in log_tail(Path(failure.log), MOST_LINES) if not LEADING.match(line)]
         tail = _beyond(logged, failure)[-TAIL_LINES:]
         if shown.issuperset(line.strip() for line in tail):
@@ -61,7 +61,7 @@ def _beyond(lines: list[str], failure: Failure) -> list[str]:
     Frames of libraries and of orun do not help the user, who has the log for them. A traceback through other code, as
     the user's, stays if the refusal does not state its error.
     """
-    stated = (failure.what, *failure.why.splitlines()[:1])  # of a full disk, what failed of it is the first cause
+    stated = (failure.problem, *failure.why.splitlines()[:1])  # of a full disk, what failed of it is the first cause
     if not any(line.startswith(REFUSAL) and line.endswith(stated) for line in lines):
         return lines
     heads = [number for number, line in enumerate(lines) if line in (TRACEBACK, *LINKS) or STAMP.match(line)]
@@ -72,7 +72,7 @@ def _beyond(lines: list[str], failure: Failure) -> list[str]:
 
 def _is_said(entry: list[str], failure: Failure) -> bool:
     """Return whether an entry of the log adds nothing to a refusal."""
-    statement = f"{failure.what}\n{failure.why}\n{failure.hint}"
+    statement = f"{failure.problem}\n{failure.why}\n{failure.hint}"
     head, *rest = entry or [""]
     if stamp := STAMP.match(head):
         return not rest and head[stamp.end() :] in statement

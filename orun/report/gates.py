@@ -133,7 +133,7 @@ def why_unjudged(stage: StageResult) -> str:
     """Why no gate of a stage was judged: `latency was skipped: ...`."""
     from orun.text.wording.reasons import VERBS
 
-    reason = stage.failure.what if stage.failure else reasons(stage.reasons, every=True)
+    reason = stage.failure.problem if stage.failure else reasons(stage.reasons, every=True)
     return f"{stage.stage} {VERBS[stage.outcome]}" + (f": {reason}" if reason else "")
 
 

@@ -62,7 +62,7 @@ def _number(value: float) -> str:
 def _stages(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.failure:
-            text = f"stage {stage.stage} failed: {stage.failure.what}"
+            text = f"stage {stage.stage} failed: {stage.failure.problem}"
             yield _issue(text, "stage", stage.stage, "blocker", position_of(stage, result))
 
 

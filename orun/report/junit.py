@@ -59,7 +59,7 @@ def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
     seconds = stage.seconds if stage.outcome in ("built", "failed") else 0.0
     case = _case(f"{result.pipeline}.stages", stage.stage, seconds)
     if stage.failure:
-        _say(case, "error", stage.failure.what, stage.failure.error, "\n".join(failure_note(stage, Terminal())))
+        _say(case, "error", stage.failure.problem, stage.failure.error, "\n".join(failure_note(stage, Terminal())))
     elif stage.outcome in ("blocked", "skipped"):
         _say(case, "skipped", f"{stage.outcome}: {why(stage.reasons, every=True)}", stage.outcome)
     if notes := [*([stray_note(result, stage)] if stage.wrote else []), *stage.notes]:

@@ -28,7 +28,7 @@ class Lines:
             return self._stage(event.stage, f"running{place}: {self._why(event)}")
         if isinstance(event, StageWaiting):
             self._shown.add(event.stage)
-            return self._stage(event.stage, f"waiting for {event.what}")
+            return self._stage(event.stage, f"waiting for {event.waits_for}")
         if isinstance(event, StageFinished):
             return self._finished(event.result)
         if isinstance(event, Notice):
@@ -41,7 +41,7 @@ class Lines:
 
     def _finished(self, result: StageResult) -> str:
         if result.failure:
-            text = f"failed: {result.failure.what}"
+            text = f"failed: {result.failure.problem}"
         elif result.stage not in self._shown:
             return ""
         elif result.outcome == "built":

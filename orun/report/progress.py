@@ -45,10 +45,10 @@ class RunProgress:
         elif isinstance(event, StageStarted):
             self.running[event.stage] = RunningStage(monotonic(), event.seconds)
         elif isinstance(event, StageWaiting):
-            self._stage(event.stage).note = f"waiting for {event.what}"
+            self._stage(event.stage).note = f"waiting for {event.waits_for}"
         elif isinstance(event, StageProgress):
             share = f"{event.done} of {event.total} " if event.total else ""
-            self._stage(event.stage).note = f"{share}{event.what}"
+            self._stage(event.stage).note = f"{share}{event.unit}"
         elif isinstance(event, StageFinished):
             self.done.add(event.result.stage)
             self.running.pop(event.result.stage, None)

@@ -56,8 +56,8 @@ def stage_row(result: RunResult, stage: StageResult, *, every: bool = False) -> 
 def what_happened(stage: StageResult, *, now: float, every: bool) -> str:
     """`built: opset changed from 17 to 20`, `cached, measured 3 hours ago`, ..."""
     if stage.failure:
-        return f"failed: {stage.failure.what}"
-    outcome = f"{stage.outcome}, not deterministic" if stage.others else stage.outcome
+        return f"failed: {stage.failure.problem}"
+    outcome = f"{stage.outcome}, not deterministic" if stage.other_trees else stage.outcome
     if stage.outcome == "cached" and not every:
         return f"{outcome}, measured {ago(now - stage.built_at)}" if _is_timing(stage) else outcome
     return f"{outcome}: {why(stage.reasons, every=every)}" if stage.reasons else outcome

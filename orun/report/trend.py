@@ -48,7 +48,7 @@ def past_of(result: RunResult) -> tuple[Sequence[Series], str]:
     try:
         return past(History(history_path(store_of(result))), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
-        return (), error.what
+        return (), error.problem
 
 
 def overview(all_series: Sequence[Series], now: float, terminal: Terminal) -> list[str]:

@@ -40,5 +40,5 @@ def _facts_of(pipeline: Pipeline, stage: Stage, local: LocalFacts, available: Re
     try:
         components = local.components(stage)
     except DeviceUnknown as error:
-        missing = missing or [error.what]
+        missing = missing or [error.problem]
     return StageFacts(components, tuple(missing), local.skipped(stage))

@@ -212,7 +212,7 @@ class Orders:
         upstream = done.get(message.lacks)
         if upstream is None or not self.setbacks.may_repair(message.stage) or not self._push_again(upstream, done):
             return False
-        self.emit(Notice("warning", f"{message.failure.what}; it is pushed again"))
+        self.emit(Notice("warning", f"{message.failure.problem}; it is pushed again"))
         self._suspect(self.planner.pipeline.stage(message.stage), message.machine, self._unfed)
         return True
 
@@ -249,7 +249,7 @@ class Orders:
         kind = kind if isinstance(kind, type) and issubclass(kind, StageError) else StageFailed
         log = str(self._log(message.stage))
         hint = failure.hint.replace(failure.log, near(log)) if failure.log else failure.hint
-        error: StageError = kind(message.stage, failure.what, why=failure.why, hint=hint, log=log)
+        error: StageError = kind(message.stage, failure.problem, why=failure.why, hint=hint, log=log)
         return error
 
     def _lose(self, sent: Sent, message: Lost) -> MachineLost | None:

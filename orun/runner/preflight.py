@@ -129,7 +129,7 @@ def _make(environments: Iterable[Environment], notify: Notify) -> dict[Environme
 
 def _not_made(stage: Stage, error: EnvironmentFailed) -> Problem:
     why = "; ".join(error.why.splitlines())
-    return Problem(stage.position, f"stage {stage.id!r} cannot run: {error.what}: {why}", hint=error.hint)
+    return Problem(stage.position, f"stage {stage.id!r} cannot run: {error.problem}: {why}", hint=error.hint)
 
 
 def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
@@ -220,7 +220,7 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
         try:
             device.fingerprint(stage_class, target, venvs.packages(environment))
         except DeviceUnknown as error:
-            why = f"{error.what} ({error.why})"
+            why = f"{error.problem} ({error.why})"
     if not why:
         return []
     message = f"target {target.name!r} of stage {stage.id!r} cannot run here: {why}"

@@ -128,7 +128,7 @@ class _Rebuilding:
                 return self._rebuild_and_compare(step, step.hit)
         except StageError as error:
             Mask.of(self.planner.pipeline.private).error(error)
-            why = "; ".join(filter(None, (error.what, *error.why.splitlines())))
+            why = "; ".join(filter(None, (error.problem, *error.why.splitlines())))
             return Rebuilt(stage.id, stage.uses, "failed", why, stored=step.hit.tree)
 
     def _rebuild_and_compare(self, step: Step, stored: Action) -> Rebuilt:

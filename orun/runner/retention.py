@@ -106,5 +106,5 @@ def _release(store: Store, digest: str) -> tuple[str, str] | None:
     except StoreError as error:
         if is_os_error(error):
             raise
-        store.notices.append(f"artifact {digest} does not count as a release: {error.what}")
+        store.notices.append(f"artifact {digest} does not count as a release: {error.problem}")
         return None

@@ -198,7 +198,7 @@ class RunSession(Record, frozen=True):
         except StoreError as error:
             if "built" not in measured:
                 return
-            text = f"{error.what} ({error.why}): the measurements of this run are not in it; {error.hint}"
+            text = f"{error.problem} ({error.why}): the measurements of this run are not in it; {error.hint}"
             self._emit(Notice("warning", text))
 
 

@@ -237,7 +237,7 @@ def _require(file: Path, stage: StageResult) -> None:
         return
     hints = [failure.hint] if failure.hint else []
     hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
-    message = f"stage {stage.stage}: {failure.what}"
+    message = f"stage {stage.stage}: {failure.problem}"
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from orun.core.serialization import replace
+from orun.core.dynamic_axes import batch_place, is_unbatched
 from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
 
 EXAMPLES = 64
@@ -54,8 +54,7 @@ def _entries(facts: ModelFacts) -> Iterator[str]:
     """Yield the lines of the dictionary of inputs."""
     if not facts.columns:
         for item in facts.inputs or (facts.graph.inputs if facts.graph else ()):
-            axes = [axis if isinstance(axis, int) else facts.size_of(axis, LENGTH) for axis in item.shape[1:]]
-            yield f"{item.name!r}: {_values(replace(item, shape=(*item.shape[:1], *axes)))},"
+            yield f"{item.name!r}: {_values(item, _example_axes(item, facts))},"
     elif facts.is_matrix:
         yield f"{MATRIX!r}: {_matrix(facts.columns)},{_guess(facts.columns[0])}"
     else:
@@ -94,9 +93,19 @@ def _column(column: ColumnFact) -> str:
     return f"random.normal({column.center:g}, {column.spread:g}, n).astype(np.float32)"
 
 
-def _values(item: InputFact) -> str:
-    """Return an expression for the values of an input; the first axis counts the examples."""
-    shape = _shape(item.shape)
+def _example_axes(item: InputFact, facts: ModelFacts) -> list[int]:
+    """Return the axes of an example: without the batch if that is in front, else all, with a batch of 1."""
+    sizes = [axis if isinstance(axis, int) else facts.size_of(axis, LENGTH) for axis in item.shape]
+    if not is_unbatched(item.shape):
+        return sizes[1:]
+    if place := batch_place(item.shape):
+        sizes[place] = 1
+    return sizes
+
+
+def _values(item: InputFact, axes: Sequence[int]) -> str:
+    """Return an expression for the values of an input for `n` examples of these axes."""
+    shape = f"({', '.join(['n', *map(str, axes)])}{'' if axes else ','})"
     if item.dtype == "object":
         return f'np.full({shape}, "text", dtype=object)'
     if item.fill != "random":
@@ -106,10 +115,3 @@ def _values(item: InputFact) -> str:
     if item.dtype.startswith(("int", "uint")):
         return f"random.integers(0, {1 if item.high is None else item.high}, {shape}, np.{item.dtype}, endpoint=True)"
     return f"random.normal(size={shape}).astype(np.{item.dtype})"
-
-
-def _shape(axes: Sequence[int | str]) -> str:
-    """Return sizes as a tuple: `(n, 3, 224, 224)`. A fixed first axis other than 1 is no batch: `n` goes before it."""
-    rest = axes[1:] if axes and (isinstance(axes[0], str) or axes[0] == 1) else axes
-    sizes = ["n", *map(str, rest)]
-    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

@@ -58,12 +58,12 @@ def main(request: str) -> int:
             facts = inspect_model(source, folder, parse_inputs(question["inputs"]), question["trust"])
             answer = {"answer": encode(facts)}
     except MissingPackages as error:
-        answer = {"what": error.what, "why": error.why, "packages": [*error.packages]}
+        answer = {"problem": error.problem, "why": error.why, "packages": [*error.packages]}
     except PipelineError as error:
         problem = error.problems[0]
-        answer = {"what": f"{problem.position}: {problem.message}", "why": problem.source.strip(), "hint": ""}
+        answer = {"problem": f"{problem.position}: {problem.message}", "why": problem.source.strip(), "hint": ""}
     except OrunError as error:
-        answer = {"what": error.what, "why": error.why, "hint": error.hint}
+        answer = {"problem": error.problem, "why": error.why, "hint": error.hint}
         if isinstance(error, InputsUnknown):
             answer["parameters"] = error.parameters
     except Exception as error:  # noqa: BLE001 - whatever a framework or the user's function runs into
@@ -83,10 +83,10 @@ def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:
     module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if module in FRAMEWORKS:
         package = FRAMEWORKS[module]
-        return {"what": f"reading {source} needs {package}, which is not installed", "packages": [package]}
+        return {"problem": f"reading {source} needs {package}, which is not installed", "packages": [package]}
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     why = f"{type(error).__name__}: {lines[0] if lines else 'without a message'}"
-    return {"what": f"{source} cannot be read", "why": why, "hint": hint}
+    return {"problem": f"{source} cannot be read", "why": why, "hint": hint}
 
 
 def _hint(source: str) -> str:

@@ -24,7 +24,7 @@ def reason_of(stage: StageResult) -> str:
     assert stage.failure  # noqa: S101 - the caller has looked
     failure = stage.failure
     whys = [line.strip() for line in failure.why.splitlines() if line.strip() and not LOCATION.fullmatch(line.strip())]
-    refusal = [_plain(line) for line in (failure.what, *whys[:1])]
+    refusal = [_plain(line) for line in (failure.problem, *whys[:1])]
     advice = failure.advice.partition("\n")[0].rstrip(".")
     after = f". Next: {advice or f'orun stages {stage.uses}'}"
     width = LONGEST - len(after)

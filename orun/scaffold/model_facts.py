@@ -24,8 +24,8 @@ class InputsUnknown(UsageError):
         parameters: names of the parameters of its `forward`.
     """
 
-    def __init__(self, what: str, parameters: Sequence[str], *, why: str = "", hint: str = "") -> None:
-        super().__init__(what, why=why, hint=hint)
+    def __init__(self, problem: str, parameters: Sequence[str], *, why: str = "", hint: str = "") -> None:
+        super().__init__(problem, why=why, hint=hint)
         self.parameters = tuple(parameters)
 
 

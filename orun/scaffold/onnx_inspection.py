@@ -44,7 +44,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         model = load_graph(path)
     except UsageError as error:
         hint = f"export it anew, or copy it again with the files beside it: ls -l {quoted(path.parent)}"
-        raise UsageError(error.what, why=error.why, hint=error.hint or hint) from error
+        raise UsageError(error.problem, why=error.why, hint=error.hint or hint) from error
     implied, declared = implied_sizes(model), sizes_of(model)
     outputs, unknown = tuple(value.name for value in model.graph.output), _unknown_operators(model)
     known = {axis: sizes for axis, sizes in implied.items() if len(sizes) == 1} | declared

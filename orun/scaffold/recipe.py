@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orun.core.dynamic_axes import batch_axes
 from orun.core.serialization import Record, replace
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.goal import Condition, Fidelity, Objective, accuracy_metrics, searched
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
-from orun.stages._graph.axes import BATCH
 
 DATA = "${vars.data}"
 OLDEST_OPSET = 13  # oldest operator set that all stages of the recipe accept: scales of channels need it
@@ -261,12 +261,8 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
 def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
     facts = request.facts
     inputs = facts.graph.inputs if facts.graph else facts.inputs
-    dynamic = {
-        axis
-        for item in inputs
-        for place, axis in enumerate(item.shape)
-        if isinstance(axis, str) and axis != BATCH and (place or BATCH in item.shape)
-    }
+    dynamic = {axis for item in inputs for axis in item.shape if isinstance(axis, str)}
+    dynamic -= batch_axes(item.shape for item in inputs)
     size = min(TIMED, facts.longest or TIMED)
     shape = {axis: facts.size_of(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
     timed = "Both models timed side by side." if "reference" in compared else "The model timed."

@@ -144,7 +144,7 @@ def _failed(stage: StageResult) -> Trial:
     """Return the trial of a failed stage, with the end of its log, which is in the temporary folder."""
     assert stage.failure  # noqa: S101 - the caller has looked
     lines = log_tail(Path(stage.failure.log))
-    log = "" if lines[:1] == [stage.failure.what] else "\n".join(lines)
+    log = "" if lines[:1] == [stage.failure.problem] else "\n".join(lines)
     return Trial(stage, hint=stage.failure.advice, log=log)
 
 

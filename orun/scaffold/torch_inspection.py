@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orun.core.dynamic_axes import batch_axes, list_free
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
-from orun.stages._graph.axes import list_free
 from orun.stages._graph.feeds import SIZES
 
 TRIED = 400  # size of a dynamic axis that a module is called with, enough for the convolutions of speech models
@@ -91,7 +91,7 @@ def call_once(
             why=f"{type(error).__name__}: {lines[0] if lines else 'without a message'}",
             hint=hint,
         ) from error
-    batch = {item.shape[0] for item in inputs if item.shape}
+    batch = batch_axes(item.shape for item in inputs)
     axes = [axis for axis in list_free(item.shape for item in inputs) if axis not in batch]
     try:
         _outputs(module, inputs, by_name=by_name, size=min(SIZES))

@@ -11,11 +11,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from orun.core.dynamic_axes import batch_axes, list_free
 from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.scaffold.model_facts import fit_size
 from orun.scaffold.recipe import TIMED
-from orun.stages._graph.axes import batch_axes, list_free
 from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_random_values
 from orun.stages._graph.sessions import session
 

@@ -152,7 +152,7 @@ class Context:
         timeout: seconds that the stage may run, or None.
         lineage: path of `lineage.json` for kinds with `Spec.lineage`.
         open_log: opens the stage's log; see `log`.
-        progress: progress(done, total, what) shows on the terminal.
+        progress: progress(done, total, unit) shows on the terminal.
         notes: notes so far, see `note`.
     """
 

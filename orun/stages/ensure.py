@@ -94,7 +94,7 @@ def _check_model(stage: str, output: Path, names: list[str]) -> ModelProto:
     try:
         model = onnx_io.load_graph(output / MODEL)
     except UsageError as error:
-        raise OutputRefused(stage, f"{stage} left a bad model: {error.what}", why=error.why) from error
+        raise OutputRefused(stage, f"{stage} left a bad model: {error.problem}", why=error.why) from error
     _check_external(stage, output, model, names)
     _check_validity(stage, output / MODEL)
     return model

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from orun.core.dynamic_axes import batch_axes
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
-from orun.stages._graph.axes import batch_axes
 from orun.stages._graph.feeds import Input, list_axes, make_cases
 from orun.stages._graph.input_domain import Declarations, to_input_values
 from orun.stages._graph.io import input_names
@@ -139,7 +139,7 @@ def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> di
     unbatched = list_unbatched(values, {item.name: item.shape for item in inputs})
     if unbatched and batch > 1:
         raise UsageError(
-            f"`batch` is {batch}, and input {unbatched[0]!r} of the model has no axis for a batch",
+            f"`batch` is {batch}, and input {unbatched[0]!r} of the model has no axis for a batch in front",
             hint="leave `batch` out",
         )
     fixed = {item.name: axis for item in inputs for axis in item.shape[:1] if isinstance(axis, int)}

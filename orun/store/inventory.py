@@ -119,6 +119,6 @@ def _runs(store: Store) -> Iterator[Run]:
         except StoreError as error:
             if is_os_error(error):
                 raise
-            store.notices.append(f"run {folder.name} does not count as one of the last: {error.what}")
+            store.notices.append(f"run {folder.name} does not count as one of the last: {error.problem}")
         except (KeyError, TypeError):
             store.notices.append(f"run {folder.name} does not count as one of the last: its record has another form")

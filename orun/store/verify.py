@@ -72,5 +72,5 @@ def _bad_runs(store: Store) -> list[str]:
             cause = error.__cause__
             if is_os_error(error) and isinstance(cause, OSError) and cause.errno != errno.EIO:
                 raise  # only a disk error means damage
-            problems.append(error.what)
+            problems.append(error.problem)
     return problems

@@ -127,15 +127,15 @@ class Unknown(UsageError):
     """A kind, file or function that is not there.
 
     Args:
-        what: one sentence.
+        problem: one sentence.
         expected: what would have been right.
         suggestion: the name that was probably meant, or an empty text.
         hint: the next command to type.
     """
 
-    def __init__(self, what: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> None:
+    def __init__(self, problem: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> None:
         why = f"did you mean {suggestion}?" if suggestion else expected and f"expected {expected}"
-        super().__init__(what, why=why, hint=hint)
+        super().__init__(problem, why=why, hint=hint)
         self.expected = expected
         self.suggestion = suggestion
 

@@ -196,7 +196,7 @@ def test_a_cache_that_its_provider_does_not_take_back_is_no_engine(project: Path
         return
     failure = result["engine"].failure
     assert failure is not None
-    assert failure.what == "OpenVINOExecutionProvider compiled the model anew when it was loaded back"
+    assert failure.problem == "OpenVINOExecutionProvider compiled the model anew when it was loaded back"
     assert re.fullmatch(r"it wrote cache/[0-9]+\.blob", failure.why)
     assert failure.hint.splitlines()[0] == (
         "run the model as it is; the plug-in onnxruntime-ep-openvino keeps what it compiled, for CPUs of Intel"

@@ -106,7 +106,7 @@ def test_what_did_not_arrive_from_the_remote_is_named_and_pushed_again(driver: D
     driver.fleet.start(driver.order("upper"), "b")
     failed = driver.last("upper")
     assert isinstance(failed, Failed)
-    assert (failed.failure.what, failed.lacks) == (
+    assert (failed.failure.problem, failed.lacks) == (
         f"b did not get the result of make from the remote {driver.remote}", "make",
     )  # fmt: skip
     driver.fleet.start(driver.order("make", repair=True), "a")
@@ -238,7 +238,7 @@ def test_a_cancelled_stage_ends_with_its_child(driver: Driver) -> None:
     driver.fleet.cancel("sleep")
     failed = driver.last("sleep")
     assert isinstance(failed, Failed)
-    assert (failed.failure.error, failed.failure.what, failed.failure.why) == (
+    assert (failed.failure.error, failed.failure.problem, failed.failure.why) == (
         "StageFailed",
         "sleep was stopped",
         "the run was interrupted",

@@ -163,7 +163,7 @@ def test_an_input_that_is_not_in_the_remote_fails_the_order(desk: Desk) -> None:
     desk.work.add_question(desk, FactsRequest(order.snapshot, order.remote), desk.messages.append)
     desk.run(lambda: isinstance(desk.messages[-1], FactsFailed))
     why = failure.why.replace("make:", "project:")
-    assert desk.messages[-1] == FactsFailed(Failure("UsageError", failure.what, why), lacks_project=True)
+    assert desk.messages[-1] == FactsFailed(Failure("UsageError", failure.problem, why), lacks_project=True)
 
 
 @pytest.mark.parametrize("file", ["../pipeline.yaml", "/etc/passwd"])

@@ -133,7 +133,7 @@ def test_with_json_an_error_is_the_document(orun: CommandLine) -> None:
         "error": {
             "type": "UsageError",
             "exit_code": 2,
-            "what": "no verb 'plna', and no file of that name",
+            "problem": "no verb 'plna', and no file of that name",
             "hint": "did you mean plan? to see the verbs: orun --help",
         }
     }

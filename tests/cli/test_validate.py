@@ -145,7 +145,7 @@ def test_data_of_a_graph_is_written_to_a_file_and_is_no_picture(orun: CommandLin
     assert (project / "graph.json").read_text() == orun("graph", "words.yaml", "--json").out
     for word in ("--open", "--format=svg"):
         error = json.loads(orun("graph", "words.yaml", "--json", word).out)["error"]
-        assert error["what"] == f"--json and {word.partition('=')[0]} contradict each other"
+        assert error["problem"] == f"--json and {word.partition('=')[0]} contradict each other"
 
 
 @pytest.mark.usefixtures("project")

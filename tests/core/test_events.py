@@ -83,7 +83,7 @@ def test_the_log_of_a_run_is_as_documented_and_makes_its_record(project: Project
     assert {line["event"] for line in log} == {
         "run_started", "stage_started", "stage_finished", "gate_judged", "run_finished",
     }  # fmt: skip
-    assert {line["version"] for line in log} == {2}
+    assert {line["version"] for line in log} == {3}
     assert result.exit_code == 1
     assert result.overrides == {"stages.make.with.text": "a b c"}
     assert list(result.sources) == ["pipeline.yaml", "stages.py"]
@@ -141,9 +141,9 @@ def test_every_event_comes_back_from_its_line(project: Project) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"what": 3}, "3 is not of type 'string'"),
+        ({"waits_for": 3}, "3 is not of type 'string'"),
         ({"more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
-        ({"version": 3}, "2 was expected"),
+        ({"version": 2}, "3 was expected"),
         ({"event": "stage_lost"}, "'stage_waiting' was expected"),
     ],
 )
@@ -156,8 +156,8 @@ def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -
 
 
 def test_another_version_is_refused() -> None:
-    line = line_of(WAITING, encode(WAITING), 1.0) | {"version": 3}
-    with pytest.raises(ValueError, match=r"^the event log has version 3, and this orun reads version 2$"):
+    line = line_of(WAITING, encode(WAITING), 1.0) | {"version": 2}
+    with pytest.raises(ValueError, match=r"^the event log has version 2, and this orun reads version 3$"):
         event_from_json(line)
 
 

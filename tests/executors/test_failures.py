@@ -264,14 +264,14 @@ def test_a_package_that_a_parameter_needs(executor: LocalExecutor, project: Proj
 def test_what_orun_refuses_of_a_call_is_told_up_to_that_call(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", "import orun\ndef f(context): orun.Dataset({})\n")
     job = project.job("mine.py:f")
-    assert failure(executor, job).what == "the inputs of a dataset must map the names of a model's inputs to arrays"
+    assert failure(executor, job).problem == "the inputs of a dataset must map the names of a model's inputs to arrays"
     assert [line for line in log_of(job).splitlines() if "measure/dataset.py" in line] == []
 
 
 def test_what_leads_to_the_user_s_function_is_not_in_the_log(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", "def f(context):\n    g()\n\ndef g():\n    raise ValueError('text')\n")
     job = project.job("mine.py:f")
-    assert failure(executor, job).what == "f raised ValueError: text"
+    assert failure(executor, job).problem == "f raised ValueError: text"
     frames = [line.split("/")[-1] for line in log_of(job).splitlines() if line.startswith('  File "')]
     assert frames == ['mine.py", line 2, in f', 'mine.py", line 5, in g']
 
@@ -346,7 +346,7 @@ def test_a_folder_that_a_library_did_not_find_lies_beside_the_pipeline(
     project.write("pipelines/bert/config.json", "{}")
     hint = "A stage runs in an empty folder of its own: Path(__file__).parent / 'bert'"
     error = failure(executor, project.job("mine.py:f"))
-    assert error.what.startswith("f raised ")
+    assert error.problem.startswith("f raised ")
     assert (hint in error.hint) is is_told
 
 
@@ -364,7 +364,7 @@ def test_a_failure_inside_a_kind_is_placed_there(executor: LocalExecutor, projec
     job = project.job("orun.stages.convert.onnx", origin="built-in", spec=spec, params=params, stage="model[a=1]")
     error = failure(executor, job)
     gone = f"{job.root}/gone.onnx"
-    assert error.what == f"model[a=1] raised FileNotFoundError: [Errno 2] No such file or directory: '{gone}'"
+    assert error.problem == f"model[a=1] raised FileNotFoundError: [Errno 2] No such file or directory: '{gone}'"
     assert re.fullmatch(r"at orun/stages/_graph/io\.py:\d+ in load_graph", error.why)
     assert error.hint.splitlines()[1] == f"Run it alone: orun {job.file} --only 'model[a=1]'"
 
@@ -379,7 +379,7 @@ def test_inputs_are_not_to_be_written(executor: LocalExecutor, project: Project)
     job = project.job("mine.py:scribbles", spec=spec, inputs={"model": str(model)})
     error = failure(executor, job)
     assert isinstance(error, OutputRefused)
-    assert error.what == "scribbles wrote into its inputs"
+    assert error.problem == "scribbles wrote into its inputs"
     assert error.why == "they are read-only, and it changed model/x"
 
 
@@ -391,7 +391,7 @@ def test_numbers_of_files_count_where_they_last(executor: LocalExecutor, project
     (model / "x").write_text("weights")
     spec = Spec(inputs={"model": Port(("files",), "a model")}, output="metrics")
     job = project.job("mine.py:renumbers", spec=spec, inputs={"model": str(model)})
-    assert failure(executor, job).what == "renumbers wrote into its inputs"
+    assert failure(executor, job).problem == "renumbers wrote into its inputs"
     numbered = result(executor, replace(job, stable_inodes=False))
     assert {name: metric.value for name, metric in numbered.metrics.items()} == {"size": 7}
 
@@ -411,7 +411,7 @@ def sleep(context):
     os.kill(until_progress(executor)[0].done, signal.SIGKILL)
     error = outcomes(executor, 1)["sleep"]
     assert isinstance(error, StageCrashed)
-    assert error.what == "sleep was killed: SIGKILL (Killed)"
+    assert error.problem == "sleep was killed: SIGKILL (Killed)"
     assert error.why.startswith("from outside, or because memory ran out: its largest process had ")
     assert error.hint.startswith("If memory is short, run fewer stages side by side (-j 1), or give this one less")
 
@@ -428,7 +428,7 @@ def test_a_stage_cannot_start_without_its_log(executor: LocalExecutor, project: 
     job = project.job("mine.py:f")
     Path(job.log).mkdir()
     error = failure(executor, job)
-    assert error.what == "f could not start"
+    assert error.problem == "f could not start"
     assert error.why == f"[Errno 21] Is a directory: '{job.log}'"
 
 
@@ -469,14 +469,14 @@ def test_what_the_machine_has_run_out_of_is_the_failure(
     file = project.root / "shortage.py"
     file.write_text(f"from orun.stages.library_errors import failing\n\ndef f(context):\n    {code}\n")
     error = failure(executor, project.job("shortage.py:f"))
-    assert (error.what, error.why) == (what, why.format(file=file))
+    assert (error.problem, error.why) == (what, why.format(file=file))
     advice = "Nothing that was stored is lost. Free some space" if what == "the disk is full" else LESS_MEMORY
     assert error.hint.startswith(advice)
 
 
 def test_a_signal_without_a_name(project: Project) -> None:
     error = from_end(project.job("mine.py:f"), Ended(signal.SIGRTMIN + 3, 1.0, 1.0, 1))
-    assert error.what == f"f crashed: signal {signal.SIGRTMIN + 3} (Real-time signal 3)"
+    assert error.problem == f"f crashed: signal {signal.SIGRTMIN + 3} (Real-time signal 3)"
 
 
 PLUG_IN = """
@@ -504,7 +504,7 @@ def test_a_plug_in_of_one_file(tmp_path: Path) -> None:
     metadata = site.install("example_kinds", "1.0", PLUG_IN)
     (metadata / "entry_points.txt").write_text("[orun.stages]\nexample/mine = example_kinds\n")
     failure = site.run(project)["mine"]["failure"]
-    assert failure["what"] == "mine raised KeyError: 'missing'"
+    assert failure["problem"] == "mine raised KeyError: 'missing'"
     assert failure["why"] == f"at {site.folder}/example_kinds.py:15 in run"
 
 

@@ -38,4 +38,4 @@ def test_one_whose_process_came_to_another_end(
     job = project.job("mine.py:f", timeout=1.0, memory=1000)
     found = outcome_of(job, JobResult(), {}, replace(WELL, status=status, stopped=stopped))
     assert isinstance(found, error)
-    assert found.what == what
+    assert found.problem == what

@@ -38,4 +38,4 @@ def test_a_file_that_is_not_python_any_more_fails_its_stage(executor: LocalExecu
     result(executor, project.job("mine.py:quick"))
     project.write("pipelines/mine.py", "def quick(context) pass\n")
     error = failure(executor, project.job("mine.py:quick"))
-    assert error.what == "quick raised SyntaxError: expected ':'"
+    assert error.problem == "quick raised SyntaxError: expected ':'"

@@ -116,12 +116,12 @@ def test_what_stages_print_and_say_is_masked(project: Project) -> None:
     assert outcomes(result) == {"ask": "built", "fail": "failed"}
     log = (result.folder / "logs" / "ask.log").read_text()
     assert log == "connecting to ***\n***\n"
-    assert [event.what for event in project.events if isinstance(event, StageProgress)] == ["asked ***"]
+    assert [event.unit for event in project.events if isinstance(event, StageProgress)] == ["asked ***"]
     assert result["ask"].notes == ("asked ***",)
     assert list(result["ask"].metrics) == ["of ***"]
     failure = result["fail"].failure
     assert failure is not None
-    assert failure.what == "fail raised RuntimeError: no way to ***"
+    assert failure.problem == "fail raised RuntimeError: no way to ***"
     assert VALUE not in (result.folder / "logs" / "fail.log").read_text()
     assert project.text("ask") == f"{len(VALUE)} {len(SETTING)}"  # it was told the value
 

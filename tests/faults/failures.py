@@ -136,7 +136,7 @@ def unrecorded(ended: Ended) -> str:
     try:
         record = read_result(Path(ended.document["folder"], "record.json"))
     except StoreError as error:
-        return error.what
+        return error.problem
     told = {stage["stage"]: stage["tree"] for stage in ended.document["stages"]}
     kept = {stage.stage: stage.tree for stage in record.stages}
     return "" if told == kept else f"its record has {kept} in the place of {told}"

@@ -350,9 +350,9 @@ def _judge(site: Site, run: Run, ended: Ended, incident: Incident) -> Judgement:
     document = ended.document
     failed = [stage["failure"] for stage in document.get("stages", ()) if stage.get("failure")]
     errors = [document["error"]] if document.get("error") else failed
-    if not errors or not all(error["what"] for error in errors):
+    if not errors or not all(error["problem"] for error in errors):
         return Judgement("wrong", f"exit {ended.code} without an error: {ended.out}{ended.err}")
-    return Judgement("refused", " / ".join(f"{error['what']}: {error.get('why', '')}" for error in errors))
+    return Judgement("refused", " / ".join(f"{error['problem']}: {error.get('why', '')}" for error in errors))
 
 
 def _continue(site: Site, run: Run, incident: Incident, judgement: Judgement) -> Judgement:

@@ -242,7 +242,7 @@ def trial(folder: Path, name: str, moment: str) -> Judgement:
         if (result.exit_code, race.output.read_text()) != (0, right):
             return Judgement("wrong", f"exit {result.exit_code} with {race.output.read_text()} instead of {right}")
     failure = first["slow"].failure
-    return Judgement("refused", failure.what) if failure else Judgement("survived")
+    return Judgement("refused", failure.problem) if failure else Judgement("survived")
 
 
 def expected(edit: Edit, *, edited: bool) -> str:

@@ -199,12 +199,13 @@ class Rig:
         error = ended.document.get("error")
         failed = [stage["failure"] for stage in ended.document.get("stages", ()) if "failure" in stage]
         for told in [error] if error else failed:
-            if not (told["what"] and (told.get("hint") or told.get("problems"))):
+            if not (told["problem"] and (told.get("hint") or told.get("problems"))):
                 return Judgement("wrong", f"exit {ended.code} without a way on: {told}")
         if not (error or failed):
             return Judgement("wrong", f"exit {ended.code} and no error: {ended.out}{ended.err}")
         return Judgement(
-            "refused", " / ".join(f"{told['what']}: {told.get('why', '')}" for told in ([error] if error else failed))
+            "refused",
+            " / ".join(f"{told['problem']}: {told.get('why', '')}" for told in ([error] if error else failed)),
         )
 
 

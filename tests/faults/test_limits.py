@@ -30,7 +30,7 @@ def test_few_descriptors(text: Rig, apart: Rig) -> None:
     assert ended.document["error"] == {
         "type": "StoreError",
         "exit_code": 3,
-        "what": "cannot start source: too many open files",
+        "problem": "cannot start source: too many open files",
         "why": f"{text.store}: Too many open files",
         "hint": "Raise the limit of this process: ulimit -n 4096",
     }
@@ -85,7 +85,7 @@ def test_a_stage_that_fills_the_disk_says_so_although_its_log_cannot(disk: Path)
     )
     failure = project.run()["make"].failure
     assert failure is not None
-    assert failure.what == "the disk is full"
+    assert failure.problem == "the disk is full"
     assert (
         failure.why
         == f"make raised OSError: [Errno 28] No space left on device\nat {project.folder}/stages.py:12 in make"
@@ -147,7 +147,9 @@ def test_a_store_on_a_disk_that_is_read_only(disk: Path, small: Rig) -> None:
     assert small.complaint(nothing) is None
     assert set(nothing.stages("cached")) == set(small.subject.stages)
     assert forced.code == 3
-    assert forced.document["error"]["what"] == f"the store {small.store} cannot be written, and 6 of 6 stages would run"
+    assert (
+        forced.document["error"]["problem"] == f"the store {small.store} cannot be written, and 6 of 6 stages would run"
+    )
     assert {step["action"] for step in planned.document["steps"]} == {"cached"}
     assert small.judge(FIRST, small.run(FIRST), ()) == Judgement("survived")
 
@@ -160,7 +162,7 @@ def test_a_store_of_another_user(text: Rig) -> None:
         rig = text.twin(Path(folder) / "text")
         told = in_child(lambda: json.dumps(rig.run(FIRST, "--force").document["error"]), NOBODY)
         error = json.loads(told)
-        assert error["what"] == f"the store {rig.store} cannot be written, and 6 of 6 stages would run"
+        assert error["problem"] == f"the store {rig.store} cannot be written, and 6 of 6 stages would run"
         assert error["hint"] == f"Choose a place that can be written (--store DIR): ls -ld {rig.store}"
         assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")
 

@@ -29,7 +29,7 @@ def test_an_error_that_nobody_thought_of_is_told_too() -> None:
     assert str(error) == (
         "cannot clean up: directory not empty\n  /tmp: Directory not empty\n  hint: Look at what is there: ls -ld /tmp"
     )
-    assert error.what == to_store_error(OSError("Directory not empty"), "clean up", "/").what
+    assert error.problem == to_store_error(OSError("Directory not empty"), "clean up", "/").problem
 
 
 def test_a_permission_error_on_windows_names_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_a_store_that_was_moved_away_is_told(tmp_path: Path) -> None:
     error = to_store_error(
         FileNotFoundError(errno.ENOENT, "No such file or directory", str(beside)), "take a lock", beside
     )
-    assert error.what == "cannot take a lock: no such file or directory"
+    assert error.problem == "cannot take a lock: no such file or directory"
 
 
 def test_what_another_user_keeps_to_himself_is_told_with_what_he_may_do(

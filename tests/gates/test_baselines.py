@@ -311,7 +311,7 @@ def test_a_checkout_that_is_read_only(tmp_path: Path) -> None:
             write_file(path, Baseline("bert"))
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
-    assert caught.value.what == "cannot write the baseline: the file system is read-only"
+    assert caught.value.problem == "cannot write the baseline: the file system is read-only"
     assert caught.value.hint == (
         "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
     )

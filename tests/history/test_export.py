@@ -68,5 +68,5 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UsageError) as caught:
         to_mlflow([point(0.008, 10)], "http://127.0.0.1:9")
-    assert caught.value.what == "MLflow at http://127.0.0.1:9 did not take the measurements"
+    assert caught.value.problem == "MLflow at http://127.0.0.1:9 did not take the measurements"
     assert "127.0.0.1" in caught.value.why

@@ -90,8 +90,9 @@ def test_examples_are_not_joined_along_another_axis_than_the_batch(axes: list[in
     assert str(refused.value) == (
         f"input 'x' of the model has its batch on axis 1: {axes}\n"
         "  examples are joined along the first axis, which the model would read as another one\n"
-        "  hint: let the model take the batch first, and transpose inside"
+        "  hint: give each example all axes of the model, with a batch of 1: it is then fed alone"
     )
+    assert list_unbatched({"x": np.ones((5, 2, 1, 3))}, {"x": axes}) == ["x"]
     for layers in (1, 2):  # of a state with its own batch of 1
         assert list_unbatched({"x": np.ones((5, layers, 1, 3))}, {"x": [layers, "batch", 3]}) == ["x"]
 

@@ -50,7 +50,7 @@ def test_an_error_there_is_one_here(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"no model")
     with pytest.raises(UsageError) as caught:
         RemoteSession(tmp_path / "model.onnx", ELSEWHERE)
-    assert caught.value.what == "ONNX Runtime cannot open model.onnx for target 'elsewhere'"
+    assert caught.value.problem == "ONNX Runtime cannot open model.onnx for target 'elsewhere'"
 
 
 class Broken:

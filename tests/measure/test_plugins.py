@@ -29,7 +29,7 @@ def test_a_library_that_is_no_plugin(tmp_path: Path) -> None:
     target = Target("npu", (Provider("MyExecutionProvider", {}, str(LIBRARY)),))
     with pytest.raises(UsageError) as caught:
         open_session(tmp_path / "model.onnx", target)
-    assert caught.value.what == NO_PLUGIN
+    assert caught.value.problem == NO_PLUGIN
     assert "CreateEpFactories" in caught.value.why
 
 

@@ -110,7 +110,7 @@ def test_an_answer_that_is_none(url: str, name: str, told: str) -> None:
 def test_an_answer_that_is_too_deep(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         ServedModel(url, "deep").infer(FEED)
-    assert caught.value.what == f"the server at {url} does not answer as the protocol says"
+    assert caught.value.problem == f"the server at {url} does not answer as the protocol says"
     assert caught.value.why.startswith("RecursionError: ")  # Python's own words differ by its version
 
 

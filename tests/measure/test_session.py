@@ -58,7 +58,7 @@ def test_a_model_that_is_too_new(tmp_path: Path, opset: int, version: int, why: 
     onnx.save(graph, tmp_path / "too/new.onnx")
     with pytest.raises(UsageError) as caught:
         open_session(tmp_path / "too/new.onnx", Target("cpu"))
-    assert caught.value.what == "ONNX Runtime cannot open new.onnx for target 'cpu'"
+    assert caught.value.problem == "ONNX Runtime cannot open new.onnx for target 'cpu'"
     assert re.fullmatch(why, caught.value.why)
     assert caught.value.hint == hint
 
@@ -143,7 +143,7 @@ def test_a_provider_that_refuses_to_register_is_no_fall_back(model: Path) -> Non
         pytest.skip("TensorRT loads on this machine")
     with pytest.raises(UsageError) as error:
         open_session(model, Target("trt", (Provider(name),)))
-    assert error.value.what == "ONNX Runtime cannot open model.onnx for target 'trt'"
+    assert error.value.problem == "ONNX Runtime cannot open model.onnx for target 'trt'"
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not a model")
     with pytest.raises(UsageError) as error:
         open_session(path, Target("cpu"))
-    assert error.value.what == "ONNX Runtime cannot open model.onnx for target 'cpu'"
+    assert error.value.problem == "ONNX Runtime cannot open model.onnx for target 'cpu'"
     assert "Protobuf parsing failed" in error.value.why
 
 
@@ -203,5 +203,5 @@ def test_custom_operators_that_cannot_be_loaded(tmp_path: Path) -> None:
     library.write_bytes(b"no library")
     with pytest.raises(UsageError) as error:
         session_options(Target("cpu", session={"custom_op_libraries": [str(library)]}))
-    assert error.value.what == f"target 'cpu': the custom operators of {library} cannot be loaded"
+    assert error.value.problem == f"target 'cpu': the custom operators of {library} cannot be loaded"
     assert "file too short" in error.value.why or "invalid ELF header" in error.value.why

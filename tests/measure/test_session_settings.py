@@ -61,4 +61,4 @@ def test_a_file_that_is_damaged(tmp_path: Path, content: str, message: str) -> N
     (tmp_path / FILE_NAME).write_text(content)
     with pytest.raises(UsageError) as caught:
         read_settings(tmp_path)
-    assert caught.value.what == message
+    assert caught.value.problem == message

@@ -92,7 +92,7 @@ def test_inputs_that_do_not_fit(model: Path) -> None:
     wrong = BenchmarkCase(model, ONE_THREAD, {"x": np.ones((4, 7), dtype=np.float32)})
     with Worker(wrong) as worker, pytest.raises(UsageError) as caught:
         worker.open(0.0)
-    assert caught.value.what == "ONNX Runtime cannot run model.onnx on x [4, 7] float32"
+    assert caught.value.problem == "ONNX Runtime cannot run model.onnx on x [4, 7] float32"
     assert "Got invalid dimensions for input: x" in caught.value.why
     assert caught.value.hint == "set `shape`, or give `inputs` that fit"
 
@@ -101,7 +101,7 @@ def test_a_target_that_cannot_be(model: Path) -> None:
     target = Target("npu", (Provider("NonsenseExecutionProvider"),))
     with Worker(case_of(model, target)) as worker, pytest.raises(UsageError) as caught:
         worker.open(0.0)
-    assert caught.value.what == "target 'npu': NonsenseExecutionProvider is not in this build of ONNX Runtime"
+    assert caught.value.problem == "target 'npu': NonsenseExecutionProvider is not in this build of ONNX Runtime"
     assert caught.value.hint == ("install the build of ONNX Runtime that has it, then look again: orun doctor")
 
 

@@ -253,7 +253,7 @@ def test_a_baseline_is_no_pipeline(
         (tmp_path / name).write_text("{}")
     with pytest.raises(UsageError) as caught:
         load(Path("p.baseline.json"))
-    assert (caught.value.what, caught.value.hint) == (
+    assert (caught.value.problem, caught.value.hint) == (
         f"p.baseline.json is the baseline of {pipeline}",
         f"orun {pipeline}",
     )

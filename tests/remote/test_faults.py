@@ -181,7 +181,7 @@ def test_a_remote_that_is_down_fails_a_run_that_requires_it(one: Project, s3: st
     with pytest.raises(RemoteError) as caught:
         one.run(remote=orun.Remote(s3, required=True))
     assert caught.value.exit_code == 3
-    assert caught.value.what == f"the remote {s3} cannot be reached"
+    assert caught.value.problem == f"the remote {s3} cannot be reached"
     assert caught.value.hint == "See that it is there and lets you in, or go on without it: --remote off"
     assert not (one.store / "out" / "text").exists()
 

@@ -308,7 +308,7 @@ def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -
         sync.finish()
         assert planner.lacks(stage) == ""
         assert planner.decide(stage, {}).inputs == {"baseline": accepted}
-        assert [event.what for event in other.events if isinstance(event, StageWaiting)] == [
+        assert [event.waits_for for event in other.events if isinstance(event, StageWaiting)] == [
             f"the accepted model from the remote, {show((one.folder / 'model.onnx').stat().st_size, 'B')}"
         ]
     assert notices(other) == []

@@ -72,7 +72,7 @@ def test_an_error() -> None:
         "error": {
             "type": "StoreError",
             "exit_code": 3,
-            "what": "the disk is full",
+            "problem": "the disk is full",
             "why": "no space left",
             "hint": "free some",
         }
@@ -86,7 +86,7 @@ def test_every_problem_of_a_file() -> None:
         "error": {
             "type": "PipelineError",
             "exit_code": 2,
-            "what": "1 problem in the pipeline file",
+            "problem": "1 problem in the pipeline file",
             "problems": [
                 {
                     "position": {"file": "bert.yaml", "line": 3, "column": 5},

@@ -48,5 +48,5 @@ def test_the_timeline_says_when_stages_waited_and_ran(tmp_path: Path) -> None:
 
 
 def test_a_log_that_cannot_be_read_leaves_the_timeline_out(tmp_path: Path) -> None:
-    (tmp_path / "events.jsonl").write_bytes(b'{"version":2,"event":"of a later orun","time":1}\nhalf a li')
+    (tmp_path / "events.jsonl").write_bytes(b'{"version":3,"event":"of a later orun","time":1}\nhalf a li')
     assert "Timeline" not in titles(read(page(replace(PASSED, folder=tmp_path))))

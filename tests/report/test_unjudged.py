@@ -160,7 +160,7 @@ def test_of_a_stage_that_failed_and_one_behind_it(project: Path) -> None:
     failure = result["import"].failure
     assert failure is not None
     assert [message for _, message in gates(junit(result))] == [
-        f"not judged: import failed: {failure.what}",
+        f"not judged: import failed: {failure.problem}",
         "not judged: covered did not run: import failed",
         "not judged: covered did not run: import failed",
     ]

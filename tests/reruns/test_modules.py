@@ -119,7 +119,7 @@ def check_moves(folder: Path, calls: Iterable[str]) -> None:
     (project.folder / "files").mkdir()
     for path in paths.values():
         project.write(path, "one")
-    failures = {stage.stage: stage.failure.what for stage in project.run(keep_going=True).stages if stage.failure}
+    failures = {stage.stage: stage.failure.problem for stage in project.run(keep_going=True).stages if stage.failure}
     assert failures == {name: f"{path} was removed while {name} ran" for name, path in paths.items()}
 
 

@@ -69,7 +69,7 @@ def test_what_was_made_with_a_version_that_came_meanwhile_is_not_stored(tmp_path
     for name in ("declares", "imports"):
         assert first[name]["failure"] == {
             "error": "InputChanged",
-            "what": f"package sample was changed (1.0 -> 2.0) while {name} ran",
+            "problem": f"package sample was changed (1.0 -> 2.0) while {name} ran",
             "why": "its result belongs to neither version, so nothing was stored",
             "hint": "run again",
         }

@@ -177,7 +177,7 @@ def test_an_input_that_never_comes_to_rest(folder: Project, monkeypatch: pytest.
     assert result.exit_code == 3
     failure = result["names"].failure
     assert failure is not None
-    assert (failure.error, failure.what, failure.why, failure.hint) == (
+    assert (failure.error, failure.problem, failure.why, failure.hint) == (
         "InputChanged",
         "what names depends on changes all the time",
         "it changed at each look: data",

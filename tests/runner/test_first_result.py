@@ -99,9 +99,9 @@ def record(result: RunResult) -> Mapping[str, Any]:
 def test_the_first_result_is_kept(project: Project) -> None:
     first = project.run()["roll"]
     made = text(project)
-    assert first.others == ()
+    assert first.other_trees == ()
     again = project.run(force=["roll"])
-    (other,) = again["roll"].others
+    (other,) = again["roll"].other_trees
     assert (again["roll"].outcome, again["roll"].tree) == ("built", first.tree)
     assert other != first.tree
     assert text(project) == made
@@ -110,14 +110,14 @@ def test_the_first_result_is_kept(project: Project) -> None:
         f"roll was rebuilt differently from the same inputs: kept the first ({first.tree[:12]}), "
         f"not the new result ({other[:12]}); {advice(project, first)}"
     )
-    assert record(again)["others"] == [other]
+    assert record(again)["other_trees"] == [other]
     with Store.open(project.store) as store:
         (action,) = store.actions(first.key)
     assert (action.tree, action.other_trees, action.started_at) == (first.tree, (other,), first.built_at)
     third = project.run(force=["roll"])["roll"]
-    assert (third.tree, len(third.others), third.others[0]) == (first.tree, 2, other)
+    assert (third.tree, len(third.other_trees), third.other_trees[0]) == (first.tree, 2, other)
     later = project.run()
-    assert (later["roll"].outcome, later["roll"].others) == ("cached", third.others)
+    assert (later["roll"].outcome, later["roll"].other_trees) == ("cached", third.other_trees)
     assert "cached, not deterministic" in stage_table(later, Terminal())[1]
 
 
@@ -125,7 +125,7 @@ def test_the_first_result_is_kept(project: Project) -> None:
 def test_a_kind_that_says_so_is_not_warned_about(project: Project) -> None:
     first = project.run()["roll"]
     again = project.run(force=["roll"])["roll"]
-    assert (again.tree, len(again.others)) == (first.tree, 1)
+    assert (again.tree, len(again.other_trees)) == (first.tree, 1)
     assert notices(project) == []
 
 
@@ -134,7 +134,7 @@ def test_a_measurement_is_replaced(project: Project) -> None:
     first = project.run()["roll"]
     again = project.run(force=["roll"])["roll"]
     assert again.tree != first.tree
-    assert again.others == ()
+    assert again.other_trees == ()
     assert notices(project) == []
 
 
@@ -142,7 +142,7 @@ def test_a_measurement_is_replaced(project: Project) -> None:
 def test_a_steady_stage_has_no_others(project: Project) -> None:
     first = project.run()["roll"]
     again = project.run(force=["roll"])["roll"]
-    assert (again.tree, again.others) == (first.tree, ())
+    assert (again.tree, again.other_trees) == (first.tree, ())
     assert again.built_at > first.built_at
 
 
@@ -154,7 +154,7 @@ def test_when_the_first_is_lost_the_new_one_is_stored_and_differs(project: Proje
         flip(object_path(store, tree.entries[0].digest))
     again = project.run()
     second = again["roll"]
-    assert (second.outcome, second.others) == ("built", (first.tree,))
+    assert (second.outcome, second.other_trees) == ("built", (first.tree,))
     assert sentences(second.reasons) == ("its stored result is damaged: text is missing from the store",)
     (notice,) = (text for text in notices(project) if text.startswith("roll was"))
     assert notice == (
@@ -163,5 +163,5 @@ def test_when_the_first_is_lost_the_new_one_is_stored_and_differs(project: Proje
     )
     assert decode(StageResult, record(again)) == second
     line = json.loads((again.folder / "events.jsonl").read_text().splitlines()[-2])
-    assert line["result"]["others"] == [first.tree]
+    assert line["result"]["other_trees"] == [first.tree]
     assert project.run()["roll"].tree == second.tree

@@ -259,14 +259,14 @@ def test_a_stage_is_lost_with_three_machines_at_most(on: Fixture) -> None:
     result = on.run()
     assert (result.exit_code, outcomes(result)) == (3, {"make": "failed", "upper": "blocked", "count": "blocked"})
     failure = failure_of(result, "make")
-    assert (failure.error, failure.what) == ("MachineLost", "make was lost with 3 machines: builder, bench, bench-b")
+    assert (failure.error, failure.problem) == ("MachineLost", "make was lost with 3 machines: builder, bench, bench-b")
 
 
 def test_the_last_machine_with_a_label_is_lost(on: Fixture) -> None:
     on.fleet.answers["upper"] = [lose, lose]
     result = on.run()
     failure = failure_of(result, "upper")
-    assert failure.what.startswith("machine bench-b was lost after ")
+    assert failure.problem.startswith("machine bench-b was lost after ")
     assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
 
 
@@ -362,7 +362,7 @@ def test_a_machine_that_always_refuses_fails_the_stage(on: Fixture) -> None:
     on.fleet.answers["upper"] = [refuse] * 4
     result = on.run()
     failure = failure_of(result, "upper")
-    assert failure.what == "bench refuses upper: what it depends on changes there all the time"
+    assert failure.problem == "bench refuses upper: what it depends on changes there all the time"
     assert len(on.fleet.machine_of("upper")) == 4
 
 
@@ -371,7 +371,7 @@ def test_a_failed_stage_has_the_error_and_the_log_of_its_machine(on: Fixture) ->
     result = on.run()
     assert (result.exit_code, outcomes(result)) == (3, {"make": "built", "upper": "failed", "count": "blocked"})
     failure = failure_of(result, "upper")
-    assert (failure.error, failure.what) == ("StageFailed", "upper raised ValueError: no")
+    assert (failure.error, failure.problem) == ("StageFailed", "upper raised ValueError: no")
     assert Path(failure.log).read_text() == "Traceback\n"
     assert result["upper"].machine == "bench"
 
@@ -439,7 +439,7 @@ def test_a_remote_is_needed(on: Fixture) -> None:
 def test_a_result_that_does_not_arrive_fails_the_stage(on: Fixture) -> None:
     on.fleet.answers["make"] = [push_nothing] * 3
     failure = failure_of(on.run(), "make")
-    assert failure.what == "make was built on bench, and its result did not arrive from the remote"
+    assert failure.problem == "make was built on bench, and its result did not arrive from the remote"
 
 
 def test_a_result_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
@@ -497,7 +497,7 @@ def test_a_file_that_is_edited_meanwhile_fails_the_stage(on: Fixture) -> None:
 
     on.fleet.answers["make"] = [edit]
     failure = failure_of(on.run(), "make")
-    assert (failure.error, failure.what) == ("InputChanged", "stages.py was changed while make ran")
+    assert (failure.error, failure.problem) == ("InputChanged", "stages.py was changed while make ran")
 
 
 def test_a_plan_says_the_machines(on: Fixture) -> None:

@@ -51,7 +51,7 @@ def test_a_stage_that_does_not_wait_for_it_is_refused(tmp_path: Path, kind: str)
         failure = failure_of(result, "reads")
         assert failure.error == "UndeclaredInput"
         read = "artifacts/out/text/made-elsewhere/text"
-        assert failure.what == f"reads reads {read}, the output of made-elsewhere, and does not need made-elsewhere"
+        assert failure.problem == f"reads reads {read}, the output of made-elsewhere, and does not need made-elsewhere"
         assert failure.why == "it may be the output of an earlier run: reads does not wait for made-elsewhere"
         assert failure.hint == "Name made-elsewhere under needs of reads"
 

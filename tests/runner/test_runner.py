@@ -106,14 +106,14 @@ def test_a_failed_stage_is_a_result_with_its_reason_and_the_way_on(failing: Proj
     assert result.exit_code == 3
     failure = failure_of(result, "breaks")
     log = result.folder / "logs" / "breaks.log"
-    assert (failure.error, failure.what, failure.log) == (
+    assert (failure.error, failure.problem, failure.log) == (
         "StageFailed",
         "breaks raised ValueError: the data is not there",
         str(log),
     )
     assert failure.why == f"at {failing.folder}/broken.py:7 in breaks"
     assert "Traceback" in log.read_text()
-    assert "Traceback" not in failure.what + failure.why + failure.hint
+    assert "Traceback" not in failure.problem + failure.why + failure.hint
 
 
 def test_the_log_of_a_refusal_has_no_traceback(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_is_edited_while_its_stage_runs_makes_nothing(tmp_path: Path, name:
     project.write("data.txt", "one")
     result = project.run()
     failure = failure_of(result, "edits")
-    assert (failure.error, failure.what) == ("InputChanged", f"{name} was edited while edits ran")
+    assert (failure.error, failure.problem) == ("InputChanged", f"{name} was edited while edits ran")
     assert result.exit_code == 3
     assert not list((project.store / "actions").rglob("*.json"))
 
@@ -169,7 +169,7 @@ def test_an_artifact_that_is_damaged_while_a_stage_reads_it_makes_nothing(tmp_pa
     project.write("damages.py", DAMAGES.replace("OBJECTS", str(project.store / "objects")))
     result = project.run()
     failure = failure_of(result, "after")
-    assert (failure.error, failure.what) == ("InputChanged", "input text was edited while after ran")
+    assert (failure.error, failure.problem) == ("InputChanged", "input text was edited while after ran")
     assert [path.name for path in (project.store / "out" / "text").iterdir()] == ["make"]
 
 
@@ -355,7 +355,7 @@ def test_who_waits_for_another_process_says_for_what(project: Project, measures:
 
     def hear(event: Event) -> None:
         if isinstance(event, StageWaiting):
-            assert (event.stage, event.what) == ("upper", what)
+            assert (event.stage, event.waits_for) == ("upper", what)
             lock.release()
 
     result = orun.run(project.folder / "pipeline.yaml", store=project.store, force=["upper"], on_event=hear)
@@ -373,7 +373,7 @@ def test_stages_that_are_the_same_wait_for_another_process_both(tmp_path: Path) 
 
     def hear(event: Event) -> None:
         if isinstance(event, StageWaiting):
-            heard.append((event.stage, event.what))
+            heard.append((event.stage, event.waits_for))
             if len(heard) == 2:
                 lock.release()
 
@@ -400,7 +400,7 @@ def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measure
 
     result = orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=hear)
     assert len(built(result)) == 6
-    waits = [(event.stage, event.what) for event in project.events if isinstance(event, StageWaiting)]
+    waits = [(event.stage, event.waits_for) for event in project.events if isinstance(event, StageWaiting)]
     assert waits == [("s0", who_measures(replace(CLAIM, since=0.0)))]
     assert keys == [1]
 
@@ -428,5 +428,7 @@ def test_who_waits_for_its_like_in_the_same_run_says_so(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project", TWINS)
     result = project.run(jobs=2)
     assert outcomes(result) == {"a": "built", "b": "cached"}
-    assert [event.what for event in project.events if isinstance(event, StageWaiting)] == ["a, which has the same key"]
+    assert [event.waits_for for event in project.events if isinstance(event, StageWaiting)] == [
+        "a, which has the same key"
+    ]
     assert not [event for event in project.events if isinstance(event, Notice)], "nothing of b was there to be restored"

@@ -22,5 +22,5 @@ def test_the_time_without_a_machine_begins_anew_once_there_was_one(monkeypatch: 
     now[0] = 130.0
     failure = run.lack("make", "no machine is here")
     assert failure is not None
-    assert failure.what == "make cannot run: no machine is here"
+    assert failure.problem == "make cannot run: no machine is here"
     assert len(events) == 2

@@ -132,7 +132,7 @@ def test_a_stage_that_reads_what_another_run_of_a_stage_left_is_refused(tmp_path
         assert outcomes(result) == {"writes": "cached", "reads": "failed"}
         failure = failure_of(result, "reads")
         assert failure.error == "UndeclaredInput"
-        assert failure.what == "reads reads side.txt, which has changed since writes wrote it"
+        assert failure.problem == "reads reads side.txt, which has changed since writes wrote it"
         assert (failure.why, failure.hint) == (WHY, HINT)
     assert outcomes(made.run(force=["writes"])) == {"writes": "built", "reads": "cached"}
     assert made.text("reads") == "ONE"
@@ -193,7 +193,7 @@ def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
     result = made.run()
     assert outcomes(result) == {"writes": "failed", "reads": "built"}
     failure = failure_of(result, "writes")
-    assert failure.what == "reads reads side.txt, which has changed since writes wrote it"
+    assert failure.problem == "reads reads side.txt, which has changed since writes wrote it"
 
 
 @pytest.mark.usefixtures("native_reads")

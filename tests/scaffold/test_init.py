@@ -73,7 +73,7 @@ def test_a_file_that_is_there_stays(model: Path) -> None:
     Path("p.yaml").touch()
     with pytest.raises(UsageError) as caught:
         orun.init(model, "p.yaml")
-    assert (caught.value.what, caught.value.hint) == ("p.yaml is there already", "orun p.yaml")
+    assert (caught.value.problem, caught.value.hint) == ("p.yaml is there already", "orun p.yaml")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_file_that_is_there_stays(model: Path) -> None:
 def test_unknown_options_are_refused_before_anything_is_read(goal: str, target: str, problem: str) -> None:
     with pytest.raises(UsageError) as caught:
         orun.init("no such model", goal=goal, target=target)
-    assert caught.value.what == problem
+    assert caught.value.problem == problem
 
 
 def test_an_interrupted_creation_leaves_no_file(model: Path) -> None:
@@ -322,6 +322,14 @@ def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest
     assert stages["export"].parameters["dims"] == {"samples": [400, 600]}
     assert stages["latency"].parameters["shape"] == {"samples": 400}
     assert "'input': random.normal(size=(n, 2, 400)).astype(np.float32)," in data_text("net.yaml", facts)
+
+
+def test_made_up_examples_of_a_batch_that_is_not_the_first_axis() -> None:
+    """They have all axes, as they are fed one at a time."""
+    inputs = (InputFact("x", "float32", ("time", "batch", 3)), InputFact("h", "float32", (2, "batch", 4)))
+    text = data_text("net.yaml", ModelFacts("torch", "net", inputs, ("y",)))
+    assert "'x': random.normal(size=(n, 32, 1, 3)).astype(np.float32)," in text
+    assert "'h': random.normal(size=(n, 2, 1, 4)).astype(np.float32)," in text
 
 
 @pytest.mark.slow

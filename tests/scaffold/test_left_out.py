@@ -42,6 +42,6 @@ CASES = [
 def test_what_why_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Failure, reason: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data.py").touch()
-    failure = Failure(failure.error, failure.what.format(folder=tmp_path), failure.why, advice=failure.advice)
+    failure = Failure(failure.error, failure.problem.format(folder=tmp_path), failure.why, advice=failure.advice)
     assert reason_of(StageResult("int8", "quantize/static", "failed", failure=failure)) == reason
     assert len(reason) <= LONGEST

@@ -244,4 +244,4 @@ def test_folders_of_other_libraries(tmp_path: Path, file: str, content: object, 
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(UsageError) as caught:
         inspect_model(str(tmp_path), tmp_path, (), trust=False)
-    assert (caught.value.what, caught.value.why, caught.value.hint) == (f"{tmp_path} {what}", why, hint)
+    assert (caught.value.problem, caught.value.why, caught.value.hint) == (f"{tmp_path} {what}", why, hint)

@@ -34,13 +34,14 @@ def test_values_are_made_up_from_the_signature(models: dict[str, Path]) -> None:
     assert (fed["mask"] == 1).all()
 
 
-def test_a_batch_that_is_not_the_first_axis(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", ["batch", "batch_size"])
+def test_a_batch_that_is_not_the_first_axis(tmp_path: Path, batch: str) -> None:
     """As of recurrent models with time first, and of their states."""
     onnx.save(
-        parse("""
+        parse(f"""
         <ir_version: 9, opset_import: ["": 20]>
-        g (float[time, batch, 3] x, float[2, batch, 3] h) => (float[time, batch, 3] y, float[2, batch, 3] k)
-        { y = Neg (x) k = Neg (h) }
+        g (float[time, {batch}, 3] x, float[2, {batch}, 3] h) => (float[time, {batch}, 3] y, float[2, {batch}, 3] k)
+        {{ y = Neg (x) k = Neg (h) }}
         """),
         tmp_path / "model.onnx",
     )

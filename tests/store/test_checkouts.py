@@ -311,7 +311,7 @@ def test_what_was_changed_by_hand_stays_where_it_cannot_be_put_away(store: Store
     (store.root / "quarantine").touch()
     with pytest.raises(StoreError) as caught:
         store.checkout(digest, "bert", "int8")
-    assert caught.value.what == "cannot check out bert/int8: not a directory"
+    assert caught.value.problem == "cannot check out bert/int8: not a directory"
     assert (out / "model.data").read_bytes() == edited
     (store.root / "quarantine").unlink()
     (store.root / "quarantine").mkdir()

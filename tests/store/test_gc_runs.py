@@ -163,7 +163,7 @@ with Store.open(Path(sys.argv[1])) as store:
     try:
         print(store.run(sys.argv[2], hold=True))
     except UsageError as error:
-        print(error.what)
+        print(error.problem)
 """
 
 
@@ -223,7 +223,7 @@ def test_of_a_record_that_cannot_be_read_it_is_not_known_what_it_keeps(
     monkeypatch.setattr(checksummed_json, "read_bounded", fail)
     with pytest.raises(StoreError) as caught:
         collect(store, Keep(runs=1))
-    assert caught.value.what == f"cannot read {record}: the disk reports an error"
+    assert caught.value.problem == f"cannot read {record}: the disk reports an error"
     assert store.check(tree) == ()
     monkeypatch.undo()
     assert collect(store, Keep(runs=1)).objects == 0
@@ -242,4 +242,4 @@ def test_of_a_bundle_that_cannot_be_read_it_is_not_known_whether_it_is_a_release
     monkeypatch.setattr(store.parts.objects, "read", fail)
     with pytest.raises(StoreError) as caught:
         releases(found)
-    assert caught.value.what == "cannot read from the store: the disk reports an error"
+    assert caught.value.problem == "cannot read from the store: the disk reports an error"

@@ -157,4 +157,4 @@ def test_what_the_system_refuses_is_not_damaged_but_by_the_disk(
         return
     with pytest.raises(StoreError) as caught:
         verify(store)
-    assert caught.value.what == f"cannot read {record}: the server has another file there by now"
+    assert caught.value.problem == f"cannot read {record}: the server has another file there by now"

@@ -297,7 +297,7 @@ def test_what_the_disk_does_not_take_is_no_object(
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(StoreError) as caught, store.together():
         tree = store.add_tree(folder)
-    assert caught.value.what == "cannot write to the disk: the disk reports an error"
+    assert caught.value.problem == "cannot write to the disk: the disk reports an error"
     gone = blake3(files.pop(refused)).hexdigest()
     assert not object_path(store, gone).exists()
     for digest in {*tree.objects} - {gone}:

@@ -267,6 +267,6 @@ def test_a_store_that_may_not_be_entered() -> None:
         def refused() -> str:
             with pytest.raises(StoreError) as caught:
                 orun.run(project.folder / "pipeline.yaml", store=project.store)
-            return caught.value.what
+            return caught.value.problem
 
         assert in_child(refused, NOBODY) == "cannot open the store: permission denied"

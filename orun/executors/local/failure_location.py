@@ -53,7 +53,7 @@ def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
         name: Literal["OutputRefused", "StageFailed"] = "StageFailed"
         if isinstance(error, OutputRefused):
             name = "OutputRefused"
-        report = Trouble(name, error.what, error.why, error.hint, *_last_frame(error, scope.is_code))
+        report = Trouble(name, error.problem, error.why, error.hint, *_last_frame(error, scope.is_code))
         if isinstance(error, MissingPackages):
             return replace(report, packages=tuple(error.packages))
         return replace(report, name=error.name, known=tuple(error.known)) if isinstance(error, UnknownName) else report
@@ -156,7 +156,7 @@ def write(scope: Scope, error: BaseException) -> None:
     plain = isinstance(error, OrunError) and error.__cause__ is None
     if plain and not any(_last_frame(error, scope.is_code)):
         # The summary suggests the name that was meant; a `why` here would look like another cause.
-        refusal = OrunError(error.what, hint=error.hint) if isinstance(error, UnknownName) else error
+        refusal = OrunError(error.problem, hint=error.hint) if isinstance(error, UnknownName) else error
         sys.stderr.write(f"{refusal}\n")
     else:
         shown = traceback.TracebackException.from_exception(error)

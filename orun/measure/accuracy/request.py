@@ -80,7 +80,7 @@ def fail_stage(stage: str) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise StageFailed(stage, error.what, why=error.why, hint=error.hint) from error
+        raise StageFailed(stage, error.problem, why=error.why, hint=error.hint) from error
 
 
 def missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFailed:

@@ -157,7 +157,7 @@ def _heard(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
                 notices.append(event)
             elif isinstance(event, StageWaiting):
                 since, _ = waiting.get(event.stage, (moment, ""))
-                waiting[event.stage] = since, event.what
+                waiting[event.stage] = since, event.waits_for
             elif isinstance(event, StageStarted):
                 began.setdefault(event.stage, moment)
             elif isinstance(event, StageFinished) and (name := event.result.stage) in began:

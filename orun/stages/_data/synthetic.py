@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.core.dynamic_axes import batch_axes, is_unbatched
 from orun.errors import UsageError
-from orun.measure.dataset import Dataset, is_unbatched
+from orun.measure.dataset import Dataset
 from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_random_values
 from orun.stages._graph.signature import inputs_of, sizes_of
 
@@ -43,8 +44,8 @@ def make_examples(
     inputs, dims = inputs_of(graph, over), {**sizes_of(graph), **dims}
     if not inputs:
         raise UsageError("the model has no inputs, so no examples can be made up")
-    first_axes = {axis for item in inputs for axis in item.shape[:1]}
-    single = [_single(item, first_axes) for item in inputs]
+    batch = batch_axes(item.shape for item in inputs)
+    single = [_single(item, batch) for item in inputs]
     assign_sizes(inputs, dims)  # refuses unknown axes
     axes = list_axes(single)
     sizes = assign_sizes(single, {axis: values for axis, values in dims.items() if axis in axes})
@@ -60,7 +61,7 @@ def make_examples(
     )
 
 
-def _single(item: Input, examples: Collection[int | str]) -> Input:
-    """Return the input for a single example: the axis of examples has size 1 wherever it occurs."""
-    shape = (1 if isinstance(axis, str) and axis in examples else axis for axis in item.shape)
+def _single(item: Input, batch: Collection[int | str]) -> Input:
+    """Return the input for a single example: a dynamic axis of the batch has size 1 wherever it occurs."""
+    shape = (1 if isinstance(axis, str) and axis in batch else axis for axis in item.shape)
     return Input(item.name, item.dtype, tuple(shape), item.low, item.high, mask=item.mask)

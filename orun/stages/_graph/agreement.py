@@ -100,7 +100,7 @@ def run_cases(
         try:
             outputs.append(model(case.feed))
         except UsageError as error:  # not a matter of the inputs
-            raise StageFailed(context.stage, error.what, why=error.why, hint=error.hint) from error
+            raise StageFailed(context.stage, error.problem, why=error.why, hint=error.hint) from error
         except Exception as error:  # errors of the frameworks share no other base class
             raise StageFailed(
                 context.stage,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from orun.core import dynamic_axes
 from orun.errors import UsageError
-from orun.stages._graph import axes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ def is_image(dtype: str, shape: Sequence[int | str]) -> bool:
 
 def list_axes(inputs: Sequence[Input]) -> tuple[str, ...]:
     """Return the names of the dynamic axes whose size follows from no other, each once."""
-    return axes.list_free(item.shape for item in inputs)
+    return dynamic_axes.list_free(item.shape for item in inputs)
 
 
 def assign_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
@@ -193,7 +193,7 @@ def take_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, 
 def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
     import numpy as np
 
-    shape = tuple(axes.compute_size(axis, sizes) if isinstance(axis, str) else axis for axis in item.shape)
+    shape = tuple(dynamic_axes.compute_size(axis, sizes) if isinstance(axis, str) else axis for axis in item.shape)
     if item.mask:
         return _mask(shape, mode, "right-padded" if item.padded else masks, random).astype(item.dtype)
     if item.dtype == "object":

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orun.stages._graph.axes import list_free
+from orun.core.dynamic_axes import batch_axes, list_free
 from orun.stages._graph.io import EXTERNAL_FROM
 from orun.stages._graph.signature import axes_of, list_inputs
 
@@ -51,7 +51,7 @@ def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
         model: its weights are not needed.
     """
     shapes = [axes_of(value) for value in list_inputs(model)]
-    batch = {axes[0] for axes in shapes if axes}
+    batch = batch_axes(shapes)
     dynamic = [axis for axis in list_free(shapes) if axis not in batch]
     if not dynamic:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orun.stages._graph import axes
+from orun.core import dynamic_axes
 from orun.stages._graph.feeds import Case, Input
 from orun.stages._graph.nodes import inner_graphs, list_reads, set_items
 
@@ -136,8 +136,10 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
         answers: the outputs for each case.
     """
     named = [axis.dim_param for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
-    follows = [axis for axis in dict.fromkeys(named) if axes.list_names(axis) != (axis,)]
-    sizes = [{**case.sizes, **{axis: axes.compute_size(axis, case.sizes) for axis in follows}} for case in tries]
+    follows = [axis for axis in dict.fromkeys(named) if dynamic_axes.list_names(axis) != (axis,)]
+    sizes = [
+        {**case.sizes, **{axis: dynamic_axes.compute_size(axis, case.sizes) for axis in follows}} for case in tries
+    ]
     free = _data_dependent(model)
     for place, output in enumerate(model.graph.output):
         shapes = [answer[place].shape for answer in answers]

@@ -47,5 +47,5 @@ def check_result(
         if not processor.saturates() or "DequantizeLinear" not in operators:
             raise
         text = "%s here: this processor, without VNNI, saturates sums of 8-bit products. Compared in float instead"
-        context.log.warning(text, disagreement.what)
+        context.log.warning(text, disagreement.problem)
     return compared(Target("cpu", session={"session.disable_quant_qdq": "1"}))

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from orun.core.dynamic_axes import list_free, list_names
 from orun.errors import UsageError
-from orun.stages._graph.axes import list_free, list_names
 from orun.stages._graph.feeds import PIXEL, Input, bounds_of, is_image
 from orun.stages._graph.input_domain import InputDomain, read_domain
 from orun.stages._graph.io import input_names

@@ -213,7 +213,7 @@ def _naming_missing_converter(context: Context, problem: str) -> Iterator[None]:
 
 def _name(context: Context, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Give the model these inputs, as skl2onnx makes identifiers of the names of several, and these outputs, if any."""
-    from orun.stages._graph.axes import BATCH
+    from orun.core.dynamic_axes import BATCH
     from orun.stages._graph.names import name_values
 
     names = [value.name for value in model.graph.output]

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from orun.core.dynamic_axes import make_name
 from orun.errors import UsageError
-from orun.stages._graph.axes import make_name
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 

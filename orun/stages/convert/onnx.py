@@ -116,7 +116,7 @@ def _require_shapes(context: Context, model: ModelProto) -> None:
 
 def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:
     """Rename dynamic axes, in formulas of other axes as well."""
-    from orun.stages._graph.axes import rename
+    from orun.core.dynamic_axes import rename
     from orun.stages._graph.signature import axes_of
 
     inputs = {value.name: axes_of(value) for value in model.graph.input}
@@ -134,7 +134,7 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
 
 def _declare(model: ModelProto, params: Params) -> None:
     """Add the declared domain, and sizes that the graph asks for, to the one in the file; refuse an impossible one."""
-    from orun.stages._graph.axes import rename
+    from orun.core.dynamic_axes import rename
     from orun.stages._graph.feeds import assign_sizes
     from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.input_domain import InputDomain, read_domain, to_input_values, write_domain

@@ -184,7 +184,7 @@ def _source(context: Context, params: Params) -> Source:
 
 def _unfit_hint(inputs: Sequence[Input]) -> str:
     """Say how to declare the values that a model takes, and the sizes of its dynamic axes."""
-    from orun.stages._graph.axes import BATCH
+    from orun.core.dynamic_axes import BATCH
     from orun.stages._graph.feeds import list_axes
 
     sizes = ", ".join(f"{axis}: [16, 32]" for axis in list_axes(inputs) if axis != BATCH)

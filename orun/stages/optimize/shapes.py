@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
+from orun.core import dynamic_axes
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages._graph import axes
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
@@ -85,14 +85,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
     inputs = {axis.dim_param for axis in _axes(model.graph.input)}
-    require_known("fix", sizes, axes.list_free([sorted(inputs - {""})]))
+    require_known("fix", sizes, dynamic_axes.list_free([sorted(inputs - {""})]))
     for name, size in sizes.items():
         if size < 0:
             raise StageFailed(context.stage, f"fix: the axis {name!r} cannot be {size}")
     for axis in _axes((*model.graph.input, *model.graph.output)):
         if not axis.dim_param:
             continue
-        left = axes.substitute(axis.dim_param, sizes)
+        left = dynamic_axes.substitute(axis.dim_param, sizes)
         if isinstance(left, int):
             axis.dim_value = left
         elif axis.dim_param in inputs:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from orun.core.dynamic_axes import batch_place
 from orun.errors import StageFailed, UsageError
 from orun.stages._graph.signature import axes_of
 from orun.stages.contract import MODEL, Context
@@ -46,16 +47,22 @@ def list_models(context: Context, chosen: str) -> list[str]:
 
 
 def require_batch(values: Iterable[ValueInfoProto]) -> None:
-    """Refuse batches for a model whose first axes are not all dynamic.
+    """Refuse batches for a model whose first axes are not all dynamic, or whose batch is another axis.
 
     Raises:
-        UsageError: if an input or output has a fixed first axis, or no axis.
+        UsageError: for the first such input or output.
     """
     for value in values:
         axes = axes_of(value)
-        if not axes or isinstance(axes[0], int):
-            raise UsageError(
-                "`max_batch_size` needs a model whose inputs and outputs all have the batch as first axis; "
-                + (f"that of {value.name!r} is always {axes[0]}" if axes else f"{value.name!r} has no axes"),
-                hint="export it with a dynamic first axis, or set `max_batch_size: 0`",
-            )
+        if not axes:
+            problem = f"{value.name!r} has no axes"
+        elif place := batch_place(axes):
+            problem = f"that of {value.name!r} is axis {place}"
+        elif isinstance(axes[0], int):
+            problem = f"that of {value.name!r} is always {axes[0]}"
+        else:
+            continue
+        raise UsageError(
+            f"`max_batch_size` needs a model whose inputs and outputs all have the batch as first axis; {problem}",
+            hint="export it with a dynamic first axis, or set `max_batch_size: 0`",
+        )

@@ -114,7 +114,7 @@ def test_what_is_waited_for_is_told(executor: LocalExecutor, project: Project, b
 def test_what_is_left_open_is_refused(executor: LocalExecutor, project: Project, begin: str, why: str) -> None:
     project.write("pipelines/mine.py", CODE.replace("BEGIN", begin))
     error = failure(executor, project.job("mine.py:f", spec=FILES))
-    assert (error.what, error.why) == ("f left text open", why)
+    assert (error.problem, error.why) == ("f left text open", why)
     assert error.hint.startswith("Close what is written to before the function returns")
 
 
@@ -154,7 +154,7 @@ def test_what_python_could_not_write_when_it_closed_a_file_is_refused(
     """Python says nothing: half of a file was stored."""
     project.write("pipelines/mine.py", LIMITED.replace("WRITE", write))
     error = failure(executor, project.job("mine.py:f", spec=FILES))
-    assert (error.what, error.why) == (
+    assert (error.problem, error.why) == (
         "f could not write all of text",
         "it was left open, and when it was closed: File too large",
     )
@@ -237,7 +237,7 @@ def test_a_failure_is_told_at_once(executor: LocalExecutor, project: Project, be
     pool = "POOL = ProcessPoolExecutor(1, multiprocessing.get_context('fork'))\n\ndef f(context):"
     code = CODE.replace("def f(context):", pool).replace("BEGIN", f"{begin}; time.sleep(0.05); raise ValueError('one')")
     project.write("pipelines/mine.py", code)
-    assert failure(executor, project.job("mine.py:f", spec=FILES)).what == "f raised ValueError: one"
+    assert failure(executor, project.job("mine.py:f", spec=FILES)).problem == "f raised ValueError: one"
 
 
 SHARES = """
@@ -286,7 +286,7 @@ def test_a_pool_that_is_kept_for_the_next_call_leaves_nothing_of_a_stage_that_fa
     """Loky frees its semaphores at the end of a program; their tracker had told in the log that they leaked."""
     project.write("pipelines/mine.py", FAILS)
     job = project.job("mine.py:f")
-    assert failure(executor, job).what == "f raised ValueError: one"
+    assert failure(executor, job).problem == "f raised ValueError: one"
     assert "leaked" not in log_of(job)
 
 

@@ -125,7 +125,7 @@ def test_a_stage_that_holds_too_much_memory_is_stopped(executor: LocalExecutor, 
 
 def test_the_memory_of_what_a_stage_starts_counts(executor: LocalExecutor, project: Project) -> None:
     error = failure(executor, project.job("mine.py:hungry_child", memory=100_000_000))
-    assert error.what == "hungry_child held more than its memory limit of 100 MB and was stopped"
+    assert error.problem == "hungry_child held more than its memory limit of 100 MB and was stopped"
 
 
 def test_a_stage_within_its_memory_is_left_alone(executor: LocalExecutor, project: Project) -> None:

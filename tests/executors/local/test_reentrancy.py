@@ -132,7 +132,7 @@ def test_nothing_runs_within_what_measures(nested: Path) -> None:
     result = orun.run(nested / "outer.yaml", to=["timed"], store=nested / "store")
     failure = result["timed"].failure
     assert failure is not None
-    assert f"{failure.what}\n{failure.why}".startswith(
+    assert f"{failure.problem}\n{failure.why}".startswith(
         "timed raised ValueError: 2 error: take would wait for ever: this orun runs in the stage timed of another one\n"
         "  timed measures, and has the machine to itself until it ends\n"
         "  hint: give timed what it makes as an input, or run it outside of a stage\n"

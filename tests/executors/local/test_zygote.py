@@ -47,7 +47,7 @@ def test_a_library_that_cannot_be_imported_is_the_stage_s_own_affair(
     (library / "halfway.py").write_text("raise RuntimeError('no device')\n")
     project.write("pipelines/mine.py", "def first(context):\n    import halfway\n")
     error = failure(own_executor, project.job("mine.py:first"))
-    assert error.what == "first raised RuntimeError: no device"
+    assert error.problem == "first raised RuntimeError: no device"
     project.write("pipelines/other.py", "def second(context): pass\n")
     result(
         own_executor, project.job("other.py:second", spec=Spec(output="metrics", preload=("halfway", "no_such_module")))
@@ -62,10 +62,10 @@ def test_a_library_that_crashes_while_it_is_imported_crashes_the_stage_alone(
     project.write("pipelines/mine.py", "def first(context):\n    import crashing, zlater\n")
     error = failure(own_executor, project.job("mine.py:first"))
     assert isinstance(error, StageCrashed)
-    assert error.what == "first crashed: SIGABRT (Aborted)"
+    assert error.problem == "first crashed: SIGABRT (Aborted)"
     assert error.why == f"in native code, called at {project.root}/mine.py:2 in first"
     error = failure(own_executor, project.job("mine.py:first"))
-    assert error.what == "first crashed: SIGABRT (Aborted)"
+    assert error.problem == "first crashed: SIGABRT (Aborted)"
 
 
 def test_a_library_that_starts_a_python_thread_gets_a_fresh_interpreter(
@@ -95,7 +95,7 @@ def boom(context):
     assert f"{project.root}/mine.py" in found.reads
     error = failure(own_executor, project.job("mine.py:boom"))
     assert isinstance(error, StageFailed)
-    assert error.what == "boom raised ValueError: bad"
+    assert error.problem == "boom raised ValueError: bad"
 
 
 def test_a_server_that_is_killed_is_started_anew(own_executor: LocalExecutor, project: Project) -> None:
@@ -126,7 +126,7 @@ def test_the_root_that_cannot_start_says_what_it_printed(
     with LocalExecutor() as executor:
         for preload in ((), ("numpy",)):
             error = failure(executor, project.job("mine.py:quick", spec=Spec(output="metrics", preload=preload)))
-            assert error.what == "the process that supervises quick died"
+            assert error.problem == "the process that supervises quick died"
             assert error.why.splitlines()[-1] == "RuntimeError: shadowed"
 
 

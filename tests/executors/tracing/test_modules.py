@@ -112,7 +112,7 @@ def test_a_module_that_is_nowhere(executor: LocalExecutor, project: Project) -> 
     project.write("pipelines/mine.py", "import nowhere\ndef f(context): pass\n")
     job = project.job("mine.py:f")
     error = failure(executor, job)
-    assert error.what == "f raised ModuleNotFoundError: No module named 'nowhere'"
+    assert error.problem == "f raised ModuleNotFoundError: No module named 'nowhere'"
     assert "mine.py" in log_of(job)
 
 

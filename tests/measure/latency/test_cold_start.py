@@ -44,7 +44,7 @@ def test_an_arena_grows_by_what_values_take(tmp_path: Path) -> None:
 def test_a_launch_that_fails_says_why(request_: Request) -> None:
     with pytest.raises(OrunError) as error:
         launch_cold(request_, {"x": np.zeros((1, 4), np.float32)})
-    assert error.value.what == "a process that runs model.onnx alone failed"
+    assert error.value.problem == "a process that runs model.onnx alone failed"
     assert "Got invalid dimensions for input: x" in error.value.why
 
 

@@ -128,4 +128,4 @@ def test_a_confidence_on_an_edge_belongs_to_the_lower_bin() -> None:
 def test_outputs_and_labels_that_do_not_fit(output: Any, labels: Any, message: str) -> None:
     with pytest.raises(UsageError) as error:
         brier(output, labels)
-    assert error.value.what == message
+    assert error.value.problem == message

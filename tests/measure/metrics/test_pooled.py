@@ -228,4 +228,4 @@ def test_what_scores_need() -> None:
     assert str(error.value) == "average_precision: no example is of class 1"
     with pytest.raises(UsageError) as error:
         f1(np.zeros((2, 5, 3)), np.zeros(2, int))
-    assert error.value.what == "f1 needs one label for each prediction"
+    assert error.value.problem == "f1 needs one label for each prediction"

@@ -114,7 +114,7 @@ def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
     case = Case("random values at n=2, m=4", {}, {"x": np.ones((2, 4), np.float32)})
     with pytest.raises(StageFailed) as caught:
         run_cases(make_context(tmp_path), "the model before it", model, [case])
-    assert caught.value.what == "the model before it cannot run random values at n=2, m=4"
+    assert caught.value.problem == "the model before it cannot run random values at n=2, m=4"
     assert "index: 1 Got: 4 Expected: 3" in caught.value.why
     assert caught.value.hint == (
         "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
@@ -139,7 +139,7 @@ def test_inputs_of_the_users_own_where_made_up_ones_cannot_be(tmp_path: Path) ->
     (tmp_path / "data.py").write_text(DATA)
     with pytest.raises(StageFailed) as caught:
         run_stage("optimize/simplify", tmp_path, inputs={"model": before})
-    assert caught.value.what == "the model before it cannot run random values at n=1"
+    assert caught.value.problem == "the model before it cannot run random values at n=1"
     result = run_stage("optimize/simplify", tmp_path, {"inputs": "data.py:pairs"}, inputs={"model": before})
     assert result.value("max_abs_error") == 0
     assert "on 2 inputs" in result.log

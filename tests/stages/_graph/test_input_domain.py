@@ -104,7 +104,7 @@ def test_a_property_that_cannot_be_read(text: str, why: str) -> None:
     model.metadata_props.add(key=PROPERTY, value=text)
     with pytest.raises(UsageError) as caught:
         inputs_of(model)
-    assert caught.value.what == "the model's property `orun.input_domain` cannot be read"
+    assert caught.value.problem == "the model's property `orun.input_domain` cannot be read"
     assert caught.value.why.startswith(why)
     assert '{"inputs": {"mask": {"fill": "right-padded"}' in caught.value.hint
 

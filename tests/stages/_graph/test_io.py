@@ -110,7 +110,7 @@ def test_what_is_no_model(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(UsageError) as caught:
         onnx_io.load(tmp_path / "model.onnx")
     why, hint = NO_MODELS[data]
-    assert (caught.value.what, caught.value.why.partition(":")[0], caught.value.hint) == (
+    assert (caught.value.problem, caught.value.why.partition(":")[0], caught.value.hint) == (
         "model.onnx is not an ONNX model", why, hint,
     )  # fmt: skip
 

@@ -101,7 +101,7 @@ def test_weights_in_a_second_file_are_found(tmp_path: Path, root: Path) -> None:
 def test_types_without_arrays_are_refused_together(tmp_path: Path, root: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         check(tmp_path, root, onnx.parser.parse_model(UNFIT))
-    assert caught.value.what == "the model has 3 problems in onnxruntime-web"
+    assert caught.value.problem == "the model has 3 problems in onnxruntime-web"
     assert caught.value.why.splitlines() == [
         "input 'x' is of BFLOAT16, which onnxruntime-web cannot pass to JavaScript",
         "input 'many' is a sequence, which onnxruntime-web cannot pass to JavaScript",
@@ -113,7 +113,7 @@ def test_an_operator_that_it_does_not_know_is_named(tmp_path: Path, root: Path) 
     text = '<ir_version: 8, opset_import: ["" : 17, "odd" : 1]> g (float[2] x) => (float[2] y) { y = odd.Swirl(x) }'
     with pytest.raises(StageFailed) as caught:
         check(tmp_path, root, onnx.parser.parse_model(text))
-    assert caught.value.what == "the model has 1 problem in onnxruntime-web"
+    assert caught.value.problem == "the model has 1 problem in onnxruntime-web"
     assert "odd:Swirl(-1) is not a registered function/op" in caught.value.why
 
 
@@ -143,7 +143,7 @@ def test_a_version_that_is_not_installed_comes_with_the_command(tmp_path: Path, 
 def test_a_version_that_cannot_be(tmp_path: Path, version: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_package(tmp_path, version)
-    assert caught.value.what == message
+    assert caught.value.problem == message
 
 
 def test_half_a_package_is_refused(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_half_a_package_is_refused(tmp_path: Path) -> None:
     (folder / "package.json").write_text(json.dumps({"version": VERSION}))
     with pytest.raises(UsageError) as caught:
         find_package(tmp_path, VERSION)
-    assert caught.value.what == f"{folder} is not a whole onnxruntime-web"
+    assert caught.value.problem == f"{folder} is not a whole onnxruntime-web"
     assert "dist/ort-wasm-simd-threaded.wasm" in caught.value.why
 
 
@@ -165,7 +165,7 @@ def test_a_machine_without_a_runtime_says_what_to_install(
     assert str(caught.value) == "there is no Node.js\n  PATH has no node\n  hint: apt-get install nodejs"
     with pytest.raises(UsageError) as caught:
         check(tmp_path, root, parse(MODEL), runtime="chromium")
-    assert caught.value.what == "there is no Chromium or Chrome"
+    assert caught.value.problem == "there is no Chromium or Chrome"
     assert caught.value.hint == "apt-get install chromium"
 
 

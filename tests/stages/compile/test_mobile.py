@@ -69,7 +69,7 @@ def test_another_answer_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(_mobile, "convert", exchanged)
     with pytest.raises(StageFailed) as caught:
         run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, convolution())})
-    assert caught.value.what == "model.ort disagrees with the model before it in output 'scores'"
+    assert caught.value.problem == "model.ort disagrees with the model before it in output 'scores'"
     assert caught.value.hint == "try `optimization: runtime`"
 
 

@@ -58,7 +58,7 @@ def test_a_fused_model_keeps_its_own_operators(tmp_path: Path, tiny_bert: Path) 
 def test_an_operator_that_the_version_does_not_have(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         run_stage("convert/opset", tmp_path, {"version": 17}, inputs={"model": artifact(tmp_path, parse(GELU))})
-    assert caught.value.what == "ONNX cannot convert the model to operator set 17"
+    assert caught.value.problem == "ONNX cannot convert the model to operator set 17"
     assert "No Previous Version of Gelu exists" in caught.value.why
     assert caught.value.hint == (
         "export the model at that version: `opset` of `convert/torch`; the log has the whole message"

@@ -304,7 +304,7 @@ def test_a_pickle_is_read_when_the_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "ridge.pkl").write_bytes(b"no pickle")
     with pytest.raises(OrunError) as caught:
         run_stage("convert/sklearn", tmp_path, {**params, "trust_pickle": True})
-    assert caught.value.what == "ridge.pkl cannot be unpickled"
+    assert caught.value.problem == "ridge.pkl cannot be unpickled"
 
 
 def test_a_disagreement_names_an_example(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_files_that_lack_the_code_of_a_layer(network_files: Path, tmp_path: Path
     ):
         with pytest.raises(OrunError) as caught:
             run_stage("convert/tensorflow", tmp_path, {"model": name}, root=network_files)
-        assert (caught.value.what, caught.value.hint) == (f"TensorFlow cannot read {name}", advised)
+        assert (caught.value.problem, caught.value.hint) == (f"TensorFlow cannot read {name}", advised)
         assert why in caught.value.why
 
 
@@ -255,7 +255,7 @@ def test_what_is_no_such_file(network_files: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.tflite").write_bytes(b"no model")
     with pytest.raises(OrunError) as caught:
         run_stage("convert/tensorflow", tmp_path, {"model": "bad.tflite"})
-    assert caught.value.what == "TensorFlow cannot read bad.tflite"
+    assert caught.value.problem == "TensorFlow cannot read bad.tflite"
     (tmp_path / "half.keras").write_bytes((network_files / "model.keras").read_bytes()[:-100])
     with pytest.raises(OrunError) as caught:
         run_stage("convert/tensorflow", tmp_path, {"model": "half.keras"})

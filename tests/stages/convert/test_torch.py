@@ -264,7 +264,7 @@ def test_an_input_of_which_another_would_be_taken_for_it(tmp_path: Path, source:
 def test_an_export_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, **SCORER | {"exporter": "torchscript", "opset": 25})
-    assert caught.value.what == "PyTorch's torchscript exporter cannot export the model"
+    assert caught.value.problem == "PyTorch's torchscript exporter cannot export the model"
     assert caught.value.hint == "try `exporter: dynamo`, or another `opset`; the log has the whole message"
     assert "25" in caught.value.why
 

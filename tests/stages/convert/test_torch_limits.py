@@ -52,14 +52,14 @@ def test_a_constant_waveform(tmp_path: Path) -> None:
 def test_a_wrong_export_of_an_ill_conditioned_model(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, "broken", SOUND)
-    assert caught.value.what == "the exported model disagrees with the PyTorch model in output 'scores'"
+    assert caught.value.problem == "the exported model disagrees with the PyTorch model in output 'scores'"
     assert caught.value.why.endswith("\nfor random values at batch=1, length=800")
 
 
 def test_a_wrong_export_where_some_rows_see_nothing(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, "misled", TEXT)
-    assert caught.value.what == "the exported model disagrees with the PyTorch model in output 'scores'"
+    assert caught.value.problem == "the exported model disagrees with the PyTorch model in output 'scores'"
 
 
 def test_a_wrong_export_of_an_ill_conditioned_input_alone(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_wrong_export_of_an_ill_conditioned_input_alone(tmp_path: Path) -> Non
     assert all("'shaky'" in note for note in made.notes)
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, "misnormed", {**params, "exporter": "torchscript"})
-    assert caught.value.what == "the exported model disagrees with the PyTorch model in output 'steady'"
+    assert caught.value.problem == "the exported model disagrees with the PyTorch model in output 'steady'"
 
 
 def test_a_module_without_float64(tmp_path: Path) -> None:

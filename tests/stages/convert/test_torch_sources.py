@@ -341,7 +341,7 @@ def test_a_folder_of_transformers(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(OrunError) as caught:
         run_stage("convert/torch", tmp_path, {**CLASSIFIER, "model": "empty"})
-    assert caught.value.what == "transformers cannot load empty"
+    assert caught.value.problem == "transformers cannot load empty"
 
 
 def test_the_hub_takes_a_commit(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

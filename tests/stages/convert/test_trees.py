@@ -108,4 +108,4 @@ def test_a_file_that_is_no_model(tmp_path: Path, library: str) -> None:
     (tmp_path / f"bad{suffix}").write_text("no model")
     with pytest.raises(OrunError) as caught:
         convert(tmp_path, f"bad{suffix}", "data.py:rows", tmp_path)
-    assert caught.value.what == f"bad{suffix} is no model of {library}"
+    assert caught.value.problem == f"bad{suffix} is no model of {library}"

@@ -349,12 +349,31 @@ def test_texts_of_different_lengths(folder: Path) -> None:
     assert run.value("max_abs") == 0.0
 
 
+def test_examples_of_a_model_that_takes_the_time_first(folder: Path) -> None:
+    """Sums along the time, which would go on from one example into the next if they were joined there."""
+    (folder / "timed.py").write_text(
+        "import numpy as np\nimport orun\n"
+        "def data():\n"
+        "    return orun.Dataset({'x': [np.ones((n, 1, 2), np.float32) for n in (3, 1, 2, 3)]})\n"
+        "def last(outputs, dataset):\n"
+        "    return [output[-1, 0, 0] for output in outputs['y']]\n",
+        "utf-8",
+    )
+    sums = parse("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[time, batch_size, 2] x) => (float[time, batch_size, 2] y)
+    <int64 first = {0}> { y = CumSum (x, first) }
+    """)
+    run = measure(folder, {"dataset": "timed.py:data", "metrics": ["timed.py:last"], "batch": 2}, model=sums)
+    assert arrays(run)["last/model"] == [3.0, 1.0, 2.0, 3.0]
+
+
 def test_runs_on_the_target(folder: Path) -> None:
     params = {"dataset": "data.py:plain", "metrics": ["data.py:largest_error"]}
     target = Target("npu", (Provider("NonsenseExecutionProvider"),))
     with pytest.raises(UsageError) as error:
         measure(folder, params, target, model=linear(EYE))
-    assert error.value.what == "target 'npu': NonsenseExecutionProvider is not in this build of ONNX Runtime"
+    assert error.value.problem == "target 'npu': NonsenseExecutionProvider is not in this build of ONNX Runtime"
 
 
 def test_an_output_that_is_not_finite_fails_always(folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_an_open_loop_sends_what_is_due(tmp_path: Path) -> None:
 def test_a_model_that_cannot_answer(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(TWO_WIDE))})
-    assert caught.value.what == "the model cannot answer a request"
+    assert caught.value.problem == "the model cannot answer a request"
     assert caught.value.hint == "set `shape`, or give `inputs` that fit"
 
 

@@ -96,7 +96,7 @@ def test_answers_that_differ_fail_the_stage(tmp_path: Path, root: Path) -> None:
     require_program("node")
     with pytest.raises(StageFailed) as caught:
         measure(tmp_path, root, {"model": artifact(tmp_path, parse(CAST))}, runtime="node")
-    assert caught.value.what == "the model in onnxruntime-web disagrees with the model on the CPU in output 'y'"
+    assert caught.value.problem == "the model in onnxruntime-web disagrees with the model on the CPU in output 'y'"
     assert "of 8 values differ" in caught.value.why
 
 
@@ -152,7 +152,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, root: Path, runtime: Any) -> No
 def test_a_browser_that_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(OrunError) as caught, Chromium("/bin/false", tmp_path):
         pass
-    assert caught.value.what == "Chromium ended"
+    assert caught.value.problem == "Chromium ended"
 
 
 @pytest.mark.parametrize("value", [np.float32(2.5), np.zeros((0, 3), np.int64), np.array(["x", ""], dtype=object)])

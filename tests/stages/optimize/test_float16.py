@@ -80,7 +80,7 @@ def test_what_half_precision_cannot_hold(tmp_path: Path) -> None:
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(large, "w"))
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, artifact(tmp_path, model))
-    assert caught.value.what == "the float16 model disagrees with the model before it in output 'y'"
+    assert caught.value.problem == "the float16 model disagrees with the model before it in output 'y'"
     assert caught.value.hint == (
         "keep what needs range or precision in float32: `mixed: true`, `block_types`, `block_nodes`"
     )
@@ -174,7 +174,7 @@ def test_an_operator_that_the_converter_makes_wrong(tmp_path: Path) -> None:
     model = artifact(tmp_path, parse(text))
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, model)
-    assert caught.value.what == "ONNX Runtime cannot open the float16 model"
+    assert caught.value.problem == "ONNX Runtime cannot open the float16 model"
     assert caught.value.hint == (
         "keep what needs range or precision in float32: `mixed: true`, `block_types`, `block_nodes`"
     )

@@ -65,4 +65,4 @@ def test_weights_that_float16_cannot_hold(tmp_path: Path, mistral: Path) -> None
     head.CopyFrom(numpy_helper.from_array(large, head.name))
     with pytest.raises(StageFailed) as caught:
         to_float16(tmp_path, artifact(tmp_path, model))
-    assert caught.value.what == "the float16 model disagrees with the model before it in output 'scores'"
+    assert caught.value.problem == "the float16 model disagrees with the model before it in output 'scores'"

@@ -81,7 +81,7 @@ def test_what_has_no_images(tmp_path: Path) -> None:
     )
     with pytest.raises(StageFailed) as caught:
         turn(tmp_path, parse(ADD), values=["x"])
-    assert caught.value.what == "x cannot be turned"
+    assert caught.value.problem == "x cannot be turned"
     with pytest.raises(UnknownName) as unknown:
         turn(tmp_path, parse(ADD), values=["z"])
-    assert unknown.value.what == "values: the model has no 'z'"
+    assert unknown.value.problem == "values: the model has no 'z'"

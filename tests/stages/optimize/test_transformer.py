@@ -105,7 +105,7 @@ def test_a_right_padded_mask_is_right_for_such_masks_alone(tmp_path: Path, tiny_
 def test_dropping_the_mask_of_a_model_that_needs_it_is_caught(tmp_path: Path, tiny_bert: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, tiny_bert, method="onnxruntime", mask="none")
-    assert caught.value.what == "the fused model disagrees with the model before it in output 'hidden'"
+    assert caught.value.problem == "the fused model disagrees with the model before it in output 'hidden'"
     assert caught.value.hint == (
         "leave out the fusion that does it: `disable: [...]`; check `mask`, `num_heads` and `model_type`, or try "
         "another `method`"

@@ -185,7 +185,7 @@ def test_fusions_are_left_out(tmp_path: Path, exports: Exports) -> None:
 def test_what_is_in_pieces_is_named_when_more_was_expected(tmp_path: Path, exports: Exports) -> None:
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, exports("vit"), method="onnxruntime", model_type="vit", expect={"Attention": 2})
-    assert caught.value.what == "expected 2 Attention, got 0"
+    assert caught.value.problem == "expected 2 Attention, got 0"
     assert str(caught.value.why).splitlines() == [
         "fused by method onnxruntime: BiasGelu 2, LayerNormalization 1, SkipLayerNormalization 4",
         *(

@@ -77,7 +77,7 @@ def test_integers_that_cannot_be_exported_are_to_be_exported_as_fake_quantizatio
 ) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, "converted_untrained", exporter=exporter, **params)
-    assert caught.value.what == f"PyTorch's {exporter} exporter cannot export the model"
+    assert caught.value.problem == f"PyTorch's {exporter} exporter cannot export the model"
     assert why in caught.value.why
     assert caught.value.hint == (
         "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes; "

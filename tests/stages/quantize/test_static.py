@@ -195,7 +195,7 @@ def test_nodes_in_and_out(tmp_path: Path) -> None:
 def test_a_value_that_never_changes_has_no_histogram(tmp_path: Path, tiny_bert: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, tiny_bert, "padded", method="entropy")
-    assert caught.value.what == "ONNX Runtime cannot quantize the model so"
+    assert caught.value.problem == "ONNX Runtime cannot quantize the model so"
     assert "bins" in caught.value.why
     assert caught.value.hint == (
         "a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or `op_types` without "

@@ -145,7 +145,7 @@ def test_the_finalist_that_is_fastest_undisturbed_is_chosen(tmp_path: Path, monk
 def test_a_goal_that_nothing_reaches(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         tune(tmp_path, metric="cosine.min", at_least=2.0, trials=1)
-    assert caught.value.what == f"none of {RECIPES} candidates reaches the goal"
+    assert caught.value.problem == f"none of {RECIPES} candidates reaches the goal"
     assert caught.value.why.splitlines()[0] == "float, on cpu: cosine.min 1"
     assert caught.value.hint == "lower the goal, or allow more `time` and `trials`"
 

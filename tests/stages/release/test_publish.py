@@ -234,7 +234,7 @@ def test_a_file_that_another_one_still_wrote_is_noticed(
     monkeypatch.setattr(Folder, "upload", late)
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "released", overwrite=True)
-    assert caught.value.what == f"another process publishes to {(tmp_path / 'released').as_uri()} at the same time"
+    assert caught.value.problem == f"another process publishes to {(tmp_path / 'released').as_uri()} at the same time"
     assert not (tmp_path / "released/manifest.json").exists()
 
 
@@ -248,7 +248,7 @@ def test_a_damaged_bundle_is_not_published(tmp_path: Path, bundle: Path) -> None
     (bundle / "model.onnx").write_bytes(b"")
     with pytest.raises(StageFailed) as caught:
         publish(tmp_path, bundle, "released")
-    assert caught.value.what == "the bundle is damaged, so it is not published"
+    assert caught.value.problem == "the bundle is damaged, so it is not published"
     assert not (tmp_path / "released").exists()
 
 

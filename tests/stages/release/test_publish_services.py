@@ -33,7 +33,7 @@ def test_mlflow_in_files_is_told_as_a_place_that_takes_none(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "mlflow://tiny")
-    assert caught.value.what == "mlflow://tiny did not take the release"
+    assert caught.value.problem == "mlflow://tiny did not take the release"
     assert caught.value.why.startswith("The filesystem tracking backend")
 
 
@@ -67,7 +67,7 @@ def test_an_oci_registry(tmp_path: Path, bundle: Path) -> None:
         assert publish(tmp_path, bundle, to).log == f"{to} already holds this release\n"
         with pytest.raises(UsageError) as caught:
             publish(tmp_path, make_bundle(tmp_path, "2.0").output, to)
-        assert caught.value.what == f"{to} holds another release"
+        assert caught.value.problem == f"{to} holds another release"
 
 
 def log_in(home: Path, registry: str, login: str) -> None:
@@ -231,7 +231,7 @@ def test_a_hub_up_to_its_refusal(
     refused: Callable[[type[Hub], bool], UsageError], hub: type[Hub], overwrite: bool
 ) -> None:
     error = refused(hub, overwrite)
-    assert error.what == "hf://owner/tiny did not take the release"
+    assert error.problem == "hf://owner/tiny did not take the release"
     assert error.why == f"Client error '401 Unauthorized' for url '{os.environ['HF_ENDPOINT']}/api/repos/create'"
 
 

@@ -68,7 +68,7 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
         monkeypatch.setattr(module, "session", shifted)
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, inputs=ports)
-    assert caught.value.what == "the model as it is served disagrees with the model in the pipeline in output 'y'"
+    assert caught.value.problem == "the model as it is served disagrees with the model in the pipeline in output 'y'"
     assert run_stage("release/serve-check", tmp_path, {"atol": 1.0}, inputs=ports).value("max_abs_error") == 0.5
 
 

@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         return run_stage("release/server", home, params, inputs={"bundle": make_bundle(home).output}).output
     except OrunError as error:
-        if "finds no wheel" in error.what:
+        if "finds no wheel" in error.problem:
             pytest.skip(f"the packages cannot be had: {error.why}")
         raise
 

@@ -31,6 +31,10 @@ SCALAR = """
 <ir_version: 9, opset_import: ["" : 20]>
 scalar (float[batch, 2] x, float factor) => (float[batch, 2] y) { y = Mul(x, factor) }
 """
+TIME_FIRST = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[time, batch_size, 2] x) => (float[time, batch_size, 2] y) { y = Neg (x) }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +132,7 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
     ("text", "params", "told"),
     [
         (SCALAR, {"max_batch_size": 8}, NO_BATCH.format("'factor' has no axes")),
+        (TIME_FIRST, {"max_batch_size": 8}, NO_BATCH.format("that of 'x' is axis 1")),
         (MATMUL.replace("batch", "3"), {"max_batch_size": 8}, NO_BATCH.format("that of 'x' is always 3")),
         (MATMUL, {"max_queue_delay": 8}, "`preferred_batch_sizes` and `max_queue_delay` need a `max_batch_size`"),
         (

@@ -169,6 +169,6 @@ def test_half_floats_and_flags_and_external_weights(tmp_path: Path, root: Path) 
 def test_a_scale_without_a_picture_is_refused(tmp_path: Path, root: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         release(tmp_path, root, parse(TEXTS), mean=[0.5])
-    assert caught.value.what == (
+    assert caught.value.problem == (
         "`mean` and `std` scale pictures, and no input of the model takes one with as many channels"
     )

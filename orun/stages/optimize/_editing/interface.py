@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from orun.core import dynamic_axes
 from orun.core.serialization import replace
-from orun.stages._graph import axes as axis_text
 from orun.stages._graph.input_domain import InputDomain, InputValues
 from orun.stages._graph.names import make_unique
 from orun.stages.name_checks import require_known
@@ -74,7 +74,7 @@ def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
     import onnx_ir as ir
 
     dynamic = {axis for value in draft.inputs.values() for axis in axis_names(value) if isinstance(axis, str)}
-    require_known(place, sizes, axis_text.list_free([sorted(dynamic)]))
+    require_known(place, sizes, dynamic_axes.list_free([sorted(dynamic)]))
     fixed = {name: size for name, size in sizes.items() if isinstance(size, int)}
     names = {name: text for name, text in sizes.items() if isinstance(text, str)}
     for name, size in sizes.items():
@@ -101,14 +101,14 @@ def _require_axis(draft: Draft, subject: str, size: int | str, place: str) -> No
 
 
 def _set_axis(axis: int | str | None, fixed: Mapping[str, int], names: Mapping[str, str]) -> int | str | None:
-    axis = axis_text.substitute(axis, fixed) if isinstance(axis, str) else axis
-    return axis_text.rename(axis, names) if isinstance(axis, str) else axis
+    axis = dynamic_axes.substitute(axis, fixed) if isinstance(axis, str) else axis
+    return dynamic_axes.rename(axis, names) if isinstance(axis, str) else axis
 
 
 def _is_left(axis: str, dynamic: set[str], names: Mapping[str, str]) -> bool:
     """Return whether an axis of an output still follows from axes of inputs."""
-    free = {names.get(name, name) for text in dynamic for name in axis_text.list_names(text)}
-    return set(axis_text.list_names(axis)) <= free
+    free = {names.get(name, name) for text in dynamic for name in dynamic_axes.list_names(text)}
+    return set(dynamic_axes.list_names(axis)) <= free
 
 
 def set_shapes(draft: Draft, shapes: Mapping[str, Sequence[int | str]], place: str) -> None:

@@ -136,7 +136,7 @@ class Search:
         try:
             launch: Launch = run_launch(cases, PACE, random, track.method, self.watch)
         except OrunError as error:
-            track.refused, track.dropped = True, f"cannot run: {error.why or error.what}"
+            track.refused, track.dropped = True, f"cannot run: {error.why or error.problem}"
             return
         track.launches += 1
         track.method = launch.method

@@ -614,7 +614,7 @@ def test_when_every_method_fails_the_first_says_why(tmp_path: Path) -> None:
     model = build(UNBIASED, matrices("weight") | vectors("scale", "shift"))
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, model, method="auto", model_type="gpt2")
-    assert caught.value.what == "ONNX Runtime's optimizer cannot handle the model as gpt2"
+    assert caught.value.problem == "ONNX Runtime's optimizer cannot handle the model as gpt2"
     assert caught.value.why == "IndexError: list index out of range"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-BATCH = "batch"  # name of the first axis of an input, where the model gives none
+BATCH = "batch"  # name of the first axis of an input, where the model gives none; it begins the name of a batch axis
 _MADE_UP = re.compile(rf"{BATCH}|.+_\d+")
 _NAME = r"[A-Za-z_][\w.]*"
 _FACTORS = rf"(?:{_NAME}|\d+)(?:\s*\*\s*(?:{_NAME}|\d+))*"
@@ -60,9 +60,22 @@ def rename(axis: str, names: Mapping[str, str]) -> str:
     return re.sub(_NAME, lambda match: names.get(match[0], match[0]), axis)
 
 
+def batch_place(shape: Sequence[int | str | None]) -> int:
+    """Return the place of the axis that holds the batch: the one whose name begins with `batch`, else the first."""
+    return next((place for place, axis in enumerate(shape) if isinstance(axis, str) and axis.startswith(BATCH)), 0)
+
+
+def is_unbatched(shape: Sequence[int | str | None]) -> bool:
+    """Return whether an input of a model has no axis for a batch in front.
+
+    That is so without any axis, if another axis is named after the batch, and if the first has a fixed size above 1.
+    """
+    return not shape or batch_place(shape) > 0 or (isinstance(shape[0], int) and shape[0] != 1)
+
+
 def batch_axes(shapes: Iterable[Sequence[int | str]]) -> set[int | str]:
-    """Return the axis of each shape that holds the batch: the one named so, wherever it stands, else the first."""
-    return {BATCH if BATCH in shape else shape[0] for shape in shapes if shape}
+    """Return the axis of each shape that holds the batch."""
+    return {shape[batch_place(shape)] for shape in shapes if shape}
 
 
 def make_name(name: str, place: int) -> str:

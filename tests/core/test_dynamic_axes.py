@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orun.stages._graph import axes
+from orun.core import dynamic_axes
 from orun.stages._graph.feeds import Input, assign_sizes, make_cases
 
 
@@ -24,20 +24,20 @@ from orun.stages._graph.feeds import Input, assign_sizes, make_cases
 )
 def test_sums_and_multiples(axis: str, names: tuple[str, ...], at: int | None, of_past: int | str | None) -> None:
     sizes = {"batch": 2, "past": 3, "sequence": 5, "rows": 7, "past_key_values.0.key_axis": 1}
-    assert axes.list_names(axis) == names
+    assert dynamic_axes.list_names(axis) == names
     if at is not None:
-        assert axes.compute_size(axis, sizes) == at
+        assert dynamic_axes.compute_size(axis, sizes) == at
     if of_past is not None:
-        assert axes.substitute(axis, {"past": 3}) == of_past
+        assert dynamic_axes.substitute(axis, {"past": 3}) == of_past
 
 
 def test_a_name_that_has_a_size_is_no_sum() -> None:
-    assert axes.compute_size("a + b", {"a + b": 4, "a": 1, "b": 2}) == 4
+    assert dynamic_axes.compute_size("a + b", {"a + b": 4, "a": 1, "b": 2}) == 4
 
 
 def test_a_multiple_of_none_leaves_nothing() -> None:
-    assert axes.substitute("past * rows + sequence", {"past": 0}) == "sequence"
-    assert axes.substitute("past * rows", {"past": 0}) == 0
+    assert dynamic_axes.substitute("past * rows + sequence", {"past": 0}) == "sequence"
+    assert dynamic_axes.substitute("past * rows", {"past": 0}) == 0
 
 
 def test_axes_that_follow_are_of_no_size_of_their_own() -> None:
@@ -47,7 +47,7 @@ def test_axes_that_follow_are_of_no_size_of_their_own() -> None:
         Input("image", "float32", (1, 3, "4 * rows", 8)),
         Input("past", "float32", ("batch", "past", 2)),
     ]
-    assert axes.list_free(item.shape for item in inputs) == ("batch", "sequence", "past", "rows")
+    assert dynamic_axes.list_free(item.shape for item in inputs) == ("batch", "sequence", "past", "rows")
     assigned = assign_sizes(inputs, {"past": [0, 3], "rows": [2]})
     assert assigned[0] == {"batch": 1, "sequence": 2, "past": 0, "rows": 2}
     for case, sizes in zip(make_cases(inputs, {"past": [0, 3], "rows": [2]}, 0), assigned, strict=False):
