@@ -37,6 +37,7 @@ class Step(Record, frozen=True):
         hit: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
         used: implicit dependencies of its last run, then and now. Only `explain` looks them up.
         machine: id of the machine whose facts are in the key; empty for this one.
+        holder: id of the machine that has a result whose files are neither here nor in the remote; empty if none has.
         facts: the components that the machine decides. Only `explain` looks them up.
         left_out: why machines that were found take no part. Only `explain` has it.
     """
@@ -52,6 +53,7 @@ class Step(Record, frozen=True):
     hit: Action | None = None
     used: tuple[Components, Components] = ((), ())
     machine: str = ""
+    holder: str = ""
     facts: Components = ()
     left_out: tuple[str, ...] = ()
 

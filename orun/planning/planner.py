@@ -137,13 +137,15 @@ class Planner:
             done: the stages that are up to date.
             earlier: the last decision on the stage, of the plan or in this run, if there was one.
         """
-        first: Step | None = None
+        steps: list[Step] = []
         for machines in self._classes(stage):
             step = self._decide(stage, done, earlier, machines)
             if step.hit:
                 return step
-            first = first or step
-        return first or self._without_machine(stage, earlier)
+            steps.append(step)
+        if not steps:
+            return self._without_machine(stage, earlier)
+        return next((step for step in steps if step.holder), steps[0])
 
     def decide_for(self, stage: Stage, done: Mapping[str, Done], earlier: Step, machine: str) -> Step:
         """Return the decision on a stage with the facts of one machine; takes the arguments of `decide`."""

@@ -41,13 +41,16 @@ class StoredResults:
             machines: facts of the machines on which the stage has this key.
         """
         stale: list[tuple[Action, list[Reason]]] = []
+        present, holder = [facts.machine for facts in machines], ""
         for action in self.store.actions(step.key):
             facts, problems = self.agreement(step.stage, action, machines)
             if facts and not (problems := self.damage(action)):
                 reasons = (self._origin(step, action),)
                 return replace(step, action="cached", reasons=reasons, hit=action, machine=facts.machine)
             stale.append((action, problems))
-        return replace(step, reasons=self._why(step, stale))
+            if facts and (maker := action.host.get("machine", "")) in present:
+                holder = holder or maker
+        return replace(step, reasons=self._why(step, stale), holder=holder)
 
     def _why(self, step: Step, stale: list[tuple[Action, list[Reason]]]) -> tuple[Reason, ...]:
         """Return what has changed since the stage was last done.

@@ -36,20 +36,27 @@ class MachineChoice:
     def choose(self, step: Step, schedule: Schedule, done: Mapping[str, Done]) -> str:
         """Return the machine that a stage starts on now; empty if all that can run it are busy.
 
-        A machine with the facts of the decision comes first, then one without GPUs that the stage does not need, then
-        the one that built most bytes of its inputs, then the one with the most free cores.
+        The machine that has a result comes first, then one with the facts of the decision, then one without GPUs that
+        the stage does not need, then the one that built most bytes of its inputs, then the one with the most free
+        cores.
         """
         stage, machines = step.stage, self.assignment.machines
         sizes = _input_sizes(stage, done)
 
-        def rank(name: str, *, equal: bool) -> tuple[bool, bool, int, int]:
+        def rank(name: str, *, equal: bool) -> tuple[bool, bool, bool, int, int]:
             spare = machines[name].cores - schedule.busy_cores(name)
-            return not equal, machines[name].gpus > 0 and not stage.gpus, -sizes.get(name, 0), -spare
+            return (
+                name != step.holder,
+                not equal,
+                machines[name].gpus > 0 and not stage.gpus,
+                -sizes.get(name, 0),
+                -spare,
+            )
 
         ranked = []
         for group in self.planner.candidates(stage).classes:
             names = [facts.machine for facts in group]
-            free = (name for name in names if self._is_free(stage, name, schedule))
+            free = (name for name in names if self._is_free(step, name, schedule))
             ranked += [(rank(name, equal=step.machine in names), name) for name in free]
         return min(ranked, key=lambda item: item[0])[1] if ranked else ""
 
@@ -58,12 +65,15 @@ class MachineChoice:
         classes = ({facts.machine for facts in group} for group in self.planner.candidates(stage).classes)
         return any(group.issuperset(machines) for group in classes)
 
-    def _is_free(self, stage: Stage, machine: str, schedule: Schedule) -> bool:
-        """Return whether a stage can start on a machine now. A measurement has its machine to itself."""
+    def _is_free(self, step: Step, machine: str, schedule: Schedule) -> bool:
+        """Return whether a stage can start on a machine now; one that has its result only pushes that.
+
+        A measurement has its machine to itself.
+        """
         running, kinds = schedule.on(machine), self.planner.pipeline.kinds
-        if running and any(kinds[item.uses].spec.exclusive for item in (stage, *running)):
+        if running and any(kinds[item.uses].spec.exclusive for item in (step.stage, *running)):
             return False
-        return schedule.fits(stage, machine)
+        return machine == step.holder or schedule.fits(step.stage, machine)
 
 
 def _input_sizes(stage: Stage, done: Mapping[str, Done]) -> dict[str, int]:

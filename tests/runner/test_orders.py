@@ -224,6 +224,21 @@ def test_what_is_gone_from_the_remote_is_built_again(on: Fixture) -> None:
     assert result.exit_code == 0
 
 
+@pytest.mark.parametrize("drivers", [{}, {"a": "580.0"}], ids=["equal machines", "different machines"])
+def test_what_is_gone_from_the_remote_is_pushed_by_the_machine_that_has_it(
+    tmp_path: Path, drivers: dict[str, str]
+) -> None:
+    on = Fixture(tmp_path, JOINED)
+    on.project.write("join.py", JOIN)
+    on.fleet.labels, on.fleet.gone = {"b": {}, "a": {}}, {"b"}
+    on.fleet.cores, on.fleet.drivers = 1, drivers
+    on.run()
+    on.fleet.gone = set()
+    shutil.rmtree(on.remote.removeprefix("file://"))
+    assert on.run().exit_code == 0
+    assert [on.fleet.machine_of(name) for name in ("first", "largest", "other")] == [["a", "a"]] * 3
+
+
 def test_an_earlier_output_of_a_result_that_stays_away_is_removed(on: Fixture) -> None:
     on.run(only=["make"])
     assert on.project.text("make") == "make on builder"
