@@ -146,7 +146,7 @@ def _notes(plan: Plan, *, uses_remote: bool) -> Iterator[str]:
                 needed = f"{step.stage.id} needs {before}, not up to date and not selected"
                 yield f"{needed}; to select all that it needs: --to {quoted(step.stage.id)}"
     due = any(step.action in (*DUE, "blocked") for step in plan.steps)
-    if uses_remote and due and not plan.machines:
+    if uses_remote and due:
         yield "the remote is not asked; what it holds is fetched instead of built"
 
 

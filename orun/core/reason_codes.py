@@ -58,6 +58,7 @@ class ReasonCode(StrEnum):
     # Why a stage does not run.
     UP_TO_DATE = "up-to-date"
     FETCHED = "fetched"
+    ON_MACHINE = "on-machine"
     PROVIDER_MISSING = "provider-missing"
     GATE_BEFORE = "gate-before"
     STAGE_BEFORE = "stage-before"

@@ -237,8 +237,9 @@ def _is_older(seen: Signature | None, moment: float) -> bool:
 
 def _again(result: RunResult) -> RunResult:
     """Return the result as the next run will have it: all of it from the store."""
+    origins = ReasonCode.FETCHED, ReasonCode.ON_MACHINE
     stages = tuple(
-        replace(stage, inputs=(), reasons=tuple(item for item in stage.reasons if item.code != ReasonCode.FETCHED))
+        replace(stage, inputs=(), reasons=tuple(item for item in stage.reasons if item.code not in origins))
         if stage.outcome == "cached"
         else replace(stage, outcome="cached", reasons=(reason(ReasonCode.UP_TO_DATE),), inputs=())
         for stage in result.stages

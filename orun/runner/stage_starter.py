@@ -107,8 +107,11 @@ class StageStarter:
         step, name, outcome = end.step, end.step.stage.id, end.outcome
         if isinstance(outcome, StageError):
             self._fail(step, self.local.reports.mask.error(outcome))
+        elif outcome and end.stored:
+            reasons = reason(ReasonCode.ON_MACHINE, machine=step.machine), reason(ReasonCode.UP_TO_DATE)
+            self._finish(replace(step, reasons=reasons), outcome, "cached")
         elif outcome:
-            self._finish(step, outcome, "cached" if end.stored else "built")
+            self._finish(step, outcome, "built")
         else:
             self.schedule.stop(name)
         self.locks.release(name)

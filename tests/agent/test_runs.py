@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from orun.agent.address import Address
 from orun.agent.local_machine import this_machine
 from orun.core.events import Event, Notice, Planning, StageStarted
 from orun.errors import NoMachine
+from orun.text.wording.reasons import sentences
 from tests.agent.support import AgentProcess, make_project, serving
 from tests.project import outcomes
 
@@ -125,15 +126,17 @@ def test_an_agent_that_dies_is_replaced(
 def test_a_result_that_an_agent_has_is_cached(tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]) -> None:
     file = make_project(tmp_path / "project")
 
-    def run(name: str) -> Mapping[str, str]:
-        """Run with a store and a remote that are empty."""
+    def run(name: str) -> tuple[str, tuple[str, ...]]:
+        """Run with a store and a remote of that name; return what became of the stage, and why."""
         remote = f"file://{tmp_path}/remote-{name}"
         override = {"stages.make.with.text": "stored before"}
         store = tmp_path / name
-        return outcomes(orun.run(file, only=["make"], set=override, store=store, remote=remote, executor=agents[0].url))
+        result = orun.run(file, only=["make"], set=override, store=store, remote=remote, executor=agents[0].url)
+        return result["make"].outcome, sentences(result["make"].reasons)
 
-    assert run("first") == {"make": "built"}
-    assert run("second") == {"make": "cached"}
+    assert run("first") == ("built", ("never run before",))
+    assert run("second") == ("cached", ("one had its result", "up to date"))
+    assert run("second") == ("cached", ("up to date",)), "nothing to do"
 
 
 def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(

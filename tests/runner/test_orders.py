@@ -553,6 +553,8 @@ def test_a_plan_shows_facts_of_machines_and_why_stages_run_here(on: Fixture) -> 
     planned = api.plan(on.fleet.file, store=on.project.store, remote=on.remote, executor=on.fleet)
     lines = plan_lines(planned, (), Terminal(), "orun pipeline.yaml")
     assert next(line for line in lines if line.startswith("pack  ")).endswith("  this machine")
+    note = "note: the remote is not asked; what it holds is fetched instead of built"
+    assert plan_lines(planned, (), Terminal(), "orun pipeline.yaml", uses_remote=True) == [*lines, note]
     assert lines[-5:-2] == [
         "builder: role=builder, 2 cores, Python ",
         "bench: accelerator=T4, 2 cores, Python ",

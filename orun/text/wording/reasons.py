@@ -148,6 +148,7 @@ RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.NO_MACHINE: fill("{problem}"),
     ReasonCode.UP_TO_DATE: _up_to_date,
     ReasonCode.FETCHED: fill("fetched from the remote"),
+    ReasonCode.ON_MACHINE: fill("{machine} had its result"),
     ReasonCode.PROVIDER_MISSING: fill("target {target}: {problem}"),
     ReasonCode.GATE_BEFORE: _gate_before,
     ReasonCode.STAGE_BEFORE: _stage_before,
