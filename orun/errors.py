@@ -133,17 +133,27 @@ class StageError(OrunError):
         stage: the stage's id.
         log: path of the log of its process; empty when it never started.
         advice: the part of the hint that holds for every run of the stage, without its log and its command.
+        of_machine: whether its machine is to blame, as with a full disk, so that the advice is for that machine.
     """
 
     exit_code = 3
 
     def __init__(
-        self, stage: str, problem: str, *, why: str = "", hint: str = "", log: str = "", advice: str = ""
+        self,
+        stage: str,
+        problem: str,
+        *,
+        why: str = "",
+        hint: str = "",
+        log: str = "",
+        advice: str = "",
+        of_machine: bool = False,
     ) -> None:
         super().__init__(problem, why=why, hint=hint)
         self.stage = stage
         self.log = log
         self.advice = advice
+        self.of_machine = of_machine
 
 
 class StageFailed(StageError):

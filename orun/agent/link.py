@@ -22,6 +22,7 @@ from orun.remote.thread_pool import DaemonThreadPool
 
 HELLO_SECONDS = 10.0  # for an agent to introduce itself
 AT_A_TIME = 32  # connections that are opened
+SET_TOKEN = f"export {AGENT_TOKEN}=$(cat FILE), with the FILE that it was started with: orun agent --token-file FILE"
 
 
 class Link:
@@ -45,7 +46,7 @@ class Link:
         nonce = challenge.nonce if isinstance(challenge, Challenge) else ""
         if nonce and not token:
             self.peer.close()
-            raise UsageError(f"the agent at {place} asks for a token", hint=f"export {AGENT_TOKEN}=$(cat FILE)")
+            raise UsageError(f"the agent at {place} asks for a token", hint=SET_TOKEN)
         self.peer.send(Hello(f"{platform.node()} ({os.getpid()})", proof_of(token, nonce) if nonce else ""))
         machine = self._first()
         if not isinstance(machine, Machine):
@@ -67,7 +68,7 @@ class Link:
                     raise UsageError(
                         f"the agent at {self.place} {'refuses this driver' if refused else 'does not answer'}",
                         why="its token may be another one, or it has ended",
-                        hint="see what it prints on its machine",
+                        hint=f"see what it prints on its machine; if it asks for a token: {SET_TOKEN}",
                     )
                 selector.select(until - monotonic())
                 self._arrived += self._receive()

@@ -111,14 +111,21 @@ def _relative(path: str, folder: Path) -> str:
     return ""
 
 
-def failure_of(error: OrunError, place: Place | None = None) -> Failure:
+def is_of_machine(error: OrunError) -> bool:
+    """Return whether this machine is to blame for an error, as with a full disk, and not the stage."""
+    return not isinstance(error, StageError) or error.of_machine
+
+
+def failure_of(error: OrunError, machine: str, place: Place | None = None) -> Failure:
     """Return an error as data.
 
     Args:
         error: the error. If it names a file or a module that did not travel, its hint says how that travels.
+        machine: this machine; a hint that is to be followed here names it.
         place: the project; paths in it become relative to it.
     """
-    texts, log = (error.problem, error.why, error.hint), near(getattr(error, "log", ""))
+    hint = f"on {machine}: {error.hint}" if error.hint and is_of_machine(error) else error.hint
+    texts, log = (error.problem, error.why, hint), near(getattr(error, "log", ""))
     if place is None:
         return Failure(type(error).__name__, *texts, log)
     modules = _missed_modules(error.problem, place)

@@ -63,7 +63,7 @@ class Question:
                 return False
             answer: Message = self._facts()
         except OrunError as error:
-            failure = failure_of(error, self.folders.place(self.request.snapshot))
+            failure = failure_of(error, self.machine.id, self.folders.place(self.request.snapshot))
             answer = FactsFailed(failure, self._lacks_project)
         self.send(answer)
         return True

@@ -16,7 +16,7 @@ from time import monotonic
 from orun.agent.executor_pool import ExecutorPool
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.orders import RefusedError, StageOrder
-from orun.agent.portability import failure_of
+from orun.agent.portability import failure_of, is_of_machine
 from orun.agent.project_folders import ProjectFolders
 from orun.agent.questions import Question
 from orun.agent.remotes import Fetch, Remotes
@@ -28,11 +28,13 @@ from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.environment.resources import machine_resources
 from orun.environment.secret_variables import Secrets
-from orun.errors import OrunError, StageError, StageFailed
+from orun.errors import OrunError, StageFailed
 from orun.executors import Finished, Mask, Progress
+from orun.fs.os_errors import quoted, to_store_error
 from orun.remote.connection import FAILURES
 from orun.runner.scheduler import fits_beside
 from orun.store import Action, Store
+from orun.store.object_storage import NoFolderError
 
 POLL_SECONDS = 0.05  # between two tries of a lock that another process holds
 LOG_SECONDS = 0.25  # between two looks at the logs of running stages
@@ -114,7 +116,7 @@ class Work:
             task.executor.cancel(task.work.name)
         elif task.phase != "pushing":
             stopped = StageFailed(task.work.name, f"{task.work.name} was stopped", why="the run was interrupted")
-            self._end(task, Failed(task.work.name, self.machine.id, failure_of(stopped)))
+            self._end(task, Failed(task.work.name, self.machine.id, failure_of(stopped, self.machine.id)))
 
     # Progress
 
@@ -191,10 +193,8 @@ class Work:
         try:
             if not question.advance():
                 return
-        except FAILURES as error:
-            failure = self._remote_failure(question.request.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = self._bug(error)
+            failure = self._failure(error, question.request)
         self._questions.remove(question)
         if failure:
             question.send(FactsFailed(failure))
@@ -290,27 +290,27 @@ class Work:
             yield
         except RefusedError as refused:
             self._end(task, refused.message)
-        except OrunError as error:
-            failure = failure_of(error, self._folders.place(task.work.order.snapshot))
-            if not isinstance(error, StageError):  # of this machine, such as a full disk
-                failure = replace(failure, problem=f"on {self.machine.id}: {failure.problem}")
-        except FAILURES as error:
-            failure = self._remote_failure(task.work.order.remote, error)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = self._bug(error)
+            failure = self._failure(error, task.work.order)
         if failure:
             self._end(task, Failed(task.work.name, self.machine.id, failure, task.work.lacks))
 
-    def _remote_failure(self, url: str, error: BaseException) -> Failure:
-        """Return the failure of this machine to use a remote."""
+    def _failure(self, error: Exception, request: Order | FactsRequest) -> Failure:
+        """Return an error in the work on a request as data; it names this machine unless the stage is to blame."""
+        url, name = request.remote, self.machine.id
+        if isinstance(error, OSError):  # of a transfer: this machine's disk is full, for example
+            error = to_store_error(error, f"transfer files of the remote {url}", self.store.root)
+        if isinstance(error, OrunError):
+            failure = failure_of(error, name, self._folders.place(request.snapshot))
+            return replace(failure, problem=f"on {name}: {failure.problem}") if is_of_machine(error) else failure
+        if not isinstance(error, FAILURES):
+            problem = f"{name} met a bug in orun: {type(error).__name__}: {error}"
+            return Failure("StageFailed", problem, "".join(traceback.format_tb(error.__traceback__)))
         hint = "See that it is there and lets that machine in, and run again"
-        why = Mask.of(Secrets()).text(str(error))
-        return Failure("StageFailed", f"{self.machine.id} cannot use the remote {url}", why, hint)
-
-    def _bug(self, error: Exception) -> Failure:
-        """Return the failure of this agent with an error that it did not expect."""
-        problem = f"{self.machine.id} met a bug in orun: {type(error).__name__}: {error}"
-        return Failure("StageFailed", problem, "".join(traceback.format_tb(error.__traceback__)))
+        if isinstance(error, NoFolderError):
+            folder = quoted(error.folder)
+            hint = f"on {name}: mount what all machines share at {folder}, or make it: mkdir -p {folder}"
+        return Failure("StageFailed", f"{name} cannot use the remote {url}", Mask.of(Secrets()).text(str(error)), hint)
 
     def _end(self, task: Task, message: Message) -> None:
         self._tasks.remove(task)

@@ -40,14 +40,15 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
     if trouble.shortage:
         return _of_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]))
     advice = _install(job, trouble.packages) if trouble.packages else trouble.hint
-    return _error(error, job, trouble.message, "\n".join(why), advice)
+    return _error(error, job, trouble.message, "\n".join(why), advice, of_machine=bool(trouble.packages))
 
 
 def _of_shortage(job: Job, number: int, why: str) -> StageError:
     """Return the error of a stage that met a full disk or another shortage, whatever failed of it."""
     places = dict.fromkeys([near(str(_store(job))), gettempdir()])
     problem, advice = explain_shortage(number, " ".join(map(quoted, places)))
-    return _error(StageFailed, job, problem, why, LESS_MEMORY if number == errno.ENOMEM else advice)
+    advice = LESS_MEMORY if number == errno.ENOMEM else advice
+    return _error(StageFailed, job, problem, why, advice, of_machine=True)
 
 
 def _install(job: Job, packages: Sequence[str]) -> str:
@@ -112,7 +113,7 @@ def _killed(job: Job, ended: Ended, name: str) -> StageError:
         why = f"the kernel ended it because memory ran out: its largest process had {sizes}"
     else:
         why = f"from outside, or because memory ran out: its largest process had {sizes}"
-    return _error(StageCrashed, job, f"{job.stage} was killed: {name}", why, LESS_MEMORY)
+    return _error(StageCrashed, job, f"{job.stage} was killed: {name}", why, LESS_MEMORY, of_machine=True)
 
 
 def _crash_location(job: Job) -> str:
@@ -131,12 +132,14 @@ def _crash_location(job: Job) -> str:
     return ""
 
 
-def _error(error: type[StageError], job: Job, message: str, why: str = "", advice: str = "") -> StageError:
+def _error(
+    error: type[StageError], job: Job, message: str, why: str = "", advice: str = "", *, of_machine: bool = False
+) -> StageError:
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
     options = settings(job.overrides) + _store_option(job)
     command = f"Run it alone: orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}{options}"
     hint = "\n".join(line for line in (advice, f"Its log: {near(job.log)}", command) if line)
-    return error(job.stage, message, why=why, hint=hint, log=job.log, advice=advice)
+    return error(job.stage, message, why=why, hint=hint, log=job.log, advice=advice, of_machine=of_machine)
 
 
 def _store(job: Job) -> Path:

@@ -56,7 +56,7 @@ class Connection:
             Its result, which may raise one of `FAILURES`; UsageError if a key is not usable.
         """
         opened, news, wake = self._opened, self._news, self.wake
-        if opened is None:
+        if opened is None or (opened.done() and opened.exception()):  # it may be there by now
             opened = self._opened = self._requests.submit(_open, self.settings, self._transfers, self._closed)
         future = self._requests.submit(lambda: operation(opened.result()))
 

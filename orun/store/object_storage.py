@@ -43,6 +43,18 @@ class UnreachableError(Exception):
     """The remote gives no answer, or not a usable one."""
 
 
+class NoFolderError(UnreachableError):
+    """The remote is a folder that is not there.
+
+    Attributes:
+        folder: its path.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"there is no folder {folder}")
+        self.folder = folder
+
+
 class DeniedError(Exception):
     """The remote denies access."""
 
@@ -58,7 +70,7 @@ class Bucket:
         ranged: whether parts of an object can be fetched.
 
     Raises:
-        UnreachableError: if there is no such folder.
+        NoFolderError: if there is no such folder.
         DeniedError: if it may not be made.
     """
 
@@ -159,11 +171,11 @@ def _write_at(descriptor: int, data: ReadableBuffer, position: int) -> int:
 
 
 def _require_folder(folder: Path, *, create: bool) -> None:
-    """Make a folder if that is wanted and the one above it is there; raise UnreachableError if it is missing."""
+    """Make a folder if that is wanted and the one above it is there; raise NoFolderError if it is missing."""
     if create and folder.parent.is_dir():
         _request(lambda: folder.mkdir(exist_ok=True))
     if not folder.is_dir():
-        raise UnreachableError(f"there is no folder {folder.parent if create else folder}")
+        raise NoFolderError(folder.parent if create else folder)
 
 
 def _connect(url: str, timeout: timedelta) -> ObjectStore:

@@ -190,7 +190,7 @@ def test_a_module_that_git_ignores_is_not_to_be_installed(driver: Driver) -> Non
     assert isinstance(failed, Failed)
     assert failed.failure == Failure(
         "StageFailed",
-        "imports raised ModuleNotFoundError: No module named 'data'",
+        "on a: imports raised ModuleNotFoundError: No module named 'data'",
         "at imports.py:5 in imports\n"
         "git ignores data/: a machine gets what git tracks, and files that git does not ignore",
         f"List it in the pipeline file: ship: [data]\nIts log: {failed.failure.log}\n"
@@ -424,16 +424,18 @@ def test_tcp_asks_for_the_token(tmp_path: Path) -> None:
     token.chmod(0o600)
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    started = "with the FILE that it was started with: orun agent --token-file FILE"
+    set_token = f"export ORUN_AGENT_TOKEN=$(cat FILE), {started}"
     with AgentProcess.start("c", tmp_path / "c", "--token-file", str(token), url=url):
         with pytest.raises(UsageError) as caught:
             connect(url, {})
-        assert str(caught.value) == f"the agent at {url} asks for a token\n  hint: export ORUN_AGENT_TOKEN=$(cat FILE)"
+        assert str(caught.value) == f"the agent at {url} asks for a token\n  hint: {set_token}"
         with pytest.raises(UsageError) as caught:
             connect(url, {AGENT_TOKEN: "another token"})
         assert str(caught.value) == (
             f"the agent at {url} refuses this driver\n"
             "  its token may be another one, or it has ended\n"
-            "  hint: see what it prints on its machine"
+            f"  hint: see what it prints on its machine; if it asks for a token: {set_token}"
         )
         fleet = connect(url, {AGENT_TOKEN: "a token of some letters"})
         assert [machine.id for machine in fleet.machines()] == ["c"]

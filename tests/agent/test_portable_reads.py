@@ -41,18 +41,18 @@ def test_files_of_installed_packages_are_everywhere(tmp_path: Path) -> None:
 )
 def test_a_module_that_did_not_travel_is_listed(tmp_path: Path, module: str, entry: str) -> None:
     """Its name may be that of a package of strangers."""
-    failure = failure_of(_error(module), Place(tmp_path, tmp_path, (entry,), {}))
+    failure = failure_of(_error(module), "bench", Place(tmp_path, tmp_path, (entry,), {}))
     assert failure.why == (f"git ignores {entry}: a machine gets what git tracks, and files that git does not ignore")
     assert failure.hint == f"List it in the pipeline file: ship: [{entry.rstrip('/')}]\nRun it alone: orun p.yaml"
 
 
 @pytest.mark.parametrize("entry", ["my_helper.py", "helper_files/", "helper/data.bin", "helper.pyc"])
 def test_a_module_that_is_none_of_the_project_is_to_be_installed(tmp_path: Path, entry: str) -> None:
-    failure = failure_of(_error("helper"), Place(tmp_path, tmp_path, (entry,), {}))
-    assert (failure.why, failure.hint) == ("", "pip install helper\nRun it alone: orun p.yaml")
+    failure = failure_of(_error("helper"), "bench", Place(tmp_path, tmp_path, (entry,), {}))
+    assert (failure.why, failure.hint) == ("", "on bench: pip install helper\nRun it alone: orun p.yaml")
 
 
 def _error(module: str) -> StageFailed:
     advice = f"pip install {module}"
     what = f"s raised ModuleNotFoundError: No module named '{module}'"
-    return StageFailed("s", what, hint=f"{advice}\nRun it alone: orun p.yaml", advice=advice)
+    return StageFailed("s", what, hint=f"{advice}\nRun it alone: orun p.yaml", advice=advice, of_machine=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -164,6 +165,56 @@ def test_an_input_that_is_not_in_the_remote_fails_the_order(desk: Desk) -> None:
     desk.run(lambda: isinstance(desk.messages[-1], FactsFailed))
     why = failure.why.replace("make:", "project:")
     assert desk.messages[-1] == FactsFailed(Failure("UsageError", failure.problem, why), lacks_project=True)
+
+
+def test_a_folder_that_all_share_and_that_is_not_there_is_named_with_the_machine(desk: Desk) -> None:
+    """Once it is there, the agent that runs finds it."""
+    folder = Path(desk.driver.remote.removeprefix("file://"))
+    folder.rename(folder.with_name("elsewhere"))
+    desk.order(desk.driver.order("make"))
+    failure = Failure(
+        "StageFailed",
+        f"a cannot use the remote file://{folder}",
+        f"there is no folder {folder}",
+        f"on a: mount what all machines share at {folder}, or make it: mkdir -p {folder}",
+    )
+    assert desk.last() == [Failed("make", "a", failure)]
+    folder.with_name("elsewhere").rename(folder)
+    desk.order(desk.driver.order("make"))
+    assert isinstance(desk.last(2)[1], Built)
+
+
+def test_a_stage_that_meets_a_full_disk_is_to_be_helped_on_its_machine(desk: Desk) -> None:
+    raising = "raise OSError(28, 'No space left on device')"
+    code = f"from orun import stage\n\n@stage(inputs={{}})\ndef fill(context):\n    {raising}\n"
+    desk.driver.file.with_name("fill.py").write_text(code)
+    desk.driver.use("fill.yaml", "name: fill\nstages: {fill: {uses: ./fill.py:fill}}\n")
+    desk.order(desk.driver.order("fill"))
+    (failed,) = desk.last()
+    assert isinstance(failed, Failed)
+    assert (failed.failure.error, failed.failure.problem) == ("StageFailed", "on a: the disk is full")
+    advice, _, alone = failed.failure.hint.splitlines()
+    assert advice.startswith("on a: Nothing that was stored is lost. Free some space and run it again: df -h /")
+    assert alone == "Run it alone: orun fill.yaml --only fill"
+
+
+def test_a_disk_that_takes_nothing_that_arrives_is_that_of_the_machine(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("orun.remote.transfers.set_mode", refuse)
+    order = desk.driver.order("make")
+    desk.order(order)
+    store = desk.work.store.root
+    failure = Failure(
+        "StoreError",
+        f"on a: cannot transfer files of the remote {order.remote}: the disk is full",
+        f"{store}: No space left on device",
+        f"on a: Nothing that was stored is lost. Free some space and run it again: df -h {store}",
+    )
+    assert desk.last() == [Failed("make", "a", failure)]
 
 
 @pytest.mark.parametrize("file", ["../pipeline.yaml", "/etc/passwd"])
