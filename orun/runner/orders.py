@@ -16,8 +16,10 @@ from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.core.machines import Built, Failed, Joined, Leaving, LogText, Lost, Order, Refused
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
+from orun.environment.env_vars import stage_environment
 from orun.errors import MachineLost, StageError, StageFailed
 from orun.executors import Progress
+from orun.fs.observed_state import ABSENT
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import changed_meanwhile
@@ -296,7 +298,17 @@ class Orders:
             subject = str(changes[0].arguments.get("subject", changes[0].code))
             return changed_meanwhile(stage.id, f"{subject} was changed")
         self._unread.pop(stage.id, None)
+        self._warn_of_unset(step, action)
         return action
+
+    def _warn_of_unset(self, step: Step, action: Action) -> None:
+        """Say which variables a stage looked for in vain on its machine, while they are set on this one."""
+        here = stage_environment()
+        states = action.implicit_deps.environment.items()
+        if unset := sorted(name for name, state in states if state == ABSENT and name in here):
+            names = ", ".join(unset)
+            text = f"{step.stage.id} looked for {names}, set here and not on {step.machine}: variables do not travel"
+            self.emit(Notice("warning", f"{text}; set {names} where the agent runs"))
 
     def _log(self, name: str) -> Path:
         return self.logs / f"{safe_name(name)}.log"

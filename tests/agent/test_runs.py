@@ -139,6 +139,25 @@ def test_a_result_that_an_agent_has_is_cached(tmp_path: Path, agents: tuple[Agen
     assert run("second") == ("cached", ("up to date",)), "nothing to do"
 
 
+def test_a_variable_that_is_set_here_and_not_on_the_machine_is_named(
+    tmp_path: Path, agents: tuple[AgentProcess, AgentProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK", "of the run")
+    events: list[Event] = []
+    result = orun.run(
+        make_project(tmp_path / "project"),
+        only=["variable"],
+        store=tmp_path / "store",
+        remote=f"file://{tmp_path}/remote",
+        executor=agents[0].url,
+        on_event=events.append,
+    )
+    assert outcomes(result) == {"variable": "built"}
+    assert [event.text for event in events if isinstance(event, Notice) and event.level == "warning"] == [
+        "variable looked for MARK, set here and not on one: variables do not travel; set MARK where the agent runs"
+    ]
+
+
 def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
     tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]
 ) -> None:
