@@ -125,7 +125,8 @@ def test_a_gate_against_a_further_reference() -> None:
     )
     assert why(other) == (
         "other has no recall to compare with: the stage has no `reference.other` input, or the metric itself is what "
-        "lies between the two: use min or max"
+        "lies between the two: use min or max; or max_regression, which compares with the release that was accepted "
+        "last, once there is one"
     )
 
 

@@ -190,7 +190,8 @@ def test_without_a_reference_there_is_nothing_to_compare() -> None:
     assert verdict.outcome == "failed"
     assert why(verdict) == (
         "the reference has no recall to compare with: the stage has no `reference` input, or the metric itself is what "
-        "lies between the two: use min or max"
+        "lies between the two: use min or max; or max_regression, which compares with the release that was accepted "
+        "last, once there is one"
     )
 
 

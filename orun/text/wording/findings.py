@@ -176,7 +176,8 @@ def _no_reference(reason: Reason) -> str:
     arguments = reason.arguments
     return (
         f"{arguments['against']} has no {arguments['metric']} to compare with: the stage has no `{arguments['port']}` "
-        "input, or the metric itself is what lies between the two: use min or max"
+        "input, or the metric itself is what lies between the two: use min or max; or max_regression, which compares "
+        "with the release that was accepted last, once there is one"
     )
 
 
