@@ -101,6 +101,11 @@ class Origin:
         """Whether a function returns the dataset."""
         return ".py:" in self.title
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether its inputs are columns or arrays of a file."""
+        return bool(self.title) and not (self.is_function or self.is_folder or self.tokenizer)
+
     def input_hint(self, missing: Collection[str], inputs: Mapping[str, Values]) -> str:
         """Return how the dataset can have values for inputs that it lacks.
 

@@ -14,12 +14,15 @@ from orun.measure.dataset import Array, Dataset
 MANY = 0.05  # share of duplicate examples from which a warning is due: most data has a few
 
 
-def warn_of_unused_inputs(model_inputs: Mapping[str, Collection[str]], dataset: Dataset) -> Iterator[str]:
+def warn_of_unused_inputs(
+    model_inputs: Mapping[str, Collection[str]], dataset: Dataset, *, has_columns: bool = False
+) -> Iterator[str]:
     """Yield a sentence for each input of a dataset that the model under test does not have.
 
     Args:
         model_inputs: the names of the inputs of each model, by its role.
         dataset: the examples.
+        has_columns: whether they are columns of a file, any of which `labels` can name.
     """
     for name in dataset.inputs:
         roles = [role for role, names in model_inputs.items() if name in names]
@@ -30,7 +33,9 @@ def warn_of_unused_inputs(model_inputs: Mapping[str, Collection[str]], dataset: 
             reason = f"only the {roles[0]} has such an input"
         else:
             continue
-        yield f"the model is not fed {name}, which the dataset has: {reason}"
+        may_be_labels = has_columns and dataset.labels is None and np.ndim(dataset.inputs[name][0]) == 0
+        hint = f"; if these are the labels, say so beside its path: `labels: {name}`" if may_be_labels else ""
+        yield f"the model is not fed {name}, which the dataset has: {reason}{hint}"
 
 
 def warn_of_duplicates(dataset: Dataset) -> str:

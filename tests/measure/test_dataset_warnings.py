@@ -24,6 +24,17 @@ def test_inputs_that_the_model_does_not_take() -> None:
     assert list(warn_of_unused_inputs({"model": ["x", "mask", "scale"], "baseline": ["x"]}, dataset)) == []
 
 
+def test_a_column_that_may_hold_the_labels() -> None:
+    inputs = {"x": X, "churn": np.arange(20), "pair": X}
+    taken = {"model": ["x"]}
+    unused = "the model is not fed {}, which the dataset has: no model has such an input (inputs: x)"
+    plain = [unused.format(name) for name in ("churn", "pair")]
+    hint = "; if these are the labels, say so beside its path: `labels: churn`"
+    assert list(warn_of_unused_inputs(taken, Dataset(inputs), has_columns=True)) == [plain[0] + hint, plain[1]]
+    assert list(warn_of_unused_inputs(taken, Dataset(inputs, np.zeros(20)), has_columns=True)) == plain
+    assert list(warn_of_unused_inputs(taken, Dataset(inputs))) == plain
+
+
 def test_examples_that_repeat_others() -> None:
     labels = np.arange(20) % 2
     assert warn_of_duplicates(Dataset({"x": X}, labels)) == ""

@@ -261,7 +261,7 @@ def _note_warnings(
 
     input_names = {role: [value.name for value in session.get_inputs()] for role, session in sessions.items()}
     if not (request.functions or request.postprocess):  # they may read inputs that no model has
-        for note in warn_of_unused_inputs(input_names, dataset):
+        for note in warn_of_unused_inputs(input_names, dataset, has_columns=request.origin.has_columns):
             context.note(note)
     if (request.task or request.functions) and (note := warn_of_duplicates(dataset)):
         context.note(note)

@@ -586,6 +586,13 @@ def test_what_the_model_is_not_fed_is_noted(folder: Path) -> None:
     assert run.notes == ("the model is not fed mask, which the dataset has: no model has such an input (inputs: x)",)
     own = measure(folder, {"dataset": "more.py:data", "metrics": ["more.py:mask"]}, model=linear(EYE))
     assert own.notes == ()
+    np.savez(folder / "rows.npz", x=np.eye(3, dtype=np.float32), churn=np.arange(3))
+    params = {"dataset": "rows.npz", "metrics": ["cosine"]}
+    (note,) = measure(folder, params, model=linear(EYE), reference=linear(EYE)).notes
+    assert note == (
+        "the model is not fed churn, which the dataset has: no model has such an input (inputs: x); if these are the "
+        "labels, say so beside its path: `labels: churn`"
+    )
 
 
 def test_class_folders_that_are_not_as_many_as_the_scores_are_noted(folder: Path) -> None:
