@@ -37,8 +37,9 @@ def load_dataset(
     Raises:
         StageFailed: when it is no dataset, or has no values for one of the inputs.
         UsageError: when a file is wrong, naming file, column and row; when the first example does not fit the types and
-            shapes of these inputs of the model.
+            shapes of these inputs of the model; when an example has a length of 0 that the model does not survive.
     """
+    from orun.stages._graph.fitting import require_steps
     from orun.stages._graph.io import input_names, load_graph
 
     model = load_graph(context.model()) if "model" in context.inputs else None
@@ -58,6 +59,7 @@ def load_dataset(
             )
     if model is None:
         return dataset
+    require_steps(title(examples), model, dataset.inputs)
     dataset = _in_columns(model, dataset)
     _note_bounds(context, model, dataset)
     if inputs:

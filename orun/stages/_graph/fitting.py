@@ -13,6 +13,7 @@ from orun.measure.dataset import as_type, spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from onnx import ModelProto
 
     from orun.measure.dataset import Values
     from orun.stages._graph.feeds import Input
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SLACK = 0.01  # share of their span by which real numbers may exceed a domain, as rounding and interpolation do
 TINY = 0.05  # share of the span of a domain; real numbers that use less of it may be scaled otherwise
 LOOKED_AT = 1000  # examples whose values are held against a domain, so that a large file is not read whole
+ENDING = "GRU"  # ONNX Runtime's ends the process on an input of size 0, as of 1.31; its LSTM and RNN answer
 ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2))  # channels last, channels first
 
 
@@ -44,6 +46,29 @@ def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDA
                 why=f"it has {value.dtype} {list(value.shape)}, and the model takes {item.dtype} {list(item.shape)}",
                 hint=_conversion(item, value, of_type),
             )
+
+
+def require_steps(source: str, model: ModelProto, inputs: Mapping[str, Values]) -> None:
+    """Refuse examples of length 0 for a model with an operator that does not survive them.
+
+    Args:
+        source: where the examples come from, for the message.
+        model: the model that takes them.
+        inputs: the examples.
+
+    Raises:
+        UsageError: when there is such an example.
+    """
+    if not any(node.op_type == ENDING for node in model.graph.node):
+        return
+    for name in (item.name for item in model.graph.input if item.name in inputs):
+        for place, value in enumerate(inputs[name]):
+            if not np.size(value):
+                raise UsageError(
+                    f"example {place} of {source} has no values in {name!r}: its shape is {list(np.shape(value))}",
+                    why=f"the model has a {ENDING}, on which ONNX Runtime ends the process then",
+                    hint="leave such examples out, or pad them to one step",
+                )
 
 
 def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Values]) -> Iterator[str]:

@@ -46,6 +46,9 @@ def gaps():
     x[2, 0] = np.nan
     return orun.Dataset({"x": x}, labels=[0, 1, 2, 0])
 
+def windows():
+    return orun.Dataset({"x": [X[:2], X[:0], X[:1]]}, labels=[0, 1, 2])
+
 def integers():
     return orun.Dataset({"x": X.astype(np.int64)})
 
@@ -425,6 +428,23 @@ def test_values_that_are_missing_in_the_data(folder: Path) -> None:
         "  ONNX Runtime's recurrent operators turn NaN into a number, where the framework answers NaN\n"
         "  1 of 4 examples hold one\n"
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"
+    )
+
+
+def test_an_example_of_no_length_that_would_end_the_process(folder: Path) -> None:
+    model = parse("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[batch, steps, 3] x) => (float[batch, 1] y)
+    <float[1, 3, 3] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9},
+     float[1, 3, 1] r = {0.1, 0.2, 0.3}, int64[1] zero = {0}>
+    { steps = Transpose <perm = [1, 0, 2]> (x)  all, last = GRU <hidden_size = 1> (steps, w, r)
+      y = Squeeze (last, zero) }
+    """)
+    params = {"dataset": "data.py:windows", "metrics": ["data.py:first_score"]}
+    assert refusal(folder, params, model=model) == (
+        "example 1 of data.py:windows has no values in 'x': its shape is [0, 3]\n"
+        "  the model has a GRU, on which ONNX Runtime ends the process then\n"
+        "  hint: leave such examples out, or pad them to one step"
     )
 
 
