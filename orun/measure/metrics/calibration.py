@@ -26,7 +26,7 @@ def brier(output: Array, labels: Array) -> Floats:
 
     Args:
         output: scores `[n, ..., classes]`, or the score of class 1, `[n]` or `[n, 1]`. They count as probabilities if
-            all of them are, else as logits.
+            all of them are, else as logits: an SVM's margins, too, which no value tells from logits.
         labels: classes `[n, ...]`, or `[n, ..., 1]`.
 
     Raises:

@@ -36,7 +36,9 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | `wer`, `cer` | word and character errors over the length of all labels, as jiwer counts them |
 
 `auc`, `average_precision`, `brier`, `log_loss` and `ece` judge probabilities. Logits of several classes pass a softmax
-first, and probabilities stay as they are.
+first, and probabilities stay as they are. Scores that are neither count as logits, such as the margins of an SVM
+(`decision_function`), which no value tells from them: `brier`, `log_loss` and `ece` then say nothing. Calibrate such a
+model first, as `CalibratedClassifierCV` does, or measure `auc`.
 
 Classes need a score each, and a single number has a sign but no angle: compare it by `sqnr`, not by `cosine` or
 `agreement`. Of a single score, that of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
